@@ -1,0 +1,70 @@
+"""What the probe says to its supervisor: JSON lines, one message each. A recorded stream is a capture.
+
+A cycle is `cycle`, then `reading` or `down` for each GPU as soon as it is read, then `end`: so the supervisor knows at
+which GPU a probe hangs. `unavailable` stands for a cycle in which nothing can be read.
+"""
+
+import msgspec
+
+from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
+
+
+class Cycle(msgspec.Struct, frozen=True, kw_only=True, tag="cycle", tag_field="kind"):
+    """A cycle begins. `monotonic_seconds` is CLOCK_MONOTONIC, shared by all processes of the host."""
+
+    seq: int
+    monotonic_seconds: float
+    gpus: tuple[GpuInfo, ...]
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="reading", tag_field="kind"):
+    """One GPU was read."""
+
+    seq: int
+    reading: GpuReading
+
+
+class Down(msgspec.Struct, frozen=True, kw_only=True, tag="down", tag_field="kind"):
+    """One GPU could not be read."""
+
+    seq: int
+    down: GpuDown
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="kind"):
+    """The cycle is complete; `duration_seconds` is what it cost."""
+
+    seq: int
+    monotonic_seconds: float
+    duration_seconds: float
+
+
+class Unavailable(msgspec.Struct, frozen=True, kw_only=True, tag="unavailable", tag_field="kind"):
+    """Nothing can be read; see `SourceUnavailableError` for the parts."""
+
+    seq: int
+    monotonic_seconds: float
+    cause: str
+    detail: str
+    remedy: str
+
+
+Message = Cycle | Reading | Down | End | Unavailable
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    """One line, newline included."""
+    return _ENCODER.encode(message) + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line.
+
+    Raises:
+        ValueError: the line is no message of this protocol; the text says where it breaks (msgspec.ValidationError).
+
+    """
+    return _DECODER.decode(line)

@@ -1,0 +1,94 @@
+"""The only reader of time: everything else is handed a clock, so that every test and replay owns its own."""
+
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the shells need of time."""
+
+    def now(self) -> datetime:
+        """Wall-clock time, aware, UTC. It may jump; durations are never taken from it."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never jumps; shared by all processes of a host."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Let that many seconds pass on this clock."""
+        ...
+
+
+class SystemClock:
+    """The host's own clocks."""
+
+    def now(self) -> datetime:
+        """Wall-clock time of the host in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """CLOCK_MONOTONIC in seconds: one clock for the supervisor and its probe."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        time.sleep(max(0.0, seconds))
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A clock that moves only when told to: headless runs, backtests and tests."""
+
+    wall: datetime = field(default_factory=lambda: datetime(2026, 1, 5, tzinfo=UTC))
+    elapsed_seconds: float = 0.0
+
+    def now(self) -> datetime:
+        """The wall-clock time that was set or reached."""
+        return self.wall
+
+    def monotonic(self) -> float:
+        """Seconds advanced since the clock was made."""
+        return self.elapsed_seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Advance instead of waiting."""
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass on both clocks."""
+        self.elapsed_seconds += seconds
+        self.wall += timedelta(seconds=seconds)
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock alone, as a broken NTP server does."""
+        self.wall += timedelta(seconds=seconds)
+
+
+@dataclass(slots=True)
+class ScaledClock:
+    """Real time played faster: the live demo shows an hour in a minute at rate 60."""
+
+    rate: float
+    base: Clock = field(default_factory=SystemClock)
+    epoch: datetime = field(init=False)
+    start: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin at the base clock's present."""
+        self.epoch = self.base.now()
+        self.start = self.base.monotonic()
+
+    def now(self) -> datetime:
+        """The start plus the scaled time since."""
+        return self.epoch + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        """Scaled seconds since the start."""
+        return (self.base.monotonic() - self.start) * self.rate
+
+    def sleep(self, seconds: float) -> None:
+        """Wait the scaled-down real time."""
+        self.base.sleep(seconds / self.rate)

@@ -1,0 +1,42 @@
+"""Where readings come from. Each source is one module, imported only when it is chosen."""
+
+from typing import Protocol
+
+from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
+
+
+class DeviceSource(Protocol):
+    """What the probe reads from. Calls may hang; the supervisor holds the deadline."""
+
+    def gpus(self) -> tuple[GpuInfo, ...]:
+        """The GPUs that are expected here, lost ones included.
+
+        Raises:
+            SourceUnavailableError: nothing can be read at all, for example because no driver is loaded.
+
+        """
+        ...
+
+    def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
+        """One reading, or why there is none. Never a stale or invented value.
+
+        Raises:
+            SourceUnavailableError: the whole source failed, not this GPU alone.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the devices."""
+        ...
+
+
+class SourceUnavailableError(Exception):
+    """No GPU can be read: `cause` is a stable code, `detail` the driver's words, `remedy` what a person can do."""
+
+    def __init__(self, cause: str, detail: str, remedy: str) -> None:
+        """Keep the three parts apart for metrics, logs and people."""
+        super().__init__(f"{detail} ({remedy})")
+        self.cause = cause
+        self.detail = detail
+        self.remedy = remedy

@@ -1,0 +1,158 @@
+"""Nodes, pools and what is known of their use. Times are aware UTC, durations are seconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a GPU or a node is doing. Neither parked nor stalled is ever merged with idle."""
+
+    BUSY = "busy"
+    PARKED = "parked"  # memory held, nothing computed, nobody there
+    STALLED = "stalled"  # full "utilization" at idle power and without memory traffic: a deadlock
+    IDLE = "idle"
+    UNKNOWN = "unknown"  # any doubt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One signal that was looked at: what was seen against which limit, from where, and what it says by itself."""
+
+    name: str
+    says: State
+    observed: float | None
+    limit: float | None
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """A verdict on use.
+
+    `held_seconds` is how long it has held, summed on the host's monotonic clock over good samples alone; decisions rest
+    on it and never on `since`, which is wall-clock time for people.
+    """
+
+    state: State
+    since: datetime | None
+    held_seconds: float
+    evidence: tuple[Evidence, ...] = ()
+    doubt: str | None = None  # why it is unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuVerdict:
+    """One GPU's activity within its node's verdict."""
+
+    uuid: str
+    index: int
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeVerdict:
+    """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
+
+    `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
+    """
+
+    schema: int
+    node_id: str
+    agent_version: str
+    at: datetime
+    age_seconds: float
+    interval_seconds: float
+    activity: Activity
+    gpus: tuple[GpuVerdict, ...]
+
+
+VERDICT_SCHEMA = 1
+
+
+class NodeState(StrEnum):
+    """A machine's life as its cloud tells it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+
+
+class CapacityType(StrEnum):
+    """How a machine's capacity was bought."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    CAPACITY_BLOCK = "capacity_block"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data."""
+
+    verdict: NodeVerdict | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A GPU machine: what the cloud says of it, and what its own agent says of its use.
+
+    `launched_at` is the last start (EC2 renews it at every start). `managed_by` names the other system a machine
+    belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched.
+    """
+
+    id: str
+    name: str
+    pool: str
+    state: NodeState
+    instance_type: str
+    gpu_count: int
+    region: str
+    zone: str
+    capacity_type: CapacityType = CapacityType.ON_DEMAND
+    launched_at: datetime | None = None
+    address: str | None = None
+    owner: str | None = None
+    enrolled: bool = False
+    protected: str | None = None
+    managed_by: str | None = None
+    instance_store: bool = False  # its local disks lose their data at a stop
+    tags: Mapping[str, str] = field(default_factory=dict)
+    signal: Signal = field(default_factory=Signal)
+
+    @property
+    def verdict(self) -> NodeVerdict | None:
+        """What the agent said, where it said anything usable."""
+        return self.signal.verdict
+
+    @property
+    def activity(self) -> Activity:
+        """The verdict's activity; unknown with the reason where there is no verdict."""
+        if self.signal.verdict is not None:
+            return self.signal.verdict.activity
+        doubt = self.signal.failure or "its agent was not asked"
+        return Activity(state=State.UNKNOWN, since=None, held_seconds=0.0, doubt=doubt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """All nodes of one round, and when they were observed."""
+
+    observed_at: datetime
+    nodes: tuple[Node, ...]
+
+    def node(self, node_id: str) -> Node | None:
+        """The node of that id, or of that name where the name is unique."""
+        named = [node for node in self.nodes if node.name == node_id]
+        return next((node for node in self.nodes if node.id == node_id), named[0] if len(named) == 1 else None)
+
+    def pool(self, name: str) -> tuple[Node, ...]:
+        """The nodes of one pool."""
+        return tuple(node for node in self.nodes if node.pool == name)

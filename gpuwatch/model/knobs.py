@@ -1,0 +1,78 @@
+"""How a setting is declared: a dataclass field with a sentence, a unit and bounds beside the code that obeys it.
+
+`gpuwatch.settings` composes these dataclasses into the configuration file; pydantic validates them there. Nothing
+here imports pydantic, so the running agent reads its settings without paying for the validator.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One sentence about a setting; it becomes its description in CONFIGURATION.md and in the JSON schema."""
+
+    sentence: str
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Hand the sentence to editors."""
+        schema: dict[str, Any] = handler(core_schema)
+        return {**schema, "description": self.sentence}
+
+
+class DurationSyntax:
+    """Accepts `90`, `90s`, `30m`, `1h30m`, `2d` and gives seconds."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Parse text before the number is checked."""
+        return {
+            "type": "function-before",
+            "function": {"type": "no-info", "function": parse_duration},
+            "schema": handler(source),
+        }
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Tell editors that both forms are right."""
+        del core_schema, handler
+        return {"anyOf": [{"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"}, {"type": "number"}]}
+
+
+Seconds = Annotated[float, DurationSyntax()]
+
+
+def parse_duration(value: object) -> object:
+    """Seconds of a text such as `30m` or `1h30m`; other values pass through for the number check to judge.
+
+    Raises:
+        ValueError: the text is no duration; the message says what would be right.
+
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip().replace(" ", "")
+    try:
+        return float(text)
+    except ValueError:
+        parts = _PART.findall(text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        msg = f"{value!r} is not a duration; write for example 90s, 30m, 1h30m or 2d"
+        raise ValueError(msg)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people in its two largest units, such as `1h30m`; below ten seconds with tenths."""
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
+    if seconds < 10:  # noqa: PLR2004  below ten seconds a tenth still says something
+        return f"{seconds:.3g}s"
+    rest, words = int(seconds), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words[:2])

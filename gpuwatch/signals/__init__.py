@@ -1,0 +1,18 @@
+"""How the controller learns what the nodes are doing."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gpuwatch.model.fleet import Fleet, Node, Signal
+
+
+class SignalSource(Protocol):
+    """Asks about nodes. A node that does not answer well is data (its signal carries the failure), not an exception."""
+
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
+        """All the nodes given, each with its signal; only running enrolled-or-not nodes are asked."""
+        ...
+
+    def confirm(self, node: Node) -> Signal:
+        """Ask one node itself, now, past every cache."""
+        ...
