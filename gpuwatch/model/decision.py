@@ -109,6 +109,7 @@ class Status(StrEnum):
     ACCEPTED = "accepted"  # the cloud said yes; not yet verified
     THROTTLED = "throttled"
     REFUSED = "refused"
+    INTERRUPTED = "interrupted"  # nobody knew; the cloud has since shown that it was not carried out
     UNAVAILABLE = "unavailable"  # no answer: it may have happened
     SETTLED = "settled"  # the cloud shows it done
     CANCELLED = "cancelled"  # nothing was done, and it is no longer wanted

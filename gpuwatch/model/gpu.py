@@ -123,9 +123,7 @@ class GpuReading:
     ] = None
     memory_reserved_bytes: Annotated[
         int | None,
-        Metric(
-            help="Device memory kept by driver and firmware.", source="nvmlDeviceGetMemoryInfo(version 2).reserved"
-        ),
+        Metric(help="Device memory kept by driver and firmware.", source="nvmlDeviceGetMemoryInfo(version 2).reserved"),
     ] = None
     temperature_celsius: Annotated[
         float | None,

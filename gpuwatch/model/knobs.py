@@ -8,6 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+# Every dataclass of settings carries this: a misspelt key is an error, and so is a number that is none.
+STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
