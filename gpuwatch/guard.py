@@ -178,11 +178,11 @@ def _blind(case: Case, node: Node) -> Word:
 
 def _in_flight(case: Case, node: Node) -> Word:
     waiting = [each for each in case.observation.ledger.open_intents if each.intent.pool == case.pool]
-    others = [each for each in waiting if not resumable(each)]
+    own = case.observation.ledger.open_for(node.id)
+    others = [each for each in waiting if not resumable(each) and not (each is own and each.last is None)]
     if others:
         told = f"{others[0].intent.verb.value} of {others[0].intent.node_id}"
         return _no(f"An action on the pool is in flight: {told}.", "It must settle first.")
-    own = case.observation.ledger.open_for(node.id)
     if own is None or own.last is None:
         return _ok("Nothing is in flight.")
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts)
@@ -240,9 +240,17 @@ def _blast_radius(case: Case, node: Node) -> Word:
     return _ok(f"{hour} stops within the hour, {now} in this round.")
 
 
+_NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.INTERRUPTED})
+
+
 def resumable(entry: OpenIntent) -> bool:
     """Whether the cloud has certainly not (yet) carried it out, so that the same intent may be tried again."""
-    return entry.last is not None and entry.last.status in {Status.THROTTLED, Status.REFUSED, Status.INTERRUPTED}
+    return entry.last is not None and entry.last.status in {
+        Status.THROTTLED,
+        Status.REFUSED,
+        Status.DENIED,
+        Status.INTERRUPTED,
+    }
 
 
 def retry_wait_seconds(attempts: int) -> float:

@@ -109,6 +109,7 @@ class Status(StrEnum):
     ACCEPTED = "accepted"  # the cloud said yes; not yet verified
     THROTTLED = "throttled"
     REFUSED = "refused"
+    DENIED = "denied"  # our credentials do not allow it, or are gone
     INTERRUPTED = "interrupted"  # nobody knew; the cloud has since shown that it was not carried out
     UNAVAILABLE = "unavailable"  # no answer: it may have happened
     SETTLED = "settled"  # the cloud shows it done

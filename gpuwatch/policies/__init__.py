@@ -14,6 +14,7 @@ from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Ste
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
 from gpuwatch.policies import idle
+from gpuwatch.policies.idle import IdleRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +27,7 @@ class PoolRules:
     warm_up: Annotated[
         Seconds, Ge(0), Knob("A node started more recently than this is not touched, whatever it shows.")
     ] = 900.0
-    idle: Annotated[idle.IdleRules, Knob("When idle nodes of the pool are reclaimed.")] = field(
-        default_factory=idle.IdleRules
-    )
+    idle: Annotated[IdleRules, Knob("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules) -> Proposal:

@@ -1,11 +1,20 @@
-"""Asks the agents directly: the embedded default, good for one site. Every doubt about an answer is a failure in words."""
+"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words."""
 
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
+import msgspec
 from annotated_types import Ge, Gt, Le
 
-from gpuwatch.model.knobs import STRICT, Knob, Seconds
+from gpuwatch.clock import Clock
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal
+from gpuwatch.model.knobs import STRICT, Knob, Seconds, format_duration
+
+_LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
+_DECODER = msgspec.json.Decoder(NodeVerdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +30,90 @@ class ScrapeKnobs:
     targets: Annotated[
         dict[str, str], Knob("Base URLs by node id or name, where the address of the cloud does not lead to the agent.")
     ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeSource:
+    """A SignalSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed."""
+
+    knobs: ScrapeKnobs
+    clock: Clock
+    max_age_seconds: float
+
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
+        """Ask every running node at once; cost: one small request a node."""
+        signals = asyncio.run(self._ask_all(nodes))
+        asked = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
+        return Fleet(observed_at=self.clock.now(), nodes=asked)
+
+    def confirm(self, node: Node) -> Signal:
+        """Ask one node itself, now; nothing in between may cache."""
+        return asyncio.run(self._ask_all([node]))[0]
+
+    async def _ask_all(self, nodes: Sequence[Node]) -> list[Signal]:
+        """One session for all, so many at the same time."""
+        import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
+
+        timeout = aiohttp.ClientTimeout(total=None)
+        limit = asyncio.Semaphore(self.knobs.concurrency)
+        connector = aiohttp.TCPConnector(limit=self.knobs.concurrency)
+
+        async def ask(node: Node) -> Signal:
+            if node.state is not NodeState.RUNNING:
+                return Signal(failure=f"it is {node.state.value}")
+            base = self._base_url(node)
+            if base is None:
+                return Signal(failure="the cloud tells no address for it; set signals.targets")
+            async with limit:
+                try:
+                    # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
+                    async with asyncio.timeout(self.knobs.timeout), session.get(f"{base}/v1/verdict") as response:
+                        if response.status != 200:  # noqa: PLR2004  HTTP
+                            return Signal(failure=f"its agent answered HTTP {response.status}")
+                        body = await response.content.read(_LARGEST_ANSWER_BYTES + 1)
+                        while len(body) <= _LARGEST_ANSWER_BYTES and (more := await response.content.read(65536)):
+                            body += more
+                except TimeoutError:
+                    return Signal(failure=f"its agent did not answer within {format_duration(self.knobs.timeout)}")
+                except (aiohttp.ClientError, OSError, ValueError) as error:
+                    return Signal(failure=f"its agent could not be asked: {str(error) or type(error).__name__}")
+            return read_answer(body, node, self.clock.now(), self.max_age_seconds)
+
+        headers = {"Cache-Control": "no-cache", "Accept": "application/json"}
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
+            return list(await asyncio.gather(*(ask(node) for node in nodes)))
+
+    def _base_url(self, node: Node) -> str | None:
+        """Where the node's agent is."""
+        target = self.knobs.targets.get(node.id) or self.knobs.targets.get(node.name)
+        if target is not None:
+            return target.rstrip("/")
+        if node.address is None:
+            return None
+        host = f"[{node.address}]" if ":" in node.address else node.address
+        return f"{self.knobs.scheme}://{host}:{self.knobs.port}"
+
+
+def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> Signal:
+    """Believe an answer only if it is whole, from the node that was asked, fresh by both clocks, and possible."""
+    if len(body) > _LARGEST_ANSWER_BYTES:
+        return Signal(failure="its agent's answer is too large to be a verdict")
+    try:
+        verdict = _DECODER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return Signal(failure=f"its agent's answer is no verdict: {error}")
+    if verdict.schema != VERDICT_SCHEMA:
+        return Signal(failure=f"its agent speaks verdict schema {verdict.schema}, not {VERDICT_SCHEMA}; upgrade one")
+    if verdict.node_id not in {node.id, node.name}:
+        return Signal(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
+    if verdict.at.tzinfo is None:
+        return Signal(failure="the answer's time has no zone")
+    if verdict.age_seconds < 0 or verdict.interval_seconds < 0 or verdict.activity.held_seconds < 0:
+        return Signal(failure="the answer holds a negative duration")
+    if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
+        return Signal(failure="the answer lists a GPU twice")
+    skew = (now - verdict.at).total_seconds()
+    if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
+        told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
+        return Signal(failure=f"its verdict is stale ({told}); check the agent and both clocks")
+    return Signal(verdict=verdict)
