@@ -1,0 +1,250 @@
+"""Builders of fleets and rounds: a test names what matters to its sentence, the rest is an idle, enrolled machine."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from gpuwatch.clock import ManualClock
+from gpuwatch.clouds import CloudError
+from gpuwatch.controller import Parts, Round, step
+from gpuwatch.guard import Limits
+from gpuwatch.ledger import Ledger
+from gpuwatch.model.decision import LedgerView, Notice, Observation
+from gpuwatch.model.fleet import (
+    VERDICT_SCHEMA,
+    Activity,
+    Evidence,
+    Fleet,
+    GpuVerdict,
+    Node,
+    NodeState,
+    NodeVerdict,
+    Signal,
+    State,
+)
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(after=1800.0, notice=600.0))
+HOUR = 3600.0
+
+
+def an_activity(state: State = State.IDLE, held: float = 2 * HOUR, *, now: datetime = NOW) -> Activity:
+    """A verdict's activity; idle for two hours unless told otherwise."""
+    says = Evidence(
+        name="gpu0.utilization_max",
+        says=state,
+        observed=0.0,
+        limit=0.01,
+        unit="ratio",
+        source="NVML utilization samples",
+    )
+    if state is State.UNKNOWN:
+        return Activity(state=state, since=now, held_seconds=0.0, doubt="GPU 0: its utilization could not be read")
+    return Activity(state=state, since=now - timedelta(seconds=held), held_seconds=held, evidence=(says,))
+
+
+def a_verdict(
+    node_id: str = "i-1",
+    state: State = State.IDLE,
+    held: float = 2 * HOUR,
+    *,
+    gpus: int = 1,
+    age: float = 1.0,
+    at: datetime = NOW,
+) -> NodeVerdict:
+    """What an agent answers."""
+    activity = an_activity(state, held, now=at)
+    return NodeVerdict(
+        schema=VERDICT_SCHEMA,
+        node_id=node_id,
+        agent_version="0.1.0",
+        at=at - timedelta(seconds=age),
+        age_seconds=age,
+        interval_seconds=1.0,
+        activity=activity,
+        gpus=tuple(GpuVerdict(uuid=f"GPU-{node_id}-{n}", index=n, activity=activity) for n in range(gpus)),
+    )
+
+
+def a_node(node_id: str = "i-1", state: State = State.IDLE, held: float = 2 * HOUR, **other: object) -> Node:
+    """A running, enrolled machine with one GPU, idle for two hours unless told otherwise."""
+    base = Node(
+        id=node_id,
+        name=node_id,
+        pool="default",
+        state=NodeState.RUNNING,
+        instance_type="g6.xlarge",
+        gpu_count=1,
+        region="us-east-1",
+        zone="us-east-1a",
+        launched_at=NOW - timedelta(days=2),
+        address="10.0.0.1",
+        enrolled=True,
+        signal=Signal(verdict=a_verdict(node_id, state, held)),
+    )
+    return replace(base, **other)  # type: ignore[arg-type]
+
+
+def an_observation(*nodes: Node, now: datetime = NOW, **ledger: object) -> Observation:
+    """The fleet of these nodes now."""
+    view = LedgerView(**ledger)  # type: ignore[arg-type]
+    return Observation(now=now, fleet=Fleet(observed_at=now, nodes=nodes), ledger=view)
+
+
+def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW) -> Notice:
+    """A notice in force, older than the grace period unless told otherwise."""
+    return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age))
+
+
+@dataclass(slots=True)
+class FakeFleet:
+    """Cloud and signal source of a controller under test, with every fault at hand; its truth is plain fields.
+
+    It is no stand-in for EC2 (moto is, in test_clouds and test_crash): it lets thousands of generated days run.
+    `fault(call, node_id)` may raise a CloudError before a call has its effect; `lose(call, node_id)` after it.
+    """
+
+    clock: ManualClock
+    nodes_: dict[str, Node] = field(default_factory=dict)
+    answer: Callable[[Node], Signal] | None = None
+    fault: Callable[[str, str], CloudError | None] = lambda _call, _node: None
+    lose: Callable[[str, str], CloudError | None] = lambda _call, _node: None
+    lag: Callable[[], float] = lambda: 0.0
+    watch_stop: Callable[[str, str], None] = lambda _node, _key: None
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+    stopped_while: list[State] = field(default_factory=list)
+    _until: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
+
+    def put(self, node: Node) -> None:
+        """Add or replace a machine."""
+        self.nodes_[node.id] = node
+
+    def show(self, node_id: str, state: State, held: float = 0.0) -> None:
+        """Change what a machine is doing."""
+        node = self.nodes_[node_id]
+        verdict = a_verdict(node_id, state, held, gpus=node.gpu_count, at=self.clock.now())
+        self.put(replace(node, signal=Signal(verdict=verdict)))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The cloud's list; signals are not the cloud's to tell."""
+        self._ask("nodes", "")
+        return tuple(replace(self._now(node), signal=Signal()) for node in list(self.nodes_.values()))
+
+    def node(self, node_id: str) -> Node | None:
+        """One machine."""
+        self._ask("node", node_id)
+        node = self.nodes_.get(node_id)
+        return None if node is None else replace(self._now(node), signal=Signal())
+
+    def stop(self, node_id: str, key: str) -> None:
+        """Stop: accepted at once, seen after the lag."""
+        self._ask("stop", node_id)
+        node = self._now(self.nodes_[node_id])
+        self.watch_stop(node_id, key)
+        self.calls.append(("stop", node_id, key))
+        if node.state is NodeState.RUNNING:
+            self.stopped_while.append(node.activity.state)
+            self._until[node_id] = (self.clock.monotonic() + self.lag(), NodeState.STOPPED)
+            self.put(replace(node, state=NodeState.STOPPING))
+        self._answer("stop", node_id)
+
+    def start(self, node_id: str, key: str) -> None:
+        """Start at once."""
+        self._ask("start", node_id)
+        self.calls.append(("start", node_id, key))
+        self.put(replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now()))
+
+    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
+        """Set tags."""
+        self._ask("tag", node_id)
+        self.calls.append(("tag", node_id, key))
+        node = self.nodes_[node_id]
+        self.put(replace(node, tags={**node.tags, **tags}))
+        self._answer("tag", node_id)
+
+    def observe(self, nodes: tuple[Node, ...]) -> Fleet:
+        """The signal source's side."""
+        asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
+        return Fleet(observed_at=self.clock.now(), nodes=asked)
+
+    def confirm(self, node: Node) -> Signal:
+        """One agent's answer: fresh at this clock, unless `answer` says otherwise."""
+        if node.state is not NodeState.RUNNING:
+            return Signal(failure=f"it is {node.state.value}")
+        if self.answer is not None:
+            return self.answer(self.nodes_[node.id])
+        signal = self.nodes_[node.id].signal
+        if signal.verdict is None:
+            return signal
+        return Signal(verdict=replace(signal.verdict, at=self.clock.now(), age_seconds=0.5))
+
+    def stops(self) -> list[str]:
+        """Which machines were told to stop."""
+        return [node_id for call, node_id, _ in self.calls if call == "stop"]
+
+    def _now(self, node: Node) -> Node:
+        """Let the lag run out."""
+        due, state = self._until.get(node.id, (0.0, node.state))
+        if node.state is NodeState.STOPPING and self.clock.monotonic() >= due:
+            node = replace(node, state=state)
+            self.put(node)
+        return node
+
+    def _ask(self, call: str, node_id: str) -> None:
+        error = self.fault(call, node_id)
+        if error is not None:
+            raise error
+
+    def _answer(self, call: str, node_id: str) -> None:
+        error = self.lose(call, node_id)
+        if error is not None:
+            raise error
+
+
+@dataclass(slots=True)
+class Desk:
+    """A controller on a manual clock over a FakeFleet: `round()` runs one and lets a minute pass."""
+
+    clock: ManualClock = field(default_factory=lambda: ManualClock(wall=NOW))
+    rules: PoolRules = RULES
+    limits: Limits = field(default_factory=lambda: Limits(max_stops_per_hour_ratio=1.0))
+    enforce: bool = True
+    ledger: Ledger = field(default_factory=Ledger.in_memory)
+    fleet: FakeFleet = field(init=False)
+
+    def __post_init__(self) -> None:
+        """An empty fleet on the same clock."""
+        self.fleet = FakeFleet(clock=self.clock)
+
+    @property
+    def parts(self) -> Parts:
+        """What step() takes."""
+        return Parts(
+            clock=self.clock,
+            cloud=self.fleet,
+            signals=self.fleet,  # type: ignore[arg-type]  its observe takes the tuple that its nodes() gives
+            ledger=self.ledger,
+            pools=lambda _name: self.rules,
+            limits=self.limits,
+            enforce=self.enforce,
+        )
+
+    def plan(self) -> Round:
+        """What a round would do."""
+        return step(self.parts, act=False)
+
+    def round(self, seconds: float = 60.0) -> Round:
+        """One round; then time passes, and whoever is not busy goes on being so."""
+        done = step(self.parts)
+        self.rest(seconds)
+        return done
+
+    def rest(self, seconds: float) -> None:
+        """Time passes without a controller."""
+        self.clock.advance(seconds)
+        for node in list(self.fleet.nodes_.values()):
+            if node.state is NodeState.RUNNING and node.verdict is not None:
+                held = node.activity.held_seconds + seconds
+                self.fleet.show(node.id, node.activity.state, held)

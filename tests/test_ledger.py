@@ -1,0 +1,126 @@
+"""The ledger: what is written is there after any death of the process, and nobody shares it by mistake."""
+
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.model.decision import Reason, Status, Verb
+from tests.fleets import NOW, a_node, an_observation
+
+REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
+
+
+def an_intent(ledger: Ledger, verb: Verb = Verb.STOP, node_id: str = "i-1") -> object:
+    """One intent of a recorded round."""
+    round_id = ledger.record_round(an_observation(a_node(node_id)), ())
+    return ledger.intend(verb, node_id, "default", NOW, REASON, round_id)
+
+
+def test_an_intent_stays_open_until_its_final_outcome() -> None:
+    """Accepted is not done; settled is."""
+    ledger = Ledger.in_memory()
+    intent = ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation(), ()))
+    ledger.settle(intent, Status.ACCEPTED, "yes", NOW)
+    (entry,) = ledger.view(NOW).open_intents
+    ledger.settle(intent, Status.SETTLED, "stopped", NOW)
+
+    assert (entry.intent, entry.attempts) == (intent, 1)
+    assert ledger.view(NOW).open_intents == ()
+    assert [done.status for done in ledger.view(NOW).recent] == [Status.SETTLED]
+
+
+def test_keys_are_unique_ascii_and_short_enough_for_a_client_token() -> None:
+    """EC2 takes 64 ASCII characters."""
+    ledger = Ledger.in_memory("f" * 12)
+    keys = {an_intent(ledger).key for _ in range(50)}  # type: ignore[attr-defined]
+
+    assert len(keys) == 50
+    assert all(key.isascii() and len(key) <= 64 for key in keys)
+
+
+def test_a_notice_lasts_until_it_is_withdrawn_or_its_node_is_stopped() -> None:
+    """Notices are what settled notices left, minus what ended them."""
+    ledger = Ledger.in_memory()
+    for ending in (Verb.WITHDRAW, Verb.STOP):
+        notice = an_intent(ledger, Verb.NOTICE)
+        ledger.settle(notice, Status.SETTLED, "tags set", NOW)  # type: ignore[arg-type]
+        assert [each.node_id for each in ledger.view(NOW).notices] == ["i-1"]
+        ledger.settle(an_intent(ledger, ending), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+        assert ledger.view(NOW).notices == ()
+
+
+def test_an_observation_comes_back_as_it_was() -> None:
+    """What a decision rested on is stored whole."""
+    ledger, observation = Ledger.in_memory(), an_observation(a_node("i-1"), a_node("i-2"))
+
+    assert ledger.round(ledger.record_round(observation, ())) == (observation, ())
+
+
+def test_outcomes_older_than_a_day_no_longer_weigh() -> None:
+    """Limits look back 24 hours at most."""
+    ledger = Ledger.in_memory()
+    ledger.settle(an_intent(ledger), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+
+    assert ledger.view(NOW + timedelta(hours=25)).recent == ()
+
+
+def test_a_second_controller_is_refused(tmp_path: Path) -> None:
+    """One writer per file: the second is told who holds it and what to do."""
+    path = tmp_path / "ledger.db"
+    first = Ledger.open(path)
+    with pytest.raises(LedgerError, match="held by another controller"):
+        Ledger.open(path)
+    first.close()
+    Ledger.open(path).close()
+
+
+def test_reading_needs_no_lock_and_creates_nothing(tmp_path: Path) -> None:
+    """`plan` and `explain` read beside a running controller; without a ledger they are told so."""
+    path = tmp_path / "ledger.db"
+    with pytest.raises(LedgerError, match="does not exist"):
+        Ledger.open(path, read_only=True)
+    writer = Ledger.open(path)
+    an_intent(writer)
+    reader = Ledger.open(path, read_only=True)
+
+    assert len(reader.view(NOW).open_intents) == 1
+    reader.close()
+    writer.close()
+
+
+def test_a_file_that_is_no_ledger_is_refused_by_name(tmp_path: Path) -> None:
+    """Garbage, and a ledger of another version, are told apart and left as they are."""
+    garbage = tmp_path / "notes.txt"
+    garbage.write_text("these are my notes, they are not a database at all\n" * 100)
+    with pytest.raises(LedgerError, match=r"notes\.txt"):
+        Ledger.open(garbage)
+    assert garbage.read_text().startswith("these are my notes")
+
+    other = tmp_path / "ledger.db"
+    ledger = Ledger.open(other)
+    ledger._db.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
+    ledger.close()
+    with pytest.raises(LedgerError, match="schema version 99"):
+        Ledger.open(other)
+
+
+def test_an_acknowledged_intent_survives_kill_minus_nine(tmp_path: Path) -> None:
+    """A process that is killed right after `intend` returned has lost nothing, and holds no lock."""
+    path = tmp_path / "ledger.db"
+    script = (
+        "import os, signal, sys, pathlib\n"
+        "from tests.test_ledger import Ledger, an_intent\n"
+        "ledger = Ledger.open(pathlib.Path(sys.argv[1]))\n"
+        "for _ in range(3): an_intent(ledger)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    died = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    ledger = Ledger.open(path)
+
+    assert died.returncode == -9
+    assert len(ledger.view(NOW).open_intents) == 3
+    ledger.close()

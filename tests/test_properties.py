@@ -1,0 +1,168 @@
+"""P1 to P13 over generated lives of a fleet: whatever happens in whatever order, these sentences stay true."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
+from gpuwatch.controller import step
+from gpuwatch.guard import Limits
+from gpuwatch.model.decision import Intent, Outcome, Status, Verb
+from gpuwatch.model.fleet import Node, NodeState, Signal, State
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
+from tests.fleets import Desk, a_node
+
+IDS = [f"i-{n}" for n in range(5)]
+ERRORS = [ThrottledError("busy"), ProtectedError("no"), CloudUnavailableError("silence"), NotFoundError("unknown")]
+# Short waits, so that a few dozen events make a whole life.
+RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(after=300.0, notice=120.0))
+LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_ratio=0.8)
+
+
+class FleetLife(RuleBasedStateMachine):
+    """Machines live, agents fail, clocks jump, clouds refuse, people protect, the controller dies."""
+
+    @initialize()
+    def begin(self) -> None:
+        """Five idle machines, long up."""
+        self.desk = Desk(rules=RULES, limits=LIMITS)
+        for node_id in IDS:
+            self.desk.fleet.put(a_node(node_id, held=0.0))
+        self.deaf: set[str] = set()
+        self.jumped_seconds = 0.0
+        self.started: dict[str, float] = {}  # on the clock that does not jump
+        self.desk.fleet.answer = self.answer
+        self.watch()
+
+    def watch(self) -> None:
+        """Look over the shoulder of every call that stops something, and of every settlement."""
+        fleet, ledger = self.desk.fleet, self.desk.ledger
+        self.stopped_at: list[datetime] = []
+        settle = ledger.settle
+
+        def watched_stop(node_id: str, key: str) -> None:
+            node = fleet._now(fleet.nodes_[node_id])
+            open_keys = {entry.intent.key for entry in ledger.view(self.desk.clock.now()).open_intents}
+            assert key in open_keys, "P12: a mutation without an earlier ledger record"
+            assert node_id not in self.deaf, f"P1: {node_id} was stopped while its agent was silent"
+            assert node.activity.state is State.IDLE, f"P2: {node_id} was stopped while {node.activity.state}"
+            assert node.activity.held_seconds >= RULES.idle.after, f"P9: idle for {node.activity.held_seconds} s only"
+            assert node.enrolled, f"P3: {node_id} is not enrolled"
+            assert node.protected is None, f"P3: {node_id} is protected"
+            assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
+            assert node.state is NodeState.RUNNING, f"P6: {node_id} was told to stop while {node.state}"
+            self.stopped_at.append(self.desk.clock.now())
+
+        def watched_settle(intent: Intent, status: Status, detail: str, at: object) -> Outcome:
+            if intent.verb is Verb.STOP and status is Status.SETTLED:
+                state = fleet._now(fleet.nodes_[intent.node_id]).state
+                assert state in {NodeState.STOPPED, NodeState.TERMINATED}, f"P13: settled while the cloud says {state}"
+            return settle(intent, status, detail, at)  # type: ignore[arg-type]
+
+        fleet.watch_stop = watched_stop
+        ledger.settle = watched_settle  # type: ignore[method-assign]
+
+    def up_for(self, node: Node) -> float:
+        """Seconds since the machine was started, on the fleet's own clock."""
+        return self.desk.clock.monotonic() - self.started.get(node.id, float("-inf"))
+
+    def answer(self, node: Node) -> Signal:
+        """An agent's answer: the truth, or nothing."""
+        if node.id in self.deaf:
+            return Signal(failure="its agent did not answer within 5s")
+        verdict = node.signal.verdict
+        if verdict is None:
+            return node.signal
+        at = self.desk.clock.now() - timedelta(seconds=self.jumped_seconds)  # the hosts' clocks are right
+        return Signal(verdict=replace(verdict, at=at, age_seconds=0.5))
+
+    @rule(node_id=st.sampled_from(IDS), state=st.sampled_from(State))
+    def turn(self, node_id: str, state: State) -> None:
+        """A machine begins to do something else."""
+        self.desk.fleet.show(node_id, state, 0.0)
+
+    @rule(node_id=st.sampled_from(IDS))
+    def fall_silent_or_speak_again(self, node_id: str) -> None:
+        """An agent dies, or comes back."""
+        self.deaf ^= {node_id}
+
+    @rule(node_id=st.sampled_from(IDS), why=st.none() | st.just("tag gpuwatch:protect"))
+    def protect(self, node_id: str, why: str | None) -> None:
+        """Somebody sets or removes the protection tag."""
+        self.desk.fleet.put(replace(self.desk.fleet.nodes_[node_id], protected=why))
+
+    @rule(node_id=st.sampled_from(IDS), enrolled=st.booleans())
+    def enrol(self, node_id: str, enrolled: bool) -> None:
+        """Somebody sets or removes the fleet tag."""
+        self.desk.fleet.put(replace(self.desk.fleet.nodes_[node_id], enrolled=enrolled))
+
+    @rule(node_id=st.sampled_from(IDS))
+    def start_again(self, node_id: str) -> None:
+        """An owner starts a stopped machine."""
+        node = self.desk.fleet._now(self.desk.fleet.nodes_[node_id])
+        if node.state is NodeState.STOPPED:
+            self.desk.fleet.start(node_id, "owner")
+            self.desk.fleet.show(node_id, State.IDLE, 0.0)
+            self.desk.fleet.calls.pop()
+            self.started[node_id] = self.desk.clock.monotonic()
+
+    @rule(seconds=st.sampled_from([1.0, 60.0, 240.0, 600.0, 3600.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Nothing happens for a while."""
+        self.desk.rest(seconds)
+
+    @rule(seconds=st.sampled_from([-7200.0, -30.0, 30.0, 7200.0]))
+    def the_clock_jumps(self, seconds: float) -> None:
+        """The controller's wall clock is set."""
+        self.desk.clock.jump(seconds)
+        self.jumped_seconds += seconds
+
+    @rule(
+        call=st.sampled_from(["nodes", "node", "stop", "tag", "nothing"]),
+        error=st.sampled_from(ERRORS),
+        lost=st.booleans(),
+        lag=st.sampled_from([0.0, 90.0, 1200.0]),
+    )
+    def the_cloud_misbehaves(self, call: str, error: CloudError, lost: bool, lag: float) -> None:
+        """From now on one kind of call fails, before or after its effect; or all is well again."""
+        fleet = self.desk.fleet
+        fleet.fault = lambda asked, _: error if asked == call and not lost else None
+        fleet.lose = lambda asked, _: CloudUnavailableError("lost") if asked == call and lost else None
+        fleet.lag = lambda: lag
+
+    @rule(count=st.sampled_from([1, 2, 6, 20]))
+    def rounds(self, count: int) -> None:
+        """The controller works, a round a minute."""
+        for _ in range(count):
+            self.desk.round()
+
+    @rule()
+    def a_plan_equals_its_round(self) -> None:
+        """P5: unless the round first settles something, plan and round review the same."""
+        plan = self.desk.plan()
+        done = step(self.desk.parts)
+
+        assert done.settled or (plan.decisions, plan.reviews) == (done.decisions, done.reviews), "P5: plan differs"
+
+    @invariant()
+    def the_pool_keeps_its_minimum(self) -> None:
+        """P7: gpuwatch alone never empties a pool."""
+        if not getattr(self, "stopped_at", []):
+            return
+        running = sum(node.state is NodeState.RUNNING for node in self.desk.fleet.nodes_.values())
+        assert running >= RULES.min_nodes, "P7: the pool fell below its minimum"
+
+    @invariant()
+    def no_hour_sees_too_many_stops(self) -> None:
+        """P4: limits hold whatever happens between the rounds."""
+        for end in getattr(self, "stopped_at", []):
+            within = sum(end - timedelta(hours=1) < at <= end for at in self.stopped_at)
+            assert within <= LIMITS.max_stops_per_hour, f"P4: {within} stops within the hour before {end}"
+
+
+FleetLife.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+TestFleetLife = FleetLife.TestCase
