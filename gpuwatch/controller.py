@@ -92,12 +92,12 @@ class Round:
 
 def step(parts: Parts, *, act: bool = True) -> Round:
     """One round. With `act=False` (plan) it ends before anything is written down."""
+    settled = tuple(_settle_open(parts)) if act else ()
     try:
-        settled = tuple(_settle_open(parts)) if act else ()
         observation = observe(parts)
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
-        return Round(observation=blind, trouble=f"The cloud gave no whole picture, so nothing is decided: {error}")
+        return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
     proposals, decisions = decide(parts, observation)
     reviews = guard.review(observation, decisions, parts.pools, parts.limits, enforce=parts.enforce)
     acts = tuple(_carry_out(parts, observation, reviews)) if act else ()
@@ -127,7 +127,11 @@ def decide(parts: Parts, observation: Observation) -> tuple[tuple[Proposal, ...]
 def _settle_open(parts: Parts) -> Iterator[Outcome]:
     """Find out, before anything is observed, what became of every open intent: the cloud's word alone counts."""
     for entry in parts.ledger.view(parts.clock.now()).open_intents:
-        found = _became(parts, entry)
+        try:
+            found = _became(parts, entry)
+        except CloudError as error:
+            log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
+            continue
         if found is not None and (entry.last is None or found[0] is not entry.last.status):
             status, detail = found
             log.info("%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)

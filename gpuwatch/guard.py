@@ -178,11 +178,11 @@ def _blind(case: Case, node: Node) -> Word:
 
 def _in_flight(case: Case, node: Node) -> Word:
     waiting = [each for each in case.observation.ledger.open_intents if each.intent.pool == case.pool]
-    own = case.observation.ledger.open_for(node.id)
-    others = [each for each in waiting if not resumable(each) and not (each is own and each.last is None)]
+    others = [each for each in waiting if not resumable(each)]
     if others:
         told = f"{others[0].intent.verb.value} of {others[0].intent.node_id}"
         return _no(f"An action on the pool is in flight: {told}.", "It must settle first.")
+    own = case.observation.ledger.open_for(node.id)
     if own is None or own.last is None:
         return _ok("Nothing is in flight.")
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts)
