@@ -1,0 +1,171 @@
+"""`gpuwatch probe`: reads GPUs and says what it read, in a process that can be killed when a driver call hangs.
+
+Standard output carries the lines of `agent/protocol.py`, each flushed at once. The exit status says how it ended:
+
+  0  nobody listens any more, the capture has ended, or --once has printed a reading
+  1  --once could read no GPU; the reason and what to do are on standard error
+  2  wrong arguments, or a capture or script that cannot be played
+  3  only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
+     A process that never reached it waits 30 s before that, because the next one would fare no better at once
+
+SIGTERM and SIGINT end it at once, even inside a driver call.
+"""
+
+import argparse
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from gpuwatch.agent.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
+from gpuwatch.clock import Clock, SystemClock
+from gpuwatch.devices import DeviceSource, SourceUnavailableError
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+
+NOTHING_READ = 1
+BAD_ARGUMENTS = 2
+NEEDS_FRESH_PROCESS = 3
+
+_PATIENCE_SECONDS = 30.0
+
+
+def _nvml(_: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.devices.nvml import NvmlSource  # noqa: PLC0415  only the chosen source is loaded
+
+    return NvmlSource(clock)
+
+
+def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
+    from gpuwatch.devices.replay import ReplaySource  # noqa: PLC0415  likewise
+
+    if arguments.capture is None:
+        raise ValueError("--source replay needs --capture FILE, a recorded output of `gpuwatch probe`")
+    return ReplaySource(arguments.capture)
+
+
+def _simulated(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.devices.simulated import open_simulated  # noqa: PLC0415  likewise
+
+    return open_simulated(arguments.script, arguments.seed, clock)
+
+
+SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
+    "nvml": _nvml,
+    "replay": _replay,
+    "simulated": _simulated,
+}
+
+
+def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] = ()) -> Iterator[Message]:
+    """The messages of one cycle, each as soon as it is known; GPUs whose uuid is in `skip` are not touched."""
+    begin = clock.monotonic()
+    try:
+        gpus = source.gpus()
+        yield Cycle(seq=seq, monotonic_seconds=begin, gpus=gpus)
+        for gpu in gpus:
+            result = _skipped(gpu, clock) if gpu.uuid in skip else source.read(gpu)
+            yield Reading(seq=seq, reading=result) if isinstance(result, GpuReading) else Down(seq=seq, down=result)
+    except SourceUnavailableError as error:
+        yield Unavailable(
+            seq=seq,
+            monotonic_seconds=clock.monotonic(),
+            cause=error.cause,
+            detail=error.detail,
+            remedy=error.remedy,
+        )
+        return
+    end = clock.monotonic()
+    yield End(seq=seq, monotonic_seconds=end, duration_seconds=end - begin)
+
+
+def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
+    return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail="not read: it hung an earlier probe")
+
+
+def ticks(interval_seconds: float, clock: Clock) -> Iterator[None]:
+    """Now and at each whole interval after; what took too long skips ticks and shifts none."""
+    start, tick = clock.monotonic(), 0
+    while True:
+        yield
+        tick = max(tick, math.floor((clock.monotonic() - start) / interval_seconds)) + 1
+        clock.sleep(start + tick * interval_seconds - clock.monotonic())
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the probe; the result is the exit status."""
+    arguments = _parser().parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # a Python handler would wait for a driver call that hangs
+    clock = SystemClock()
+    try:
+        source = SOURCES[arguments.source](arguments, clock)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"gpuwatch probe: {error}\n")
+        return BAD_ARGUMENTS
+    try:
+        return _once(source, clock) if arguments.once else _stream(source, clock, arguments)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        return 0
+    finally:
+        source.close()
+
+
+def _once(source: DeviceSource, clock: Clock) -> int:
+    readings, sentence = 0, "there is no GPU on this host (`nvidia-smi -L` should list those that the driver knows)"
+    for message in sample(source, 0, clock):
+        match message:
+            case Reading() | Down():
+                _say(message)
+                readings += isinstance(message, Reading)
+                sentence = "no GPU could be read (each line above says why; `dmesg | grep NVRM` may say more)"
+            case Unavailable():
+                sentence = f"{message.detail} ({message.remedy})"
+                readings = 0
+    if readings == 0:
+        sys.stderr.write(f"gpuwatch probe: {sentence}\n")
+    return NOTHING_READ if readings == 0 else 0
+
+
+def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace) -> int:
+    patient_until = clock.monotonic() + _PATIENCE_SECONDS
+    for seq, _ in enumerate(ticks(arguments.interval, clock)):
+        for message in sample(source, seq, clock, arguments.skip):
+            _say(message)
+            match message:
+                case End():
+                    patient_until = clock.monotonic()
+                case Unavailable(cause="version_mismatch") if clock.monotonic() >= patient_until:
+                    return NEEDS_FRESH_PROCESS
+                case Unavailable(cause="capture_ended"):
+                    return 0
+    raise AssertionError("time has ended")
+
+
+def _say(message: Message) -> None:
+    sys.stdout.buffer.write(encode(message))
+    sys.stdout.buffer.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
+    parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
+    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
+    parser.add_argument("--source", choices=SOURCES, default="nvml", help="where readings come from (nvml)")
+    parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
+    parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, such as 1 or 0.5")
+    return seconds
