@@ -283,17 +283,18 @@ def _tags(parts: Parts, intent: Intent, observation: Observation) -> Mapping[str
     return {NOTIFIED_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_ID: intent.key}
 
 
-def hypothetical_stop(parts: Parts, round_: Round, node: Node) -> Review:
-    """Every guard rule's answer, had a stop of this node been proposed: what `explain` shows."""
-    move = next(each for decision in round_.decisions for each in decision.steps if each.node_id == node.id)
-    return guard.judge(
+def explained(parts: Parts, done: Round, node: Node) -> tuple[Step, Review]:
+    """A node's step in a round, and every guard rule's answer had it been a stop."""
+    found = next(each for decision in done.decisions for each in decision.steps if each.node_id == node.id)
+    review = guard.judge(
         guard.Case(
-            step=replace(move, verb=Verb.STOP),
+            step=replace(found, verb=Verb.STOP),
             node=node,
             pool=node.pool,
             pool_rules=parts.pools(node.pool),
             limits=parts.limits,
-            observation=round_.observation,
+            observation=done.observation,
             enforce=parts.enforce,
         )
     )
+    return found, review

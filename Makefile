@@ -1,0 +1,55 @@
+# One command each, from a fresh clone: make demo · make test · make check · make bench
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Workers of the test run; the machine's processors unless told otherwise.
+WORKERS ?= auto
+
+.PHONY: help demo test lint check bench docs clean
+
+help:
+	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
+	@echo "make test    set up everything and run the tests (installs real components where it may)"
+	@echo "make check   format, lint, types, import rules, tests"
+	@echo "make bench   measure the agent and the controller, print a table"
+	@echo "make docs    write the pages that are generated from the code"
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "gpuwatch needs Python 3.11 or newer; $(PYTHON) is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian: apt install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/demo: $(VENV)/python pyproject.toml
+	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/demo pyproject.toml
+	@$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+demo: $(VENV)/demo
+	@$(BIN)/gpuwatch demo $(ARGS)
+
+test: $(VENV)/dev
+	@sh tests/components.sh
+	$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+bench: $(VENV)/dev
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/demo
+	$(BIN)/gpuwatch docs metrics > docs/METRICS.md
+	$(BIN)/gpuwatch docs configuration > docs/CONFIGURATION.md
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,215 @@
+"""Operators' commands: parse, call, print. Each loads what it needs when it runs, so that `--help` stays quick."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch import __version__
+
+if TYPE_CHECKING:
+    from gpuwatch.controller import Parts, Round
+    from gpuwatch.settings import Settings
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help="The configuration file; else $GPUWATCH_CONFIG, else /etc/gpuwatch/gpuwatch.yaml.",
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+
+
+def main() -> int:
+    """Run a command; the result is the exit status."""
+    try:
+        commands(prog_name="gpuwatch")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuwatch")
+def commands() -> None:
+    """See every GPU, stop paying for the idle ones, never touch a busy one."""
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> None:
+    """Watch this host's GPUs and serve metrics and a verdict."""
+    from gpuwatch.agent.daemon import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def probe(arguments: tuple[str, ...]) -> None:
+    """Read this host's GPUs and print JSON lines."""
+    from gpuwatch.agent.probe import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.group()
+def config() -> None:
+    """Check the configuration, or print its schema."""
+
+
+@config.command()
+@_config_option
+def check(path: Path | None) -> None:
+    """Say what is in force, or every mistake and its remedy (exit status 2)."""
+    from gpuwatch.configuration import default_path  # noqa: PLC0415  loaded by this command only
+
+    settings = _settings(path)
+    source = path or default_path(os.environ) or "no file, all defaults"
+    click.echo(f"OK: {source}: {settings.summary}")
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON Schema of the file, for editors."""
+    from gpuwatch import configuration  # noqa: PLC0415  loaded by this command only
+
+    click.echo(json.dumps(configuration.schema(), indent=2))
+
+
+@commands.group()
+def docs() -> None:
+    """Print the pages that are generated from the code."""
+
+
+@docs.command("metrics")
+def docs_metrics() -> None:
+    """Print docs/METRICS.md."""
+    from gpuwatch.agent.catalogue import render_metrics_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_metrics_md(), nl=False)
+
+
+@docs.command("configuration")
+def docs_configuration() -> None:
+    """Print docs/CONFIGURATION.md."""
+    from gpuwatch.manual import render_configuration_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_configuration_md(), nl=False)
+
+
+@commands.command()
+@_config_option
+def controller(path: Path | None) -> None:
+    """Run rounds: observe, decide, and act where the mode is `enforce`."""
+    _log_to_stderr()
+    with _explained():
+        from gpuwatch.rounds import run  # noqa: PLC0415  loaded by this command only
+
+        run(_settings(path))
+
+
+@commands.command()
+@_config_option
+@_json_option
+def plan(path: Path | None, *, as_json: bool) -> None:
+    """Print what a round would do now, and what forbids it, without doing anything."""
+    with _a_plan(path) as (_, done):
+        from gpuwatch import show  # noqa: PLC0415  loaded by this command only
+
+        click.echo(json.dumps(show.plan_object(done)) if as_json else show.plan_text(done))
+        sys.exit(1 if done.trouble else 0)
+
+
+@commands.command()
+@_config_option
+@_json_option
+def status(path: Path | None, *, as_json: bool) -> None:
+    """Print the fleet: each node's use, what happens to it next, and why."""
+    with _a_plan(path) as (_, done):
+        from gpuwatch import show  # noqa: PLC0415  loaded by this command only
+
+        if done.trouble:
+            click.echo(done.trouble, err=True)
+            sys.exit(1)
+        click.echo(json.dumps(show.fleet_rows(done)) if as_json else show.status_table(done))
+
+
+@commands.command()
+@click.argument("node")
+@_config_option
+@_json_option
+def explain(node: str, path: Path | None, *, as_json: bool) -> None:
+    """Say of NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its past."""
+    with _a_plan(path) as (parts, done):
+        from gpuwatch import show  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller import explained  # noqa: PLC0415  likewise
+
+        if done.trouble:
+            click.echo(done.trouble, err=True)
+            sys.exit(1)
+        found = done.observation.fleet.node(node)
+        if found is None:
+            known = ", ".join(each.name for each in done.observation.fleet.nodes[:10]) or "none"
+            click.echo(f"No GPU node has the id or the unique name {node!r}. There are: {known}.", err=True)
+            sys.exit(2)
+        step, review = explained(parts, done, found)
+        history = parts.ledger.history(found.id)
+        if as_json:
+            click.echo(json.dumps(show.explain_object(found, step, review, history)))
+        else:
+            click.echo(show.explain_text(found, step, review, history))
+
+
+@contextmanager
+def _a_plan(path: Path | None) -> Iterator[tuple["Parts", "Round"]]:
+    """One round that ends before anything is written down, over the live fleet."""
+    with _explained():
+        from gpuwatch.controller import step  # noqa: PLC0415  loaded by these commands only
+        from gpuwatch.rounds import assembled  # noqa: PLC0415  likewise
+
+        with assembled(_settings(path), read_only=True) as parts:
+            yield parts, step(parts, act=False)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what a person can mend into a sentence on stderr and exit status 2."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
+    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+
+    try:
+        yield
+    except (CloudError, LedgerError) as error:
+        click.echo(error, err=True)
+    except ImportError as error:
+        click.echo(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+    else:
+        return
+    sys.exit(2)
+
+
+def _settings(path: Path | None) -> "Settings":
+    """The settings in force, or every mistake on stderr and exit status 2."""
+    from gpuwatch.configuration import ConfigError, load  # noqa: PLC0415  loaded by these commands only
+
+    try:
+        return load(path, os.environ)
+    except ConfigError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+
+
+def _log_to_stderr() -> None:
+    """Lines for the journal, which has its own clock; with the time elsewhere."""
+    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s")
+    for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,163 @@
+"""How rounds, nodes and reasons look to people and to `--json`; pure rendering, no decision is made here."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gpuwatch.controller import Round
+from gpuwatch.ledger import Entry
+from gpuwatch.model.decision import Review, Step, Verb
+from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.knobs import format_duration
+
+
+def round_line(done: Round) -> str:
+    """A round in one line for the log."""
+    if done.trouble is not None:
+        return f"Round without a decision: {done.trouble}"
+    nodes = done.observation.fleet.nodes
+    use = Counter(node.activity.state.value for node in nodes if node.state is NodeState.RUNNING)
+    seen = ", ".join(f"{use[state.value]} {state.value}" for state in State if use[state.value])
+    acts = ", ".join(f"{act.review.step.verb} {act.review.step.node_id} {act.outcome.status}" for act in done.acts)
+    refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
+    told = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
+    return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {told or 'nothing'}"
+
+
+def fleet_rows(done: Round) -> list[dict[str, Any]]:
+    """`status --json`: one object a node."""
+    steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
+    return [_row(node, steps[node.id], done) for node in done.observation.fleet.nodes]
+
+
+def _row(node: Node, step: Step, done: Round) -> dict[str, Any]:
+    """What a person wants to know of a node at a glance."""
+    activity, notice = node.activity, done.observation.ledger.notice(node.id)
+    return {
+        "node": node.id,
+        "name": node.name,
+        "pool": node.pool,
+        "instance_type": node.instance_type,
+        "gpus": node.gpu_count,
+        "state": node.state.value,
+        "enrolled": node.enrolled,
+        "activity": activity.state.value if node.state is NodeState.RUNNING else None,
+        "held_seconds": activity.held_seconds if node.state is NodeState.RUNNING else None,
+        "doubt": activity.doubt,
+        "notified_at": None if notice is None else notice.at.isoformat(),
+        "next": step.verb.value,
+        "why": step.reason.sentence,
+    }
+
+
+def status_table(done: Round) -> str:
+    """`status`: the fleet as a table, busy first."""
+    order = {state.value: rank for rank, state in enumerate(State)}
+    rows = sorted(fleet_rows(done), key=lambda row: (order.get(row["activity"] or "", len(order)), row["node"]))
+    head = ("NODE", "NAME", "POOL", "TYPE", "GPUS", "STATE", "USE", "FOR", "NEXT", "WHY")
+    body = [
+        (
+            row["node"],
+            row["name"],
+            row["pool"],
+            row["instance_type"],
+            str(row["gpus"]),
+            row["state"] + ("" if row["enrolled"] else " (not enrolled)"),
+            row["activity"] or "-",
+            format_duration(row["held_seconds"]) if row["held_seconds"] is not None else "-",
+            row["next"],
+            row["why"],
+        )
+        for row in rows
+    ]
+    return _table(head, body)
+
+
+def plan_text(done: Round) -> str:
+    """`plan`: what this round would do, what is refused and why, and what it leaves alone."""
+    if done.trouble is not None:
+        return done.trouble
+    names = {node.id: node.name for node in done.observation.fleet.nodes}
+    lines = []
+    for review in done.reviews:
+        word = "would" if review.allowed else "may not"
+        lines.append(f"{word} {review.step.verb} {_called(review.step.node_id, names)}: {review.step.reason.sentence}")
+        lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
+    for decision in done.decisions:
+        lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
+        held = Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)
+        lines += [f"pool {decision.pool}: {count} held ({code})" for code, count in sorted(held.items())]
+    return "\n".join(lines) or "There are no nodes."
+
+
+def plan_object(done: Round) -> dict[str, Any]:
+    """`plan --json`: proposals, decisions and reviews as they are."""
+    parts = {"proposals": done.proposals, "decisions": done.decisions, "reviews": done.reviews}
+    return {"at": done.observation.now.isoformat(), "trouble": done.trouble, **msgspec.to_builtins(parts)}
+
+
+def explain_object(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> dict[str, Any]:
+    """`explain --json`: everything that bears on one node."""
+    parts = {"node": node, "activity": node.activity, "step": step, "if_stopped_now": review, "history": history}
+    return dict(msgspec.to_builtins(parts))
+
+
+def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> str:
+    """`explain`: verdict, evidence, the policy's view, every guard rule's answer, what would change it, the past."""
+    enrolled = "enrolled" if node.enrolled else "not enrolled"
+    place = f"{node.instance_type} in {node.zone}, pool {node.pool}, {node.state.value}, {enrolled}"
+    lines = [f"{_called(node.id, {node.id: node.name})}: {place}", "", f"Verdict: {_verdict(node.activity, node)}"]
+    lines += [
+        f"    {each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value};"
+        f" source: {each.source}"
+        for each in node.activity.evidence
+    ]
+    lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
+    lines += ["", "Guard, were it to be stopped now:"]
+    width = max(len(answer.rule) for answer in review.answers)
+    for answer in sorted(review.answers, key=lambda each: not each.refused):
+        word = "refuses" if answer.refused else "agrees "
+        remedy = f" {answer.remedy}" if answer.refused else ""
+        lines.append(f"    {word}  {answer.rule:<{width}}  {answer.sentence}{remedy}")
+    lines += ["", "Ledger:" if history else "Ledger: nothing was ever done to it."]
+    for entry in history:
+        ends = ", ".join(f"{o.status.value} {_clock(o.at)} ({o.detail})" for o in entry.outcomes) or "open"
+        lines.append(
+            f"    {_clock(entry.intent.at)} {entry.intent.verb.value}: {entry.intent.reason.sentence} -> {ends}"
+        )
+    return "\n".join(lines)
+
+
+def _verdict(activity: Activity, node: Node) -> str:
+    """An activity as a sentence."""
+    if activity.state is State.UNKNOWN:
+        return f"unknown: {activity.doubt}"
+    age = "" if node.verdict is None else f", told {format_duration(node.verdict.age_seconds)} after the sample"
+    since = "" if activity.since is None else f" (since {_clock(activity.since)})"
+    return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
+
+
+def _called(node_id: str, names: dict[str, str]) -> str:
+    """An id with its name, where it has one of its own."""
+    name = names.get(node_id, node_id)
+    return node_id if name == node_id else f"{node_id} ({name})"
+
+
+def _number(value: float | None) -> str:
+    """A measured number without noise; None is not a number."""
+    return "not known" if value is None else f"{value:.6g}"
+
+
+def _clock(at: datetime) -> str:
+    """A time for people, in UTC and saying so."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest cell; the last one is left as long as it is."""
+    widths = [max(len(row[n]) for row in (head, *body)) for n in range(len(head) - 1)]
+    rows = [[*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]] for row in (head, *body)]
+    return "\n".join("  ".join(row) for row in rows)

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Installs the real components that the tests run, where it may (root, or sudo without a password, on Debian's apt);
+# what is missing afterwards is named, and its tests are skipped with that reason (with CI=true they fail).
+set -u
+
+missing() {
+    for pair in cc:gcc prometheus:prometheus promtool:prometheus; do
+        command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
+    done | sort -u | tr '\n' ' '
+}
+
+wanted=$(missing)
+[ -n "$wanted" ] || exit 0
+if [ "$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo"; else as="no"; fi
+if [ "$as" = no ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "Missing components: $wanted(install them, or let root or sudo with apt do it); their tests are skipped."
+    exit 0
+fi
+echo "Installing what the tests run for real: $wanted"
+# RUNLEVEL=1 keeps the packages' services from being started: the tests start their own.
+$as apt-get update -qq
+# shellcheck disable=SC2086  a list of package names
+$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq --no-install-recommends $wanted libc6-dev >/dev/null
+wanted=$(missing)
+[ -z "$wanted" ] || echo "Could not install: $wanted; their tests are skipped."
