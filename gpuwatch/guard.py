@@ -168,7 +168,7 @@ def _no_notice(case: Case, node: Node) -> Word:
 
 def _blind(case: Case, node: Node) -> Word:
     del node
-    running = [each for each in case.observation.fleet.pool(case.pool) if each.state is NodeState.RUNNING]
+    running = case.observation.fleet.members(case.pool)
     seen = sum(each.activity.state is not State.UNKNOWN for each in running)
     told = f"{seen} of {len(running)} running nodes of the pool are known"
     if running and seen / len(running) >= case.limits.min_coverage_ratio:
@@ -205,8 +205,7 @@ def _floor(case: Case, node: Node) -> Word:
         each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb is Verb.STOP
     }
     leaving.add(case.step.node_id)
-    pool = case.observation.fleet.pool(case.pool)
-    left = sum(each.state is NodeState.RUNNING and each.id not in leaving for each in pool)
+    left = sum(each.id not in leaving for each in case.observation.fleet.members(case.pool))
     if left >= case.pool_rules.min_nodes:
         return _ok(f"{left} nodes of the pool would still run.")
     return _no(f"{left} nodes of the pool would still run.", f"min_nodes is {case.pool_rules.min_nodes}.")

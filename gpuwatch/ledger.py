@@ -198,9 +198,10 @@ class Ledger:
                 at=datetime.fromisoformat(at),
             )
             for key, verb, node_id, pool, status, at in self._db.execute(
-                "SELECT i.key, verb, node_id, pool, status, o.at FROM outcomes o JOIN intents i ON i.key = o.key"
-                " WHERE o.at > ? AND o.status IN (?, ?, ?) ORDER BY o.seq",
-                (_text(now - RECENT), *sorted(FINAL)),
+                # The newest of an intent's times: a clock set back before its settlement must not make it look older.
+                "SELECT i.key, verb, node_id, pool, f.status, MAX(o.at) FROM outcomes o JOIN intents i ON i.key = o.key"
+                " JOIN outcomes f ON f.key = o.key AND f.status IN (?, ?, ?) WHERE o.at > ? GROUP BY i.seq",
+                (*sorted(FINAL), _text(now - RECENT)),
             )
         )
         return LedgerView(notices=notices, open_intents=open_intents, recent=recent)

@@ -155,6 +155,17 @@ def test_each_rule_refuses_what_it_is_there_for(name: str, rule: str, spoil: Cal
     assert refusals[rule].remedy
 
 
+def test_machines_that_nobody_enrolled_count_neither_as_coverage_nor_towards_the_minimum() -> None:
+    """Foreign machines without an agent blind no pool; foreign machines that run keep no pool above its minimum."""
+    case = a_case()
+    foreign = tuple(a_node(f"i-f{n}", enrolled=False, signal=Signal(failure="no answer")) for n in range(9))
+    fleet = replace(case.observation.fleet, nodes=case.observation.fleet.nodes + foreign)
+    case = replace(case, observation=replace(case.observation, fleet=fleet))
+
+    assert judge(case).allowed
+    assert {a.rule for a in judge(replace(case, pool_rules=replace(RULES, min_nodes=3))).refusals} == {"floor"}
+
+
 def test_every_rule_is_tested_here() -> None:
     """A new rule needs a case of its own."""
     assert {row[1] for row in SPOILED} == set(GUARD_RULES)

@@ -68,6 +68,16 @@ def test_outcomes_older_than_a_day_no_longer_weigh() -> None:
     assert ledger.view(NOW + timedelta(hours=25)).recent == ()
 
 
+def test_a_clock_set_back_before_the_settlement_does_not_age_a_stop() -> None:
+    """Called at noon, settled by a clock that then says ten: it weighs until one o'clock."""
+    ledger = Ledger.in_memory()
+    intent = an_intent(ledger)
+    ledger.settle(intent, Status.ACCEPTED, "yes", NOW)  # type: ignore[arg-type]
+    ledger.settle(intent, Status.SETTLED, "stopped", NOW - timedelta(hours=2))  # type: ignore[arg-type]
+
+    assert [(done.status, done.at) for done in ledger.view(NOW).recent] == [(Status.SETTLED, NOW)]
+
+
 def test_a_second_controller_is_refused(tmp_path: Path) -> None:
     """One writer per file: the second is told who holds it and what to do."""
     path = tmp_path / "ledger.db"

@@ -1,16 +1,23 @@
-"""The clouds behind one protocol with typed errors. "Already stopped" or "already gone" is success."""
+"""The clouds behind one protocol with typed errors. "Already stopped" or "already gone" is success.
 
+A cloud is one module here and one line in CLOUDS. `tests/test_clouds.py` holds every one of them to these sentences.
+"""
+
+import pkgutil
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
-from gpuwatch.model.fleet import Node
+from gpuwatch.model.fleet import Node, NodeState
+
+# Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
+CLOUDS = {"aws": "gpuwatch.clouds.aws:AwsCloud"}
 
 
 class Cloud(Protocol):
     """What the controller asks of a cloud. Each mutation takes the ledger's key; one instance a call, never a count."""
 
     def nodes(self) -> Sequence[Node]:
-        """All GPU machines that exist (not terminated), paginated to the end.
+        """All GPU machines that exist (not terminated), paginated to the end, in the order of their ids.
 
         Raises:
             CloudError: the list could not be had whole; a part of it is never returned.
@@ -19,40 +26,67 @@ class Cloud(Protocol):
         ...
 
     def node(self, node_id: str) -> Node | None:
-        """One machine as the cloud sees it now; None only where the cloud says that there is no such machine.
+        """One machine as the cloud sees it now; gone is state TERMINATED, or None where a cloud's "no such" is final.
 
         Raises:
+            NotFoundError: the cloud does not know the id and that proves nothing (EC2: too new, or still running).
             CloudError: no answer.
 
         """
         ...
 
     def stop(self, node_id: str, key: str) -> None:
-        """Ask for a stop; returns when the cloud has accepted it, or if the machine is stopping or stopped already.
+        """Ask for a stop; returns when the cloud has accepted it, or if the machine is stopping, stopped or gone.
 
         Raises:
-            CloudError: it was not accepted, or nobody knows (CloudUnavailableError).
+            ProtectedError: the cloud protects the machine against a stop.
+            NotFoundError: the cloud does not know the id.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, for example because the machine is still pending.
 
         """
         ...
 
     def start(self, node_id: str, key: str) -> None:
-        """Ask for a start; returns when accepted, or if it runs already.
+        """Ask for a start; returns when the cloud has accepted it, or if the machine is starting or running.
 
         Raises:
-            CloudError: as for stop; InsufficientCapacityError and QuotaExceededError are its usual forms.
+            InsufficientCapacityError: no such machine can be had there now.
+            QuotaExceededError: the account's own limit is reached.
+            NotFoundError: the cloud does not know the id.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, for example because the machine is still stopping, or gone.
 
         """
         ...
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set tags of the allow-list on one machine.
+        """Set tags of WRITABLE_TAGS on one machine; its other tags stay.
 
         Raises:
-            CloudError: they were not set, or nobody knows.
+            ValueError: a key outside WRITABLE_TAGS; nothing is set.
+            CloudUnavailableError: nobody knows whether they were set.
+            CloudError: they were not set.
 
         """
         ...
+
+
+def connect(name: str, **options: object) -> Cloud:
+    """The cloud of that name; the options are its constructor's.
+
+    Raises:
+        ValueError: there is no such cloud.
+        ImportError: its extra is not installed.
+
+    """
+    if name not in CLOUDS:
+        raise ValueError(f"no cloud is named {name!r}; there are: {', '.join(sorted(CLOUDS))}")
+    try:
+        make = pkgutil.resolve_name(CLOUDS[name])
+    except ImportError as error:
+        raise ImportError(f"the cloud {name!r} needs its extra: pip install 'gpuwatch[{name}]' ({error})") from error
+    return cast("Cloud", make(**options))
 
 
 class CloudError(Exception):
@@ -92,6 +126,10 @@ class CloudUnavailableError(CloudError):
     """No usable answer: a mutation may or may not have happened."""
 
 
+# The states in which a stop, or a start, has nothing left to do.
+STOP_IS_DONE = frozenset({NodeState.STOPPING, NodeState.STOPPED, NodeState.TERMINATING, NodeState.TERMINATED})
+START_IS_DONE = frozenset({NodeState.PENDING, NodeState.RUNNING})
+
 # The only tag keys that gpuwatch ever writes.
 NOTIFIED_AT = "gpuwatch:notified-at"
 STOP_AT = "gpuwatch:stop-at"
@@ -104,3 +142,15 @@ POOL_TAG = "gpuwatch:pool"
 OWNER_TAG = "gpuwatch:owner"
 PROTECT_TAG = "gpuwatch:protect"
 SNOOZE_TAG = "gpuwatch:snooze-until"
+
+
+def refuse_foreign_tags(tags: Mapping[str, str]) -> None:
+    """Hold every cloud's `tag` to the allow-list.
+
+    Raises:
+        ValueError: a key outside WRITABLE_TAGS.
+
+    """
+    foreign = sorted(set(tags) - WRITABLE_TAGS)
+    if foreign:
+        raise ValueError(f"gpuwatch never writes the tag {foreign[0]!r}; it writes {', '.join(sorted(WRITABLE_TAGS))}")

@@ -156,3 +156,7 @@ class Fleet:
     def pool(self, name: str) -> tuple[Node, ...]:
         """The nodes of one pool."""
         return tuple(node for node in self.nodes if node.pool == name)
+
+    def members(self, name: str) -> tuple[Node, ...]:
+        """The running, enrolled nodes of one pool: those that its minimum and its coverage are about."""
+        return tuple(node for node in self.pool(name) if node.enrolled and node.state is NodeState.RUNNING)

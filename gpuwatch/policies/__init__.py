@@ -11,7 +11,6 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 
 from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Step, Verb
-from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
@@ -66,7 +65,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal]) 
 
     floor = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
     nodes = {node.id: node for node in observation.fleet.pool(pool)}
-    running = sum(node.state is NodeState.RUNNING for node in nodes.values())
+    running = len(observation.fleet.members(pool))
     stops = sorted(
         (step for step in steps if step.verb is Verb.STOP),
         key=lambda step: (-nodes[step.node_id].activity.held_seconds, step.node_id),

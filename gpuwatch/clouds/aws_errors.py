@@ -1,0 +1,111 @@
+"""What EC2 and botocore raise, as typed errors; nothing secret is repeated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,  # noqa: A004  a connection that never was; HTTPClientError is one that broke
+    CredentialRetrievalError,
+    HTTPClientError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
+
+from gpuwatch.clouds import (
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+
+# EC2's error codes, the first match wins; the API reference's "Error codes for the Amazon EC2 API".
+_CODES: tuple[tuple[str, type[CloudError]], ...] = (
+    ("*Throttl*", ThrottledError),
+    ("RequestLimitExceeded", ThrottledError),
+    ("TooManyRequests*", ThrottledError),
+    ("SlowDown", ThrottledError),
+    ("OperationNotPermitted", ProtectedError),
+    ("UnsupportedOperation", ProtectedError),  # a one-time spot instance, an instance-store root
+    ("Insufficient*Capacity*", InsufficientCapacityError),
+    ("ReservationCapacityExceeded", InsufficientCapacityError),
+    ("Unsupported", InsufficientCapacityError),  # the zone does not have the type
+    ("MaxSpotInstanceCountExceeded", QuotaExceededError),
+    ("*LimitExceeded", QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, ...
+    ("InvalidInstanceID*", NotFoundError),
+    ("InvalidID", NotFoundError),  # CreateTags
+    ("UnauthorizedOperation", AuthFailedError),
+    ("AuthFailure", AuthFailedError),
+    ("AccessDenied*", AuthFailedError),
+    ("ExpiredToken*", AuthFailedError),
+    ("RequestExpired", AuthFailedError),
+    ("InvalidClientTokenId", AuthFailedError),
+    ("SignatureDoesNotMatch", AuthFailedError),
+    ("UnrecognizedClient*", AuthFailedError),
+    ("MissingAuthenticationToken", AuthFailedError),
+    ("OptInRequired", AuthFailedError),
+    ("Blocked", AuthFailedError),
+    ("PendingVerification", AuthFailedError),
+    ("Internal*", CloudUnavailableError),
+    ("*Unavailable", CloudUnavailableError),
+    ("RequestTimeout*", CloudUnavailableError),
+)
+
+# botocore's own errors that are about credentials. Their texts may quote a credential helper's output: never repeated.
+_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+
+
+@contextmanager
+def asking(call: str) -> Iterator[None]:
+    """Turn whatever botocore raises into a typed error; the original is cut off, because its text may hold secrets.
+
+    An answer that lacks its parts (KeyError), such as a gateway's page, is no answer: never an empty list or a yes.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(call, error) from None
+    except _CREDENTIALS as error:
+        name = type(error).__name__
+        raise AuthFailedError(
+            f"EC2 {call}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
+        ) from None
+    except (ConnectionError, HTTPClientError, ResponseParserError, KeyError) as error:
+        name = type(error).__name__
+        raise CloudUnavailableError(f"EC2 {call}: no usable answer ({name})", code=name) from None
+    except BotoCoreError as error:
+        raise CloudError(f"EC2 {call}: {_first_line(str(error))}", code=type(error).__name__) from None
+
+
+def _refusal(call: str, error: ClientError) -> CloudError:
+    """The typed form of EC2's answer; a server error of no known code leaves open what happened."""
+    code = error.response.get("Error", {}).get("Code", "")
+    message = _first_line(error.response.get("Error", {}).get("Message", ""))
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    unlisted = CloudUnavailableError if status >= 500 else CloudError  # noqa: PLR2004  HTTP's server errors
+    kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
+    return kind(f"EC2 {call}: {message} ({code})", code=code)
+
+
+def _first_line(message: str) -> str:
+    """The part for people: below it, or behind "Encoded", EC2 repeats the signed request, session token included."""
+    return message.partition("\n")[0].partition("Encoded authorization failure message")[0].strip()

@@ -1,0 +1,165 @@
+"""A cloud with people, time and faults around it: simulated, or EC2 on moto. The contract suite runs on each."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from gpuwatch.clock import ManualClock
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    AuthFailedError,
+    Cloud,
+    CloudError,
+    InsufficientCapacityError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.aws import AwsCloud
+from gpuwatch.clouds.simulated import LostResponseError, SimulatedCloud
+from gpuwatch.model.fleet import Node, NodeState
+from tests.moto_faults import REGION, MotoFaults
+
+FLEET = "lab"
+MINE = {FLEET_TAG: FLEET}
+NOWHERE = "i-0123456789abcdef0"
+
+# One row per way a call is refused: the typed error, and EC2's code and HTTP status for it.
+REFUSALS = {
+    ProtectedError: ("OperationNotPermitted", 400),
+    InsufficientCapacityError: ("InsufficientInstanceCapacity", 500),
+    QuotaExceededError: ("VcpuLimitExceeded", 400),
+    ThrottledError: ("RequestLimitExceeded", 503),
+    AuthFailedError: ("UnauthorizedOperation", 403),
+}
+ACTIONS = {"stop": "StopInstances", "start": "StartInstances", "tag": "CreateTags"}
+
+
+class World(Protocol):
+    """A cloud with people, time and faults."""
+
+    cloud: Cloud
+    clock: ManualClock
+
+    def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
+        """Somebody launches a machine; it is running."""
+        ...
+
+    def terminate(self, node_id: str) -> None:
+        """Somebody terminates it; it is on its way out."""
+        ...
+
+    def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
+        """Somebody tags it."""
+        ...
+
+    def settle(self, node_id: str) -> None:
+        """Time passes until the machine has arrived in its next state."""
+        ...
+
+    def refuse(self, call: str, kind: type[CloudError]) -> None:
+        """The next such call is refused."""
+        ...
+
+    def lose_response(self, call: str) -> None:
+        """The next such call happens and its answer is lost."""
+        ...
+
+
+class SimulatedWorld:
+    """clouds/simulated.py with delays of a minute."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        """An empty cloud."""
+        self.clock = clock
+        self.simulated = SimulatedCloud(fleet=FLEET, clock=clock)
+        self.cloud: Cloud = self.simulated
+        self.count = 0
+
+    def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
+        """A machine that runs."""
+        self.count += 1
+        node_id = f"i-{self.count:017x}"
+        self.simulated.add(
+            Node(
+                id=node_id,
+                name=tags.get("Name", node_id),
+                pool="",
+                state=NodeState.RUNNING,
+                instance_type="g5.xlarge" if gpus else "m5.large",
+                gpu_count=1 if gpus else 0,
+                region=REGION,
+                zone=f"{REGION}a",
+                tags=tags,
+            )
+        )
+        return node_id
+
+    def terminate(self, node_id: str) -> None:
+        """The machine goes."""
+        self.simulated.terminate(node_id)
+
+    def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
+        """The machine is tagged."""
+        self.simulated.set_tags(node_id, tags)
+
+    def settle(self, node_id: str) -> None:
+        """A minute passes."""
+        del node_id
+        self.clock.advance(60)
+
+    def refuse(self, call: str, kind: type[CloudError]) -> None:
+        """Raise instead of the effect."""
+        self._once(call, kind("injected", code=REFUSALS[kind][0]))
+
+    def lose_response(self, call: str) -> None:
+        """Raise after the effect."""
+        self._once(call, LostResponseError("injected"))
+
+    def _once(self, call: str, error: Exception) -> None:
+        def strike(name: str, node_id: str) -> Exception | None:
+            del node_id
+            if name != call:
+                return None
+            self.simulated.faults = None
+            return error
+
+        self.simulated.faults = strike
+
+
+class AwsWorld:
+    """clouds/aws.py on moto; passing states are seen twice."""
+
+    def __init__(self, clock: ManualClock, ec2: MotoFaults) -> None:
+        """An empty account."""
+        self.clock = clock
+        self.ec2 = ec2
+        self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
+
+    def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
+        """A machine that runs."""
+        node_id = self.ec2.launch(tags, instance_type="g5.xlarge" if gpus else "m5.large")
+        self.settle(node_id)
+        return node_id
+
+    def terminate(self, node_id: str) -> None:
+        """The machine goes."""
+        self.ec2.client.terminate_instances(InstanceIds=[node_id])
+
+    def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
+        """The machine is tagged."""
+        self.ec2.set_tags(node_id, tags)
+
+    def settle(self, node_id: str) -> None:
+        """Describe it until the lag is over."""
+        self.clock.advance(60)
+        for _ in range(self.ec2.lag_describes + 1):
+            self.ec2.client.describe_instances(InstanceIds=[node_id])
+
+    def refuse(self, call: str, kind: type[CloudError]) -> None:
+        """EC2 answers with an error."""
+        code, status = REFUSALS[kind]
+        self.ec2.refuse(ACTIONS[call], code, status=status)
+
+    def lose_response(self, call: str) -> None:
+        """The connection breaks after the effect."""
+        self.ec2.lose_response(ACTIONS[call])

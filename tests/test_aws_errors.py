@@ -1,0 +1,131 @@
+"""Each of EC2's and botocore's errors in our words, without anybody's secrets."""
+
+import traceback
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ReadTimeoutError,
+    SSOTokenLoadError,
+    TokenRetrievalError,
+)
+
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.aws_errors import asking
+
+MINE = {FLEET_TAG: "lab"}
+SECRET = "FwoGZXIvYXdzEXAMPLETOKEN"  # noqa: S105  an example; it must never come out again
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("RequestLimitExceeded", 503, ThrottledError),
+        ("Throttling", 400, ThrottledError),
+        ("ThrottlingException", 400, ThrottledError),
+        ("RequestThrottled", 400, ThrottledError),
+        ("TooManyRequestsException", 429, ThrottledError),
+        ("OperationNotPermitted", 400, ProtectedError),
+        ("UnsupportedOperation", 400, ProtectedError),
+        ("InsufficientInstanceCapacity", 500, InsufficientCapacityError),
+        ("InsufficientCapacity", 500, InsufficientCapacityError),
+        ("InsufficientHostCapacity", 500, InsufficientCapacityError),
+        ("InsufficientReservedInstanceCapacity", 500, InsufficientCapacityError),
+        ("ReservationCapacityExceeded", 400, InsufficientCapacityError),
+        ("Unsupported", 400, InsufficientCapacityError),
+        ("MaxSpotInstanceCountExceeded", 400, QuotaExceededError),
+        ("VcpuLimitExceeded", 400, QuotaExceededError),
+        ("InstanceLimitExceeded", 400, QuotaExceededError),
+        ("UnauthorizedOperation", 403, AuthFailedError),
+        ("AuthFailure", 401, AuthFailedError),
+        ("ExpiredToken", 400, AuthFailedError),
+        ("ExpiredTokenException", 400, AuthFailedError),
+        ("RequestExpired", 400, AuthFailedError),
+        ("InvalidClientTokenId", 403, AuthFailedError),
+        ("SignatureDoesNotMatch", 403, AuthFailedError),
+        ("UnrecognizedClientException", 400, AuthFailedError),
+        ("AccessDeniedException", 400, AuthFailedError),
+        ("InvalidInstanceID.NotFound", 400, NotFoundError),
+        ("InvalidInstanceID.Malformed", 400, NotFoundError),
+        ("InvalidID", 400, NotFoundError),
+        ("InternalError", 500, CloudUnavailableError),
+        ("InternalFailure", 500, CloudUnavailableError),
+        ("ServiceUnavailable", 503, CloudUnavailableError),
+        ("Unavailable", 503, CloudUnavailableError),
+        ("RequestTimeout", 400, CloudUnavailableError),
+        ("SomethingNew", 500, CloudUnavailableError),
+        ("502", 502, CloudUnavailableError),
+        ("SomethingNew", 400, CloudError),
+        ("IncorrectInstanceState", 400, CloudError),
+    ],
+)
+def test_each_error_code_has_its_type(code: str, status: int, kind: type[CloudError]) -> None:
+    """EC2's codes are typed by the table; an unlisted one is a refusal, or with a server's status no answer."""
+    answer: Any = {"Error": {"Code": code, "Message": "why"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    with pytest.raises(CloudError) as caught, asking("StopInstances"):
+        raise ClientError(answer, "StopInstances")
+
+    assert type(caught.value) is kind
+    assert caught.value.code == code
+    assert str(caught.value) == f"EC2 StopInstances: why ({code})"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
+        (ReadTimeoutError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
+        (ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
+        (NoCredentialsError(), AuthFailedError),
+        (PartialCredentialsError(provider="env", cred_var="aws_secret_access_key"), AuthFailedError),
+        (CredentialRetrievalError(provider="custom-process", error_msg=SECRET), AuthFailedError),
+        (TokenRetrievalError(provider="sso", error_msg=SECRET), AuthFailedError),
+        (SSOTokenLoadError(error_msg=SECRET), AuthFailedError),
+        (ParamValidationError(report="bad"), CloudError),
+    ],
+)
+def test_each_failure_below_ec2_has_its_type(error: BotoCoreError, kind: type[CloudError]) -> None:
+    """No connection is no answer, no credentials is a failed authentication; no secret is repeated."""
+    with pytest.raises(CloudError) as caught, asking("StopInstances"):
+        raise error
+
+    assert type(caught.value) is kind
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"The signature does not match.\n\nThe Canonical String was\nx-amz-security-token:{SECRET}",
+        f"You are not authorized: ec2:StopInstances. Encoded authorization failure message: {SECRET}",
+    ],
+)
+def test_an_error_keeps_its_sentence_and_loses_its_secrets(message: str) -> None:
+    """EC2 quotes the signed request back, session token included: only the part for people comes through."""
+    answer: Any = {"Error": {"Code": "AuthFailure", "Message": message}}
+
+    with pytest.raises(AuthFailedError) as caught, asking("StopInstances"):
+        raise ClientError(answer, "StopInstances")
+
+    text = "".join(traceback.format_exception(caught.value))
+    assert message[:20] in text
+    assert SECRET not in text
