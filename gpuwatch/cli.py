@@ -100,7 +100,7 @@ def docs_metrics() -> None:
 @docs.command("configuration")
 def docs_configuration() -> None:
     """Print docs/CONFIGURATION.md."""
-    from gpuwatch.manual import render_configuration_md  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.configuration.manual import render_configuration_md  # noqa: PLC0415  loaded by this command only
 
     click.echo(render_configuration_md(), nl=False)
 
