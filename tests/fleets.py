@@ -1,6 +1,6 @@
 """Builders of fleets and rounds: a test names what matters to its sentence, the rest is an idle, enrolled machine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -164,7 +164,7 @@ class FakeFleet:
         self.put(replace(node, tags={**node.tags, **tags}))
         self._answer("tag", node_id)
 
-    def observe(self, nodes: tuple[Node, ...]) -> Fleet:
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
         """The signal source's side."""
         asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
         return Fleet(observed_at=self.clock.now(), nodes=asked)
@@ -224,7 +224,7 @@ class Desk:
         return Parts(
             clock=self.clock,
             cloud=self.fleet,
-            signals=self.fleet,  # type: ignore[arg-type]  its observe takes the tuple that its nodes() gives
+            signals=self.fleet,
             ledger=self.ledger,
             pools=lambda _name: self.rules,
             limits=self.limits,

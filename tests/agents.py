@@ -1,0 +1,113 @@
+"""Real agents for tests: `gpuwatch agent` as a process, on whatever driver its environment shows."""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.error import HTTPError
+
+import msgspec
+
+from gpuwatch.clock import SystemClock
+from gpuwatch.model.fleet import NodeVerdict
+
+ROOT = Path(__file__).parent.parent
+PATIENCE_SECONDS = 30.0
+
+
+def eventually(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
+    """Wait until the condition holds; fails with `what` was seen instead."""
+    deadline = time.perf_counter() + PATIENCE_SECONDS
+    while not condition():
+        if time.perf_counter() > deadline:
+            message = f"not within {PATIENCE_SECONDS:.0f} s; last seen: {what()}"
+            raise AssertionError(message)
+        SystemClock().sleep(0.05)
+
+
+class RunningAgent:
+    """One agent process; use it in a `with`."""
+
+    def __init__(self, environment: Mapping[str, str], **knobs: object) -> None:
+        """Start it with settings such as `interval=0.1`, on any free port."""
+        settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", **knobs}
+        variables = {f"GPUWATCH_AGENT__{name.upper()}": str(value) for name, value in settings.items()}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gpuwatch", "agent"],
+            env={**environment, **variables},
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._log: list[str] = []
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        eventually(lambda: self._url() or self.process.poll() is not None, lambda: self.log)
+        self.url = self._url()
+
+    def __enter__(self) -> Self:
+        """As it is."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, whatever it takes."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self._reader.join()
+            if self.process.stderr is not None:
+                self.process.stderr.close()
+
+    @property
+    def log(self) -> str:
+        """What it has logged so far."""
+        return "".join(self._log)
+
+    def get(self, path: str) -> str:
+        """The body of a page, whatever its status."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=10) as response:  # noqa: S310  our own URL
+                return str(response.read().decode())
+        except HTTPError as error:
+            with error:
+                return error.read().decode()
+
+    def health(self) -> dict[str, Any]:
+        """The answer of /healthz."""
+        return msgspec.json.decode(self.get("/healthz"), type=dict[str, Any])
+
+    def verdict(self) -> NodeVerdict:
+        """The answer of /v1/verdict."""
+        return msgspec.json.decode(self.get("/v1/verdict"), type=NodeVerdict)
+
+    def children(self) -> list[int]:
+        """The pids of its child processes."""
+        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        tasks = listed.parent.parent.glob("*/children")
+        return [int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()]
+
+    def _url(self) -> str:
+        """Where it says that it serves."""
+        found = re.search(r"serves (\S+)/metrics", self.log)
+        return found.group(1) if found else ""
+
+    def _read_log(self) -> None:
+        for line in self.process.stderr or ():
+            self._log.append(line)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, zombies apart."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,224 @@
+"""agent/server.py: answers by exact path, and no client can hold it up."""
+
+import gzip
+import http.client
+import socket
+import time
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+
+from gpuwatch.agent.server import AgentServer, Response
+from gpuwatch.clock import SystemClock
+
+PAGE = b"a page\n" * 100
+SLOTS = 4
+TIMEOUT = 1.0
+
+
+def page(accept: str) -> Response:
+    """A route that has a packed form and shows which header it was given."""
+    return Response(body=PAGE, content_type=accept or "text/plain", packed=gzip.compress(PAGE))
+
+
+def broken(_: str) -> Response:
+    """A route with a fault."""
+    raise RuntimeError("a fault of ours")
+
+
+@pytest.fixture
+def server() -> Iterator[AgentServer]:
+    """A server with two routes, few slots and little patience."""
+    served = AgentServer(
+        "127.0.0.1",
+        0,
+        {"/page": page, "/broken": broken},
+        clock=SystemClock(),
+        max_connections=SLOTS,
+        timeout_seconds=TIMEOUT,
+    )
+    served.start()
+    yield served
+    served.close()
+
+
+def client(server: AgentServer) -> http.client.HTTPConnection:
+    """A well-behaved client."""
+    return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+
+
+def ask(server: AgentServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """One request on a connection of its own."""
+    connection = client(server)
+    connection.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
+    response = connection.getresponse()
+    answer = response.status, dict(response.getheaders()), response.read()
+    connection.close()
+    return answer
+
+
+def silent(server: AgentServer, say: bytes = b"") -> socket.socket:
+    """A client that connects, says so much, and then nothing more."""
+    connection = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10)
+    connection.sendall(say)
+    return connection
+
+
+def test_a_route_is_answered(server: AgentServer) -> None:
+    """The route gets the Accept header; a query string does not matter."""
+    status, headers, body = ask(server, "/page?x=1", Accept="text/x-test")
+
+    assert (status, headers["Content-Type"], body) == (200, "text/x-test", PAGE)
+    assert headers["Server"].strip() == "gpuwatch"
+
+
+def test_head_is_get_without_the_body(server: AgentServer) -> None:
+    """HEAD tells the length and sends nothing."""
+    status, headers, body = ask(server, "/page", "HEAD")
+
+    assert (status, headers["Content-Length"], body) == (200, str(len(PAGE)), b"")
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "deflate, GZIP;q=0.5", "br, gzip ; q=1"])
+def test_gzip_for_those_who_take_it(server: AgentServer, accepted: str) -> None:
+    """The packed form is sent where it is asked for."""
+    _, headers, body = ask(server, "/page", Accept_Encoding=accepted)
+
+    assert headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(body) == PAGE
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip;q=0", "br", ""])
+def test_no_gzip_for_the_others(server: AgentServer, accepted: str) -> None:
+    """Whoever does not ask for it gets it plain."""
+    _, headers, body = ask(server, "/page", Accept_Encoding=accepted)
+
+    assert "Content-Encoding" not in headers
+    assert body == PAGE
+
+
+@pytest.mark.parametrize("path", ["/", "/pag", "/page/", "/../page", "/PAGE", "/%70age"])
+def test_any_other_path_is_404(server: AgentServer, path: str) -> None:
+    """Paths are exact; the answer names the right ones."""
+    status, _, body = ask(server, path)
+
+    assert (status, body) == (404, b"404 try /page, /broken\n")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
+def test_only_reading(server: AgentServer, method: str) -> None:
+    """Every method that could change something, known or not, is refused and the connection closed."""
+    status, headers, _ = ask(server, "/page", method)
+
+    assert (status, headers["Allow"], headers["Connection"]) == (405, "GET, HEAD", "close")
+
+
+def test_a_fault_in_a_route_is_500_and_no_more(server: AgentServer, caplog: pytest.LogCaptureFixture) -> None:
+    """The client learns that something broke, the log learns what, and the next request is served."""
+    status, _, body = ask(server, "/broken")
+
+    assert (status, body) == (500, b"500 see the agent's log\n")
+    assert "a fault of ours" in caplog.text
+    assert ask(server, "/page")[0] == HTTPStatus.OK
+
+
+def test_a_connection_serves_many_requests(server: AgentServer) -> None:
+    """HTTP/1.1 keeps the connection."""
+    connection = client(server)
+    for _ in range(3):
+        connection.request("GET", "/page")
+        assert connection.getresponse().read() == PAGE
+    connection.close()
+
+
+def test_a_body_is_never_taken_for_a_request(server: AgentServer) -> None:
+    """A GET with a body is answered once, and the connection closed."""
+    hidden = b"GET /broken HTTP/1.1\r\n\r\n"
+    connection = silent(server, b"GET /page HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(hidden), hidden))
+    answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    connection.close()
+
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET /page HTTP/9.9\r\n\r\n"]
+)
+def test_garbage_is_turned_away(server: AgentServer, garbage: bytes) -> None:
+    """What is no request gets a 4xx or 5xx or silence, never a page, and the next client is served."""
+    connection = silent(server, garbage)
+    answer = connection.recv(65536)
+    connection.close()
+
+    assert b" 200 " not in answer
+    assert ask(server, "/page")[0] == HTTPStatus.OK
+
+
+def test_beyond_the_cap_there_is_503_at_once(server: AgentServer) -> None:
+    """Clients beyond the cap are turned away without waiting, also if they say nothing."""
+    holding = [silent(server) for _ in range(SLOTS)]
+    begin = time.perf_counter()
+    status = ask(server, "/page")[0]
+    beyond = silent(server)
+    answer = beyond.recv(65536)
+    waited = time.perf_counter() - begin
+    for connection in (*holding, beyond):
+        connection.close()
+
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert waited < TIMEOUT
+
+
+@pytest.mark.parametrize("say", [b"", b"GET /page HTTP/1.1\r\nX-Slow: "])
+def test_silent_clients_lose_their_place(server: AgentServer, say: bytes) -> None:
+    """However many clients connect and say nothing, or stop in mid-sentence, others are served after the time-out."""
+    holding = [silent(server, say) for _ in range(SLOTS)]
+    served = soon(server)
+    for connection in holding:
+        connection.close()
+
+    assert served
+
+
+def test_a_dripping_client_loses_its_place(server: AgentServer) -> None:
+    """The limit is for the whole request: a byte now and then does not extend it."""
+    dripping = silent(server, b"GET /page HTTP/1.1\r\nX-Slow: ")
+    lasted = drip(dripping)
+    dripping.close()
+
+    assert TIMEOUT / 2 <= lasted < 10 * TIMEOUT
+
+
+def test_closing_cuts_those_who_wait(server: AgentServer) -> None:
+    """The end does not wait for a silent client."""
+    waiting = silent(server)
+    assert ask(server, "/page")[0] == HTTPStatus.OK
+    server.close()
+    end = waiting.recv(1)
+    waiting.close()
+
+    assert end == b""
+
+
+def soon(server: AgentServer) -> bool:
+    """Whether the page is served before long."""
+    deadline = time.perf_counter() + 10 * TIMEOUT
+    while time.perf_counter() < deadline:
+        if ask(server, "/page")[0] == HTTPStatus.OK:
+            return True
+        SystemClock().sleep(0.05)
+    return False
+
+
+def drip(connection: socket.socket) -> float:
+    """Send a byte now and then until the connection breaks; how long that took."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 10 * TIMEOUT:
+        try:
+            connection.sendall(b"x")
+        except OSError:
+            break
+        SystemClock().sleep(0.05)
+    return time.perf_counter() - begin

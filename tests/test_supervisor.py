@@ -1,0 +1,213 @@
+"""agent/supervisor.py: whatever its probe does, the agent goes on. The probes here are real processes."""
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.core import AgentCore, Snapshot
+from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.supervisor import ProbeSupervisor, probe_command
+from gpuwatch.clock import SystemClock
+from gpuwatch.model.fleet import State
+from gpuwatch.model.gpu import DownCause
+from tests.agents import ROOT, eventually
+
+KNOBS = AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=60.0)
+
+
+class Watched:
+    """A supervisor over probes of these lives."""
+
+    def __init__(self, folder: Path, lives: str, knobs: AgentKnobs = KNOBS) -> None:
+        """Start at once."""
+        self.clock = SystemClock()
+        self.folder = folder
+        self.core = AgentCore(
+            node_id="node-1",
+            clock=self.clock,
+            rules=knobs.activity,
+            interval_seconds=knobs.interval,
+            stale_after_seconds=30.0,
+        )
+        command = (sys.executable, "-m", "tests.fake_probe", str(folder), lives)
+        self.supervisor = ProbeSupervisor(self.core, knobs, self.clock, command)
+        self.supervisor.start()
+
+    @property
+    def shown(self) -> Snapshot:
+        """What the agent shows now."""
+        return self.core.snapshot(self.clock.monotonic())
+
+    @property
+    def up(self) -> list[int]:
+        """GPUs with values."""
+        return [reading.info.index for reading in self.shown.readings]
+
+    @property
+    def starts(self) -> int:
+        """How many probes there have been."""
+        return len(list(self.folder.iterdir()))
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Wait for it."""
+        eventually(condition, lambda: (self.starts, self.shown))
+
+
+Watch = Callable[..., Watched]
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    """Makes watched probes and ends them."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    made: list[Watched] = []
+
+    def make(lives: str, knobs: AgentKnobs = KNOBS) -> Watched:
+        made.append(Watched(tmp_path, lives, knobs))
+        return made[-1]
+
+    yield make
+    for watched in made:
+        watched.supervisor.stop()
+
+        assert not watched.supervisor.alive, "the loop did not end"
+
+
+def test_a_steady_probe_is_left_alone(watch: Watch) -> None:
+    """Cycle after cycle is shown, and nothing is replaced."""
+    watched = watch("steady")
+    watched.until(lambda: watched.shown.statistics.cycles >= 5)
+
+    assert watched.up == [0, 1]
+    assert (watched.starts, watched.shown.statistics.interruptions) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("life", "cause"),
+    [("garbage", "garbage"), ("unordered", "garbage"), ("endless", "garbage"), ("ends", "exit"), ("silent", "hang")],
+)
+def test_a_bad_probe_is_replaced(watch: Watch, life: str, cause: str) -> None:
+    """The cause is counted, and the next probe's cycles are shown."""
+    knobs = AgentKnobs(interval=0.05, deadline=1.5, start_deadline=3.0, restart_min=0.05)
+    watched = watch(f"{life},steady", knobs)
+    watched.until(lambda: watched.shown.statistics.interruptions)
+    watched.until(lambda: watched.up == [0, 1])
+
+    assert watched.shown.statistics.interruptions == {cause: 1}
+    assert watched.starts == 2
+
+
+def test_the_last_words_of_a_probe_are_the_cause(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """What a probe wrote before its end is in the log, and in the words on each of its GPUs."""
+    watched = watch("ends,silent")
+    watched.until(lambda: watched.shown.trouble)
+    shown = watched.shown
+
+    assert shown.trouble is not None
+    assert shown.trouble.detail == "it ended with status 7: no more memory"
+    assert {(down.cause, down.detail) for down in shown.downs} == {(DownCause.ERROR, shown.trouble.detail)}
+    assert shown.verdict.activity.state is State.UNKNOWN
+    assert "probe: no more memory" in caplog.text
+
+
+def test_a_hung_gpu_is_skipped_and_the_others_are_served(watch: Watch) -> None:
+    """One GPU's hang costs one deadline; from then on the others are read, and it is down."""
+    watched = watch("hangs")
+    watched.until(lambda: watched.shown.statistics.interruptions)
+    first = {down.info.index: (down.cause, down.detail) for down in watched.shown.downs}
+    watched.until(lambda: watched.shown.statistics.cycles >= 5)
+
+    assert first == {1: (DownCause.HANG, "GPU 1 was not read within 1.5s")}
+    assert watched.up == [0]
+    assert watched.shown.statistics.interruptions == {"hang": 1}
+
+
+def test_a_hung_gpu_is_tried_again(watch: Watch) -> None:
+    """After hung_retry the probe is replaced by one that skips nothing; a GPU that answers then is up."""
+    watched = watch("hangs,hangs,steady", AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, hung_retry=1.0))
+    watched.until(lambda: watched.up == [0, 1] and watched.starts > 2)
+
+    assert watched.shown.statistics.interruptions == {"hang": 1, "renew": 1}
+
+
+def test_a_probe_deaf_to_sigterm_is_killed(watch: Watch) -> None:
+    """SIGKILL follows, and the next probe serves the GPU that did not hang."""
+    watched = watch("deaf,steady")
+    watched.until(lambda: watched.starts == 2 and watched.up == [0])
+
+
+def test_a_changed_driver_library_gets_a_fresh_probe_at_once(watch: Watch) -> None:
+    """A probe that asks to be replaced is no failure."""
+    watched = watch("renew,steady")
+    watched.until(lambda: watched.up == [0, 1])
+
+    assert watched.shown.statistics.interruptions == {"renew": 1}
+
+
+@pytest.mark.parametrize("life", ["ends", "unordered"])
+def test_a_probe_that_always_fails_is_replaced_ever_more_slowly(
+    watch: Watch, caplog: pytest.LogCaptureFixture, life: str
+) -> None:
+    """The wait doubles up to restart_max and stays there, also if each probe manages a cycle before it fails."""
+    watched = watch(life)
+    watched.until(lambda: watched.starts > 4)
+    waits = re.findall(r"replaced in (\S+)s ", caplog.text)
+
+    assert waits[:4] == ["0.05", "0.1", "0.2", "0.2"]
+
+
+def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three probes that sleep in the kernel are the most; a fourth is started only when one of them ends."""
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr("gpuwatch.agent.supervisor.os.killpg", lambda *_: None)
+        watched = watch(
+            "silent,silent,silent,steady", AgentKnobs(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
+        )
+        watched.until(lambda: len(watched.supervisor._stuck) == 3)
+        SystemClock().sleep(1.0)
+        held_back = watched.starts
+    stuck = list(watched.supervisor._stuck)
+    stuck[0].process.kill()
+    watched.until(lambda: watched.up == [0, 1])
+    for child in stuck:
+        child.process.kill()
+        child.process.wait()
+
+    assert held_back == 3
+
+
+def test_a_probe_that_cannot_be_started_is_tried_again() -> None:
+    """No program there is a failure like any other: the agent says so and lives."""
+    clock = SystemClock()
+    core = AgentCore(node_id="n", clock=clock, rules=KNOBS.activity, interval_seconds=1.0, stale_after_seconds=30.0)
+    supervisor = ProbeSupervisor(core, KNOBS, clock, ("/nonexistent/probe",))
+    supervisor.start()
+    eventually(lambda: core.snapshot(clock.monotonic()).statistics.interruptions.get("exit", 0) > 1)
+    trouble = core.snapshot(clock.monotonic()).trouble
+    supervisor.stop()
+
+    assert trouble is not None
+    assert trouble.detail.startswith("it could not be started: ")
+
+
+def test_stopping_ends_the_probe(watch: Watch) -> None:
+    """No thread of the supervisor and no probe is left, whatever the probe was doing."""
+    before = set(threading.enumerate())
+    watched = watch("hangs", AgentKnobs(deadline=60.0))
+    watched.until(lambda: watched.core.awaited is not None)
+    watched.supervisor.stop()
+
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread not in before], threading.enumerate)
+
+
+def test_the_probe_is_started_with_the_agents_settings() -> None:
+    """The command line says where readings come from."""
+    command = probe_command(AgentKnobs(source="replay", capture="/c.jsonl", interval=2.0))
+
+    assert command[-8:] == ("--source", "replay", "--interval", "2.0", "--seed", "0", "--capture", "/c.jsonl")
