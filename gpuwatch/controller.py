@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_TIMEOUT = timedelta(minutes=10)  # after which an accepted stop that shows no effect is tried again
 MAX_ATTEMPTS = 5
+_LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole seconds
 _FRESH_INTERVALS = 3  # of its own sampling: an older answer is no answer to "now"
 
 # What an error leaves in the ledger; any other refusal is REFUSED.
@@ -158,9 +159,9 @@ def _became(parts: Parts, entry: OpenIntent) -> tuple[Status, str] | None:
         return Status.SETTLED, "the cloud shows it stopped"
     if node.state in {NodeState.STOPPING, NodeState.TERMINATING}:
         return None
-    if node.launched_at is not None and node.launched_at > intent.at:
-        called = last is not None and last.status in {Status.ACCEPTED, Status.UNAVAILABLE}
-        return (Status.FAILED if called else Status.CANCELLED), "it was started again before it was seen stopped"
+    if node.launched_at is not None and node.launched_at > intent.at - _LAUNCH_TIME_STEP:
+        ended = Status.FAILED if entry.reached else Status.CANCELLED
+        return ended, "it was started again before it was seen stopped"
     if last is not None and last.status is Status.ACCEPTED and parts.clock.now() - last.at <= SETTLE_TIMEOUT:
         return None
     return Status.INTERRUPTED, "the cloud shows it running: not carried out"
@@ -194,7 +195,8 @@ def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review
     listed = {node.id for node in observation.fleet.nodes}
     for entry in observation.ledger.open_intents:
         if guard.resumable(entry) and (entry.intent.node_id, entry.intent.verb) not in wanted:
-            parts.ledger.settle(entry.intent, Status.CANCELLED, "no longer wanted", parts.clock.now())
+            status = Status.FAILED if entry.reached else Status.CANCELLED
+            parts.ledger.settle(entry.intent, status, "no longer wanted", parts.clock.now())
     for notice in observation.ledger.notices:
         if notice.node_id not in listed:
             parts.ledger.drop_notice(notice.node_id)

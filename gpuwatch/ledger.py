@@ -56,6 +56,8 @@ CREATE TABLE notices (node_id TEXT PRIMARY KEY, key TEXT NOT NULL, at TEXT NOT N
 # Attempts are outcomes that came from a call to the cloud.
 _CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
 
+_MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
+
 
 class LedgerError(Exception):
     """The ledger cannot be used; the sentence says why and what to do."""
@@ -234,7 +236,8 @@ class Ledger:
         """An open entry as decisions see it."""
         attempts = sum(outcome.status in _CALLS for outcome in entry.outcomes)
         last = entry.outcomes[-1] if entry.outcomes else None
-        return OpenIntent(intent=entry.intent, attempts=attempts, last=last)
+        reached = any(outcome.status in _MAY_HAVE_HAPPENED for outcome in entry.outcomes)
+        return OpenIntent(intent=entry.intent, attempts=attempts, last=last, reached=reached)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

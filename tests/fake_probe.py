@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpuwatch.agent.probe import NEEDS_FRESH_PROCESS
-from gpuwatch.agent.protocol import Cycle, Unavailable, encode
+from gpuwatch.devices.protocol import Cycle, Unavailable, encode
 from gpuwatch.clock import SystemClock
 from tests.builders import a_cycle, a_down, a_gpu, a_reading
 

@@ -329,6 +329,22 @@ def test_a_restarted_machine_gets_its_warm_up_and_a_new_notice() -> None:
     assert desk.fleet.calls[-1][0] == "tag"
 
 
+def test_a_stop_that_took_effect_counts_although_its_owner_restarted_the_machine_at_once() -> None:
+    """Started again in the same second, before anybody saw it stopped: not settled, but spent (P4)."""
+    desk = a_desk(a_node("i-1"), a_node("i-2"), limits=Limits(max_stops_per_hour=1, max_stops_per_hour_ratio=1.0))
+    for _ in range(10):
+        desk.round()
+    desk.round(seconds=0.0)
+    first = desk.fleet.stops()
+    desk.fleet.start(first[0], "by hand")
+    desk.fleet.show(first[0], State.IDLE, 0.0)
+    for _ in range(30):
+        desk.round()
+
+    assert ledger_statuses(desk, first[0])[1] == ["stop", "accepted", "failed"]
+    assert desk.fleet.stops() == first
+
+
 def test_what_a_decision_rested_on_can_be_read_again() -> None:
     """The round behind a stop is in the ledger: the same observation, the same reviews (P12)."""
     desk = a_desk(a_node("i-1"))

@@ -7,7 +7,7 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.core import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.agent.probe import sample
-from gpuwatch.agent.protocol import Cycle, End, Reading, Unavailable
+from gpuwatch.devices.protocol import Cycle, End, Reading, Unavailable
 from gpuwatch.clock import ManualClock
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.probe import sample
-from gpuwatch.agent.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.replay import CaptureError, ReplaySource
 

@@ -1,6 +1,6 @@
 """`gpuwatch probe`: reads GPUs and says what it read, in a process that can be killed when a driver call hangs.
 
-Standard output carries the lines of `agent/protocol.py`, each flushed at once. The exit status says how it ended:
+Standard output carries the lines of `devices/protocol.py`, each flushed at once. The exit status says how it ended:
 
   0  nobody listens any more, the capture has ended, or --once has printed a reading
   1  --once could read no GPU; the reason and what to do are on standard error
@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from gpuwatch.agent.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
 from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.devices import DeviceSource, SourceUnavailableError
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading

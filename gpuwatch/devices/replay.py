@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.agent.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.devices import SourceUnavailableError
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 

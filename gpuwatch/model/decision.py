@@ -132,11 +132,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIntent:
-    """An intent without a final outcome: what was tried so far."""
+    """An intent without a final outcome: what was tried so far.
+
+    `reached` is whether any attempt may have had its effect: then it counts against the limits, however it ends.
+    """
 
     intent: Intent
     attempts: int
     last: Outcome | None
+    reached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
