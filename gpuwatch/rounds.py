@@ -59,10 +59,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
 
 
 def run(settings: Settings) -> None:
-    """Rounds until SIGTERM or SIGINT; the round under way is finished first.
-
-    A late round is made up for once, never twice, and no two run at the same time.
-    """
+    """Rounds until SIGTERM or SIGINT; the round under way is finished first."""
     ended = threading.Event()
 
     def end(_signal: int, _frame: FrameType | None) -> None:
@@ -71,21 +68,27 @@ def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     with assembled(settings, read_only=False) as parts:
-        scheduler = BackgroundScheduler(timezone=UTC)
-        scheduler.add_job(
-            one_round,
-            IntervalTrigger(seconds=settings.interval, timezone=UTC),
-            args=[parts],
-            next_run_time=parts.clock.now(),
-            max_instances=1,
-            coalesce=True,
-            misfire_grace_time=None,
-        )
+        scheduler = scheduled(parts, settings.interval)
         log.info("The controller begins: %s", settings.summary)
         scheduler.start()
         ended.wait()
         scheduler.shutdown(wait=True)
         log.info("The controller has ended; what is open in the ledger is taken up at its next start.")
+
+
+def scheduled(parts: Parts, interval_seconds: float) -> BackgroundScheduler:
+    """Rounds from now on, not yet started. A late one is made up for once, never twice; no two run at the same time."""
+    scheduler = BackgroundScheduler(timezone=UTC)
+    scheduler.add_job(
+        one_round,
+        IntervalTrigger(seconds=interval_seconds, timezone=UTC),
+        args=[parts],
+        next_run_time=parts.clock.now(),
+        max_instances=1,
+        coalesce=True,
+        misfire_grace_time=None,
+    )
+    return scheduler
 
 
 def one_round(parts: Parts) -> Round | None:

@@ -80,7 +80,7 @@ def a_node(node_id: str = "i-1", state: State = State.IDLE, held: float = 2 * HO
         region="us-east-1",
         zone="us-east-1a",
         launched_at=NOW - timedelta(days=2),
-        address="10.0.0.1",
+        address="127.0.0.2",  # loopback: whatever a test gets wrong stays on this machine
         enrolled=True,
         signal=Signal(verdict=a_verdict(node_id, state, held)),
     )
