@@ -9,7 +9,7 @@ import msgspec
 
 from gpuwatch.controller import Round
 from gpuwatch.ledger import Entry
-from gpuwatch.model.decision import Review, Step, Verb
+from gpuwatch.model.decision import Answer, Review, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.knobs import format_duration
 
@@ -30,12 +30,14 @@ def round_line(done: Round) -> str:
 def fleet_rows(done: Round) -> list[dict[str, Any]]:
     """`status --json`: one object a node."""
     steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
-    return [_row(node, steps[node.id], done) for node in done.observation.fleet.nodes]
+    refusals = {review.step.node_id: review.refusals for review in done.reviews}
+    return [_row(node, steps[node.id], refusals.get(node.id, ()), done) for node in done.observation.fleet.nodes]
 
 
-def _row(node: Node, step: Step, done: Round) -> dict[str, Any]:
+def _row(node: Node, step: Step, refusals: Sequence[Answer], done: Round) -> dict[str, Any]:
     """What a person wants to know of a node at a glance."""
     activity, notice = node.activity, done.observation.ledger.notice(node.id)
+    objections = "".join(f" But: {answer.sentence}" for answer in refusals)
     return {
         "node": node.id,
         "name": node.name,
@@ -48,8 +50,9 @@ def _row(node: Node, step: Step, done: Round) -> dict[str, Any]:
         "held_seconds": activity.held_seconds if node.state is NodeState.RUNNING else None,
         "doubt": activity.doubt,
         "notified_at": None if notice is None else notice.at.isoformat(),
-        "next": step.verb.value,
-        "why": step.reason.sentence,
+        "next": Verb.HOLD.value if refusals else step.verb.value,
+        "why": step.reason.sentence + objections,
+        "refused_by": [answer.rule for answer in refusals],
     }
 
 

@@ -1,0 +1,89 @@
+"""What operators read: status, plan and explain of one small fleet, word by word."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuwatch import show
+from gpuwatch.controller import Round, explained
+from gpuwatch.model.fleet import Signal, State
+from tests.fleets import Desk, a_node
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def a_day() -> tuple[Desk, Round]:
+    """An idle machine under notice, a protected one, a busy one, a parked one, a silent one, a stopped one."""
+    desk = Desk()
+    for node in (
+        a_node("i-1", name="forgotten"),
+        a_node("i-2", name="demo-day", protected="tag gpuwatch:protect protects it"),
+        a_node("i-3", State.BUSY, 300.0, name="trainer"),
+        a_node("i-4", State.PARKED, 7200.0, name="notebook"),
+        a_node("i-5", name="silent", signal=Signal(failure="its agent did not answer within 5s")),
+        a_node("i-6", name="gone-home", enrolled=False),
+    ):
+        desk.fleet.put(node)
+    for _ in range(6):
+        desk.round()
+    return desk, desk.plan()
+
+
+def check(name: str, text: str) -> None:
+    """Compare with the golden file; GPUWATCH_UPDATE_GOLDEN=1 writes it anew, and the diff is the review."""
+    path = GOLDEN / name
+    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
+        path.write_text(text + "\n", encoding="utf-8")
+
+    assert text + "\n" == path.read_text(encoding="utf-8")
+
+
+def test_status_is_a_table_of_use_next_step_and_reason() -> None:
+    """Busy machines first, then by what they do."""
+    check("status.txt", show.status_table(a_day()[1]))
+
+
+def test_plan_says_what_it_would_do_what_forbids_it_and_what_it_leaves_alone() -> None:
+    """Every objection is on a line of its own."""
+    check("plan.txt", show.plan_text(a_day()[1]))
+
+
+@pytest.mark.parametrize("name", ["forgotten", "trainer", "silent"])
+def test_explain_tells_verdict_evidence_rules_remedies_and_past(name: str) -> None:
+    """Everything that bears on one machine, on one screen."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.node(name)
+    assert node is not None
+
+    check(
+        f"explain-{name}.txt", show.explain_text(node, *explained(desk.parts, plan, node), desk.ledger.history(node.id))
+    )
+
+
+def test_the_same_as_json() -> None:
+    """Each is one JSON document with the same content."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.nodes[0]
+    step, review = explained(desk.parts, plan, node)
+
+    rows = json.loads(json.dumps(show.fleet_rows(plan)))
+    planned = json.loads(json.dumps(show.plan_object(plan)))
+    told = json.loads(json.dumps(show.explain_object(node, step, review, desk.ledger.history(node.id))))
+
+    assert [row["node"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
+    assert {row["node"]: row["activity"] for row in rows}["i-4"] == "parked"
+    assert planned["reviews"][0]["step"]["node_id"] == "i-2"
+    assert told["activity"]["held_seconds"] == node.activity.held_seconds
+    assert told["if_stopped_now"]["answers"]
+    assert told["history"][0]["intent"]["verb"] == "notice"
+
+
+def test_a_round_is_one_line_in_the_log() -> None:
+    """Counts of use, what was done, and refusals by rule."""
+    desk, _ = a_day()
+
+    assert show.round_line(desk.round()) == (
+        "Round: 6 nodes (1 busy, 1 parked, 3 idle, 1 unknown); no action; refused: not_enrolled 1, protected 1"
+    )
