@@ -1,13 +1,14 @@
 """agent/activity.py: when a machine is busy, parked, stalled, idle or unknown, and what counts as idle time."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.fleet import Activity, Evidence, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, ProcessKind
 from tests.builders import GIB, START, a_busy_reading, a_down, a_process, a_reading, a_sample
 
@@ -325,3 +326,43 @@ def test_a_second_lost_gpu_never_makes_a_node_idle(steps: list[tuple[float, GpuR
         memory = fold(memory, with_lost, RULES)
 
         assert memory.activity.state in {State.BUSY, State.UNKNOWN}
+
+
+# What people and programs do on the host.
+
+
+def on_the_host(says: State, note: str | None = None) -> Evidence:
+    """One signal of the host."""
+    return Evidence(name="people", says=says, observed=None, limit=None, unit="seconds", source="utmp", note=note)
+
+
+HOST: dict[str, tuple[tuple[Evidence, ...], State]] = {
+    "somebody types": ((on_the_host(State.BUSY, "ana on pts/0"),), State.BUSY),
+    "nobody is there": ((on_the_host(State.IDLE),), State.IDLE),
+    "a signal that failed": ((on_the_host(State.UNKNOWN, "no permission"),), State.UNKNOWN),
+    "one failed, another is busy": ((on_the_host(State.UNKNOWN), on_the_host(State.BUSY)), State.BUSY),
+}
+
+
+@pytest.mark.parametrize(("host", "state"), HOST.values(), ids=HOST.keys())
+def test_the_host_beside_idle_gpus(host: tuple[Evidence, ...], state: State) -> None:
+    """Busy evidence of the host makes the node busy, a failed signal makes it unknown; quiet adds nothing."""
+    memory = folded(replace(a_sample(0, a_reading()), host=host))
+
+    assert memory.activity.state is state
+    assert [gpu.activity.state for gpu in memory.gpus] == [State.IDLE]
+
+
+def test_activity_of_the_host_starts_the_nodes_idle_time_again() -> None:
+    """Somebody typed for one sample: the node's idle time begins anew, and the verdict said who."""
+    samples = at_rest(range(100))
+    typed = replace(a_sample(100, a_reading()), host=(on_the_host(State.BUSY, "ana on pts/0"),))
+    memory = folded(*samples, typed)
+
+    assert [entry.note for entry in memory.activity.evidence] == ["ana on pts/0"]
+    assert folded(*samples, typed, a_sample(101, a_reading())).activity.held_seconds == 0.0
+
+
+def test_a_host_signal_without_any_gpu_is_no_proof_of_idleness() -> None:
+    """Where the driver lists no GPU the node is unknown, whatever the host shows."""
+    assert folded(replace(a_sample(0), host=(on_the_host(State.IDLE),))).activity.state is State.UNKNOWN

@@ -2,8 +2,10 @@
 
 Rules, all of them:
 
-1. Any busy evidence makes a GPU busy, and any busy GPU makes its node busy. There are no weights.
-2. Any doubt (a reading missing, a GPU down, a gap, a clock jump) makes it unknown, unless something else is busy.
+1. Any busy evidence makes a GPU busy, and any busy GPU or busy evidence of the host makes its node busy. There are no
+   weights.
+2. Any doubt (a reading missing, a GPU down, a signal of the host that failed, a gap, a clock jump) makes it unknown,
+   unless something else is busy.
 3. Memory held while nothing computes is parked; full "utilization" at idle power without memory traffic, for
    `stalled_after`, is stalled. Only what is neither is idle.
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
@@ -54,13 +56,17 @@ class ActivityRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One complete cycle of the probe. `monotonic_seconds` is when it ended, on the host's monotonic clock."""
+    """One complete cycle of the probe. `monotonic_seconds` is when it ended, on the host's monotonic clock.
+
+    `host` is what people and programs do on the host: each entry says busy, idle, or unknown with a note on why.
+    """
 
     at: datetime
     monotonic_seconds: float
     readings: tuple[GpuReading, ...] = ()
     downs: tuple[GpuDown, ...] = ()
     doubt: str | None = None  # why nothing at all could be read
+    host: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +152,7 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
         gpus[uuid] = replace(known, track=_advance(known.track, judgement, sample.at, gap, rules), stall_seconds=0.0)
         judged.append(judgement)
 
+    judged += [_judge_host(entry) for entry in sample.host if entry.says in {State.BUSY, State.UNKNOWN}]
     node = _advance(memory.node, _combine(judged, doubt), sample.at, gap, rules)
     return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
 
@@ -225,6 +232,12 @@ def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool
         return Judgement(state=State.UNKNOWN, evidence=evidence, doubt=f"GPU {reading.info.index}: {doubt}")
     parked = any(entry.says is State.PARKED for entry in evidence)
     return Judgement(state=State.PARKED if parked else State.IDLE, evidence=evidence)
+
+
+def _judge_host(entry: Evidence) -> Judgement:
+    """A signal of the host that is busy or in doubt; one that sees nothing says nothing about the GPUs."""
+    doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
+    return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
 
 
 def _unread(reading: GpuReading) -> str | None:

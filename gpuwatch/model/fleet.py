@@ -18,7 +18,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One signal that was looked at: what was seen against which limit, from where, and what it says by itself."""
+    """One signal that was looked at: what was seen against which limit, from where, and what it says by itself.
+
+    `note` is for people: who, or which, or why nothing could be seen. Never a command line or a secret.
+    """
 
     name: str
     says: State
@@ -26,6 +29,7 @@ class Evidence:
     limit: float | None
     unit: str
     source: str
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
