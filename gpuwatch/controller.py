@@ -111,7 +111,8 @@ def observe(parts: Parts) -> Observation:
     """The fleet with its signals, and the ledger, at one moment."""
     fleet = parts.signals.observe(parts.cloud.nodes())
     now = parts.clock.now()
-    return Observation(now=now, fleet=fleet, ledger=parts.ledger.view(now))
+    recent = timedelta(seconds=max(3600.0, parts.limits.failure_cooldown))
+    return Observation(now=now, fleet=fleet, ledger=parts.ledger.view(now, recent=recent))
 
 
 def decide(parts: Parts, observation: Observation) -> tuple[tuple[Proposal, ...], tuple[Decision, ...]]:

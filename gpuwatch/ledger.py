@@ -33,7 +33,7 @@ from gpuwatch.model.decision import (
 )
 
 SCHEMA_VERSION = 1
-RECENT = timedelta(hours=24)  # how far back limits and cooldowns may look
+HOUR = timedelta(hours=1)  # how far back limits look
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -181,8 +181,8 @@ class Ledger:
         with self._transaction():
             self._db.execute("DELETE FROM notices WHERE node_id = ?", (node_id,))
 
-    def view(self, now: datetime) -> LedgerView:
-        """What decisions may know of the past."""
+    def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
+        """What decisions may know of the past: stops and failures as far back as `recent`."""
         notices = tuple(
             Notice(node_id=node_id, key=key, at=datetime.fromisoformat(at))
             for node_id, key, at in self._db.execute("SELECT node_id, key, at FROM notices ORDER BY node_id")
@@ -190,7 +190,7 @@ class Ledger:
         open_intents = tuple(
             self._open(entry) for entry in self._entries("WHERE key IN (SELECT key FROM open_intents) ORDER BY seq", ())
         )
-        recent = tuple(
+        done = tuple(
             Done(
                 key=key,
                 verb=Verb(verb),
@@ -202,11 +202,12 @@ class Ledger:
             for key, verb, node_id, pool, status, at in self._db.execute(
                 # The newest of an intent's times: a clock set back before its settlement must not make it look older.
                 "SELECT i.key, verb, node_id, pool, f.status, MAX(o.at) FROM outcomes o JOIN intents i ON i.key = o.key"
-                " JOIN outcomes f ON f.key = o.key AND f.status IN (?, ?, ?) WHERE o.at > ? GROUP BY i.seq",
-                (*sorted(FINAL), _text(now - RECENT)),
+                " JOIN outcomes f ON f.key = o.key AND f.status IN (?, ?, ?) WHERE o.at > ?"
+                " AND (verb = ? OR f.status = ?) GROUP BY i.seq",
+                (*sorted(FINAL), _text(now - recent), Verb.STOP, Status.FAILED),
             )
         )
-        return LedgerView(notices=notices, open_intents=open_intents, recent=recent)
+        return LedgerView(notices=notices, open_intents=open_intents, recent=done)
 
     def history(self, node_id: str, *, limit: int = 20) -> tuple[Entry, ...]:
         """The newest intents of a node with their outcomes, newest first."""

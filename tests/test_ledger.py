@@ -60,12 +60,20 @@ def test_an_observation_comes_back_as_it_was() -> None:
     assert ledger.round(ledger.record_round(observation, ())) == (observation, ())
 
 
-def test_outcomes_older_than_a_day_no_longer_weigh() -> None:
-    """Limits look back 24 hours at most."""
+def test_stops_and_failures_weigh_as_long_as_limits_and_cooldowns_look_back() -> None:
+    """An hour for the limits, longer where a cooldown is; notices that went well weigh nothing."""
     ledger = Ledger.in_memory()
     ledger.settle(an_intent(ledger), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.FAILED, "given up", NOW)  # type: ignore[arg-type]
 
-    assert ledger.view(NOW + timedelta(hours=25)).recent == ()
+    later = NOW + timedelta(minutes=61)
+    assert [(d.verb, d.status) for d in ledger.view(NOW).recent] == [
+        (Verb.STOP, Status.SETTLED),
+        (Verb.NOTICE, Status.FAILED),
+    ]
+    assert ledger.view(later).recent == ()
+    assert len(ledger.view(later, recent=timedelta(hours=2)).recent) == 2
 
 
 def test_a_clock_set_back_before_the_settlement_does_not_age_a_stop() -> None:
