@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpuwatch.agent.probe import NEEDS_FRESH_PROCESS
-from gpuwatch.devices.protocol import Cycle, Unavailable, encode
 from gpuwatch.clock import SystemClock
+from gpuwatch.devices.protocol import Cycle, Unavailable, encode
 from tests.builders import a_cycle, a_down, a_gpu, a_reading
 
 CLOCK = SystemClock()

@@ -7,8 +7,8 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.core import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.agent.probe import sample
-from gpuwatch.devices.protocol import Cycle, End, Reading, Unavailable
 from gpuwatch.clock import ManualClock
+from gpuwatch.devices.protocol import Cycle, End, Reading, Unavailable
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from tests.builders import START, a_busy_reading, a_cycle, a_down, a_gpu, a_reading

@@ -17,8 +17,8 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.catalogue import FAMILIES, render_metrics_md
 from gpuwatch.agent.core import AgentCore, Interruption
 from gpuwatch.agent.exporter import Exporter
-from gpuwatch.devices.protocol import Unavailable
 from gpuwatch.clock import ManualClock
+from gpuwatch.devices.protocol import Unavailable
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, metrics
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_process, a_reading
 from tests.components import require

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.probe import ticks
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.clock import ManualClock
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.model.gpu import DownCause
 from tests.nvml import VERSION_MISMATCH, StubDriver, build
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.probe import sample
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
 from gpuwatch.clock import ManualClock
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
 from gpuwatch.devices.replay import CaptureError, ReplaySource
 
 CAPTURE = Path(__file__).parent / "captures" / "stub_two_gpus.jsonl"

@@ -16,8 +16,8 @@ from enum import StrEnum
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable
 from gpuwatch.clock import Clock
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, GpuVerdict, NodeVerdict, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.knobs import format_duration

@@ -19,9 +19,9 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
 from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.devices import DeviceSource, SourceUnavailableError
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 
 NOTHING_READ = 1

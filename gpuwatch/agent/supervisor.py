@@ -19,8 +19,8 @@ from typing import IO
 from gpuwatch.agent.core import AgentCore, Interruption
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.agent.probe import NEEDS_FRESH_PROCESS
-from gpuwatch.devices.protocol import End, Message, Reading, Unavailable, decode
 from gpuwatch.clock import Clock
+from gpuwatch.devices.protocol import End, Message, Reading, Unavailable, decode
 from gpuwatch.model.knobs import format_duration
 
 _LOG = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.devices import SourceUnavailableError
+from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 
 CAPTURE_ENDED = "capture_ended"

@@ -1,0 +1,59 @@
+"""`python -m benchmarks`, from the root of the repository: measure and print one table. docs/benchmarks.md reads it."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+from benchmarks import agent, controller, simulation
+from benchmarks.figures import Figure, table
+
+_RECORDINGS = "recordings"  # real ones, with a table of their own; minutes more, and not in the repository
+
+
+def main() -> int:
+    """Measure the sections asked for."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    sections: dict[str, Callable[[], Iterator[Figure]]] = {
+        "agent": lambda: agent.measure(arguments.seconds, peer=arguments.peer),
+        "controller": controller.measure,
+        "simulation": lambda: simulation.measure(arguments.trace_hours),
+    }
+    chosen = arguments.sections or list(sections)
+    for name in chosen:
+        if name not in (*sections, _RECORDINGS):
+            parser.error(f"{name!r} is no section; there are {', '.join(sections)} and {_RECORDINGS}")
+    if "agent" in chosen and shutil.which("cc") is None:
+        parser.error(
+            "the agent's section compiles a stand-in driver and needs a C compiler; on Debian: apt install gcc"
+        )
+    told: list[tuple[str, list[Figure]]] = []
+    for name, measure in sections.items():
+        if name in chosen:
+            print(f"measuring: {name} ...", file=sys.stderr)
+            told.append((name, list(measure())))
+    if arguments.json:
+        print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in told}))
+    elif told:
+        print(table(told))
+    if _RECORDINGS in chosen:
+        return subprocess.run([sys.executable, "-m", "benchmarks.traces"], check=False).returncode
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = ("agent", "controller", "simulation", _RECORDINGS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last)")
+    parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
+    parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
+    parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")
+    parser.add_argument("--json", action="store_true", help="one JSON object with every run instead of the table")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""A measured figure beside its floor, and the table of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One row: several runs of one measurement, and those of what it is compared with, if anything."""
+
+    name: str
+    unit: str
+    runs: Sequence[float]
+    floor: str = ""
+    floor_runs: Sequence[float] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """Median to median; None without a floor."""
+        return median(self.runs) / median(self.floor_runs) if self.floor_runs else None
+
+    def as_object(self) -> dict[str, object]:
+        """All of it, for JSON."""
+        return {
+            "figure": self.name,
+            "unit": self.unit,
+            "runs": list(self.runs),
+            "floor": self.floor or None,
+            "floor_runs": list(self.floor_runs),
+            "ratio": self.ratio,
+        }
+
+
+_HEADER = ("", "ratio", "measured", "", "to", "")
+
+
+def table(sections: Iterable[tuple[str, Sequence[Figure]]]) -> str:
+    """Aligned plain text: the ratio first, then medians with min-max of both sides."""
+    lines: list[tuple[str, ...]] = [_HEADER]
+    for title, figures in sections:
+        lines += [("",) * len(_HEADER), (title, *("",) * (len(_HEADER) - 1))]
+        lines += [_cells(figure) for figure in figures]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
+    right = {1, 2, 4}
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _cells(figure: Figure) -> tuple[str, ...]:
+    ratio = "" if figure.ratio is None else f"{_number(figure.ratio)}x"
+    compared = _spread(figure.floor_runs) if figure.floor_runs else ""
+    return (f"  {figure.name}", ratio, _spread(figure.runs), figure.unit, compared, figure.floor)
+
+
+def _spread(runs: Sequence[float]) -> str:
+    middle = _number(median(runs))
+    return middle if len(set(runs)) == 1 else f"{middle} ({_number(min(runs))}-{_number(max(runs))})"
+
+
+def _number(value: float) -> str:
+    """Three digits, more where the whole part has more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
