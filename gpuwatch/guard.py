@@ -168,10 +168,9 @@ def _no_notice(case: Case, node: Node) -> Word:
 
 def _blind(case: Case, node: Node) -> Word:
     del node
-    running = case.observation.fleet.members(case.pool)
-    seen = sum(each.activity.state is not State.UNKNOWN for each in running)
-    told = f"{seen} of {len(running)} running nodes of the pool are known"
-    if running and seen / len(running) >= case.limits.min_coverage_ratio:
+    roster = case.observation.fleet.roster(case.pool)
+    told = f"{roster.known} of {len(roster.members)} running nodes of the pool are known"
+    if roster.members and roster.known / len(roster.members) >= case.limits.min_coverage_ratio:
         return _ok(f"{told}.")
     return _no(f"Only {told}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them.")
 
@@ -205,7 +204,7 @@ def _floor(case: Case, node: Node) -> Word:
         each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb is Verb.STOP
     }
     leaving.add(case.step.node_id)
-    left = sum(each.id not in leaving for each in case.observation.fleet.members(case.pool))
+    left = len(case.observation.fleet.roster(case.pool).members - leaving)
     if left >= case.pool_rules.min_nodes:
         return _ok(f"{left} nodes of the pool would still run.")
     return _no(f"{left} nodes of the pool would still run.", f"min_nodes is {case.pool_rules.min_nodes}.")

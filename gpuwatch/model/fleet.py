@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 
 class State(StrEnum):
@@ -146,6 +147,15 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """One pool: all its nodes; its members, which are the running, enrolled ones; and how many of those are known."""
+
+    nodes: tuple[Node, ...] = ()
+    members: frozenset[str] = frozenset()
+    known: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: the rosters are made once, at the first question
 class Fleet:
     """All nodes of one round, and when they were observed."""
 
@@ -157,10 +167,21 @@ class Fleet:
         named = [node for node in self.nodes if node.name == node_id]
         return next((node for node in self.nodes if node.id == node_id), named[0] if len(named) == 1 else None)
 
-    def pool(self, name: str) -> tuple[Node, ...]:
-        """The nodes of one pool."""
-        return tuple(node for node in self.nodes if node.pool == name)
+    def roster(self, pool: str) -> Roster:
+        """One pool, whose minimum and coverage are about its members."""
+        return self._rosters.get(pool, Roster())
 
-    def members(self, name: str) -> tuple[Node, ...]:
-        """The running, enrolled nodes of one pool: those that its minimum and its coverage are about."""
-        return tuple(node for node in self.pool(name) if node.enrolled and node.state is NodeState.RUNNING)
+    @cached_property
+    def _rosters(self) -> dict[str, Roster]:
+        """Every pool's roster: guard rules ask for it at each step, so it must not cost O(nodes) each time."""
+        pools: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            pools.setdefault(node.pool, []).append(node)
+        return {pool: _roster(nodes) for pool, nodes in pools.items()}
+
+
+def _roster(nodes: list[Node]) -> Roster:
+    """One pool's roster."""
+    members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
+    known = sum(node.activity.state is not State.UNKNOWN for node in members)
+    return Roster(nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known)

@@ -64,8 +64,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal]) 
     steps = list(chosen.values())
 
     floor = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
-    nodes = {node.id: node for node in observation.fleet.pool(pool)}
-    running = len(observation.fleet.members(pool))
+    nodes = {node.id: node for node in observation.fleet.roster(pool).nodes}
+    running = len(observation.fleet.roster(pool).members)
     stops = sorted(
         (step for step in steps if step.verb is Verb.STOP),
         key=lambda step: (-nodes[step.node_id].activity.held_seconds, step.node_id),

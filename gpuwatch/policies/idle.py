@@ -57,7 +57,7 @@ _WORDS = {
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     """A step for each node of the pool."""
-    steps = tuple(_step(node, observation, rules) for node in observation.fleet.pool(pool))
+    steps = tuple(_step(node, observation, rules) for node in observation.fleet.roster(pool).nodes)
     counts = {verb: sum(step.verb is verb for step in steps) for verb in Verb}
     said = ", ".join(f"{count} {verb.value}" for verb, count in counts.items() if count)
     return Proposal(
