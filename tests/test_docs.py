@@ -1,12 +1,15 @@
 """The documentation says what the code does."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli import commands
 from gpuwatch.configuration import keys, load, load_agent
 from gpuwatch.configuration.keys import Key
 from gpuwatch.configuration.manual import render_configuration_md
+from gpuwatch.guard import RULES
 from gpuwatch.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -36,3 +39,52 @@ def test_the_example_only_observes() -> None:
 def test_every_key_has_a_sentence(key: Key) -> None:
     """A knob without a sentence cannot be used by anybody who has not read the code."""
     assert key.sentence.endswith("."), f"{key.dotted} has no sentence"
+
+
+# The README and the other pages
+
+
+PAGES = sorted(path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a page in one language."""
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    """`gpuwatch something` in a page is a command of this gpuwatch."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = set(re.findall(r"`gpuwatch ([a-z][a-z-]+)\b", text))
+    named |= {name for block in blocks(page, "sh") for name in re.findall(r"^gpuwatch ([a-z-]+)", block, re.MULTILINE)}
+
+    assert named <= set(commands.commands), f"{page} names {sorted(named - set(commands.commands))}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    """A relative link names a file or a folder of the repository."""
+    links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
+    lost = [link for link in links if not ((ROOT / page).parent / link).exists()]
+
+    assert lost == []
+
+
+def test_the_readmes_configuration_loads(tmp_path: Path) -> None:
+    """What a reader copies is accepted as it stands."""
+    for number, block in enumerate(blocks(Path("README.md"), "yaml")):
+        file = tmp_path / f"{number}.yaml"
+        file.write_text(block, encoding="utf-8")
+        assert load(file, {}).mode == "observe"
+
+
+def test_every_guard_rule_is_counted_in_the_policys_page() -> None:
+    """The page and the README say how many rules run."""
+    words = {15: "fifteen", 16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
+    number = words[len(RULES)]
+
+    assert f"{number.capitalize()} rules" in (ROOT / "docs/policies/idle.md").read_text(encoding="utf-8")
+    assert f"{number.capitalize()} such rules" in (ROOT / "README.md").read_text(encoding="utf-8")
