@@ -97,6 +97,14 @@ def docs_metrics() -> None:
     click.echo(render_metrics_md(), nl=False)
 
 
+@docs.command("health")
+def docs_health() -> None:
+    """Print docs/health.md."""
+    from gpuwatch.agent.health_manual import render_health_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_health_md(), nl=False)
+
+
 @docs.command("configuration")
 def docs_configuration() -> None:
     """Print docs/CONFIGURATION.md."""
@@ -179,6 +187,41 @@ def _above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
     if not isinstance(seconds, float) or not 0 < seconds < float("inf"):
         raise click.BadParameter(f"{value!r} is not above 0; write for example 90s, 5m or 2h", param=param)
     return seconds
+
+
+def _duration(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """An optional duration above zero."""
+    return None if value is None else _above_zero(context, param, value)
+
+
+@commands.command()
+@click.argument("duration", required=False, callback=_duration)
+@click.option("--reason", default="", help="Why the machine is needed; others see it.")
+@click.option("--list", "listing", is_flag=True, help="Print the leases that hold.")
+@click.option("--end", "ending", is_flag=True, help="Take your own lease back.")
+@_config_option
+def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool) -> None:
+    """Keep this machine for DURATION, such as 4h: its agent says busy until then. A new lease replaces your last."""
+    from gpuwatch.agent.host import leases  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.configuration import ConfigError, load_agent  # noqa: PLC0415  likewise
+
+    if (duration is not None) + listing + ending != 1:
+        raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch keep 4h --reason "evaluation"')
+    try:
+        knobs = load_agent(path, os.environ).evidence
+        if duration is not None:
+            click.echo(leases.keep(knobs, duration, reason, SystemClock()))
+        elif ending:
+            click.echo("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
+        else:
+            click.echo(leases.listing(knobs.keep, SystemClock()))
+    except ConfigError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+    except leases.LeaseError as error:
+        click.echo(error, err=True)
+        sys.exit(1)
 
 
 @commands.command()

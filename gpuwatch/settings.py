@@ -9,11 +9,13 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, MaxLen, MinLen
 
+from gpuwatch.agent import access
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.guard import Limits
-from gpuwatch.model.knobs import STRICT, Knob, Seconds, format_duration
+from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds, format_duration
 from gpuwatch.policies import PoolRules
-from gpuwatch.signals.scrape import ScrapeKnobs
+from gpuwatch.signals import knobs as signal_knobs
+from gpuwatch.signals.knobs import ScrapeKnobs
 
 DEFAULT_POOL = "default"
 
@@ -87,15 +89,6 @@ class Settings:
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.path}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contradiction:
-    """Values that are right by themselves and wrong together; `keys` are theirs, the likeliest culprit first."""
-
-    keys: tuple[tuple[str, ...], ...]
-    wrong: str
-    right: str
-
-
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
     """What no single key's bounds can tell."""
     agent, signals = settings.agent, settings.signals
@@ -119,6 +112,8 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             wrong="agent.source is replay, but agent.capture names no recording",
             right="agent.capture: the file of a recorded probe stream",
         )
+    yield from access.contradictions(agent)
+    yield from signal_knobs.contradictions(signals)
     slowest = signals.timeout + agent.interval
     if settings.limits.max_verdict_age <= slowest:
         age, told = format_duration(settings.limits.max_verdict_age), format_duration(slowest)

@@ -1,7 +1,7 @@
 """How rounds, nodes and reasons look to people and to `--json`; pure rendering, no decision is made here."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from gpuwatch.controller import Round
 from gpuwatch.ledger import Entry
 from gpuwatch.model.decision import Answer, Review, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.health import Health
 from gpuwatch.model.knobs import format_duration
 
 
@@ -115,9 +116,10 @@ def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry
     lines = [f"{_called(node.id, {node.id: node.name})}: {place}", "", f"Verdict: {_verdict(node.activity, node)}"]
     lines += [
         f"    {each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value};"
-        f" source: {each.source}"
+        f" source: {each.source}" + (f"; {each.note}" if each.note else "")
         for each in node.activity.evidence
     ]
+    lines += _health(node)
     lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
     lines += ["", "Guard, were it to be stopped now:"]
     width = max(len(answer.rule) for answer in review.answers)
@@ -141,6 +143,18 @@ def _verdict(activity: Activity, node: Node) -> str:
     age = "" if node.verdict is None else f", told {format_duration(node.verdict.age_seconds)} after the sample"
     since = "" if activity.since is None else f" (since {_clock(activity.since)})"
     return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
+
+
+def _health(node: Node) -> Iterator[str]:
+    """Each GPU that is not well, with what is wrong and what to do."""
+    for gpu in () if node.verdict is None else node.verdict.gpus:
+        if gpu.health is None or gpu.health.state is Health.HEALTHY:
+            continue
+        since = "" if gpu.health.since is None else f" since {_clock(gpu.health.since)}"
+        doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
+        yield f"    GPU {gpu.index} is {gpu.health.state.value}{since}{doubt}"
+        for each in gpu.health.findings:
+            yield f"        {each.code}: {each.sentence} Remedy: {each.remedy.value}; source: {each.source}"
 
 
 def _called(node_id: str, names: dict[str, str]) -> str:

@@ -35,7 +35,10 @@ class RunningAgent:
 
     def __init__(self, environment: Mapping[str, str], **knobs: object) -> None:
         """Start it with settings such as `interval=0.1`, on any free port."""
-        settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", **knobs}
+        settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", "control_socket": "none"}
+        settings |= {"kernel_log": "none", "health_file": "none", **knobs}
+        settings.setdefault("instance__provider", "none")  # nor may it ask the metadata service of a tester's cloud
+        settings.setdefault("evidence__enabled", False)  # what else runs on the tester's machine is another matter
         variables = {f"GPUWATCH_AGENT__{name.upper()}": str(value) for name, value in settings.items()}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gpuwatch", "agent"],

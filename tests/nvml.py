@@ -1,4 +1,4 @@
-"""A stand-in NVIDIA driver for tests and benchmarks: compiles `nvml_stub.c` and writes the state that it shows.
+"""A stand-in NVIDIA driver for tests and benchmarks: compiles `nvml_stub/` and writes the state that it shows.
 
     driver = StubDriver(folder, build(folder), gpus=8)
     driver.gpu(0).utilization(0.37)
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-_SOURCE = Path(__file__).parent / "nvml_stub" / "nvml_stub.c"
+_SOURCES = sorted((Path(__file__).parent / "nvml_stub").glob("*.c"))
 
+INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 DRIVER_NOT_LOADED = 9
@@ -30,7 +31,7 @@ def build(folder: Path, *, old: bool = False) -> Path:
     options = ["-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,-soname,libnvidia-ml.so.1"]
     variant = ["-DNVML_STUB_OLD"] if old else []
     library = folder / "libnvidia-ml.so.1"
-    subprocess.run(["cc", *options, *variant, "-o", str(library), str(_SOURCE)], check=True)
+    subprocess.run(["cc", *options, *variant, "-o", str(library), *map(str, _SOURCES)], check=True)
     return folder
 
 
@@ -59,9 +60,36 @@ class StubGpu:
         entries = (f"{pid}:{'-' if size is None else size}" for pid, size in memory_bytes.items())
         return self._write({kind: " ".join(entries)})
 
+    def field(self, number: int, value: int, scope: int = 0) -> Self:
+        """That field value, in NVML's own units."""
+        return self._write({f"field.{number}.{scope}": str(value)})
+
+    def gpm(self, metrics: Mapping[int, int]) -> Self:
+        """GPM metrics by id: percent, MiB/s."""
+        return self._write({f"gpm.{metric}": str(value) for metric, value in metrics.items()})
+
+    def mig(self, *instances: tuple[int, str, int, int, int]) -> Self:
+        """Split by MIG into compute instances: GPU instance, profile, bytes in all and in use, SM percent."""
+        return self.set(mig=1)._write({"instances": " ".join(":".join(map(str, entry)) for entry in instances)})
+
+    def whole(self) -> Self:
+        """MIG is off."""
+        return self.set(mig=0)._write({"instances": ""})
+
+    def xid(self, number: int, *, count: int = 1) -> Self:
+        """That error was reported for the `count`th time in the life of this driver."""
+        return self.set(xid=number, xid_count=count)
+
     def error(self, function: str, code: int) -> Self:
-        """That function answers this code from now on, 0 for none; `field.185` is the entry of a field value."""
+        """That function answers this code from now on, 0 for none.
+
+        `field.185` and `gpm.2` are entries of a field value and a GPM metric, `*` is every call that measures.
+        """
         return self._write({f"error.{function}": str(code)})
+
+    def delay(self, function: str, seconds: float | None) -> Self:
+        """That function takes so long, None is for ever; latency_us is for every call that measures."""
+        return self._write({f"delay.{function}": "-1" if seconds is None else str(round(seconds * 1e6))})
 
     def unsupported(self, *functions: str) -> Self:
         """These functions are not supported."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.model.fleet import Activity, Evidence, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, ProcessKind
+from gpuwatch.model.mig import MigInstance
 from tests.builders import GIB, START, a_busy_reading, a_down, a_process, a_reading, a_sample
 
 RULES = ActivityRules()
@@ -26,6 +27,12 @@ def folded(*samples: Sample, rules: ActivityRules = RULES) -> Memory:
 def at_rest(seconds: Iterable[float], *entries: GpuReading | GpuDown) -> tuple[Sample, ...]:
     """The same entries again at each of these seconds."""
     return tuple(a_sample(second, *(entries or (a_reading(),))) for second in seconds)
+
+
+def a_mig_reading(*activity: float | None) -> GpuReading:
+    """A GPU at rest, split into instances with these SM activities."""
+    parts = tuple(MigInstance(id=number, sm_activity_ratio=ratio) for number, ratio in enumerate(activity))
+    return a_reading(mig_mode=1, mig_instances=parts)
 
 
 # What one sample says.
@@ -49,6 +56,17 @@ STATES: dict[str, tuple[GpuReading | GpuDown, State]] = {
         a_reading(utilization_ratio=None, utilization_max_ratio=None, power_watts=600.0),
         State.BUSY,
     ),
+    "multiprocessors at work alone": (a_reading(sm_activity_ratio=0.01), State.BUSY),
+    "multiprocessors at rest alone": (
+        a_reading(utilization_ratio=None, utilization_max_ratio=None, sm_activity_ratio=0.0),
+        State.UNKNOWN,
+    ),
+    "a MIG GPU whose parts rest": (a_mig_reading(0.0, 0.0), State.IDLE),
+    "a MIG GPU with one part at work": (a_mig_reading(0.0, 0.01), State.BUSY),
+    "a MIG GPU with one part that is not known": (a_mig_reading(0.0, None), State.UNKNOWN),
+    "a MIG GPU with one part at work, one not known": (a_mig_reading(0.5, None), State.BUSY),
+    "a MIG GPU without parts": (a_mig_reading(), State.UNKNOWN),
+    "a MIG GPU whose parts could not be listed": (a_reading(mig_mode=1), State.UNKNOWN),
     "a lost GPU": (a_down(), State.UNKNOWN),
     "a hung GPU": (a_down(cause=DownCause.HANG), State.UNKNOWN),
 }

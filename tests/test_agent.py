@@ -181,9 +181,9 @@ def test_systemd_is_told(driver: StubDriver, tmp_path: Path) -> None:
 
 
 def test_beyond_loopback_it_warns(driver: StubDriver) -> None:
-    """Listening on all addresses is allowed and said aloud."""
-    with RunningAgent(driver.environment, host="0.0.0.0") as agent:  # noqa: S104  that is the point
-        eventually(lambda: "open to the network, without authentication" in agent.log, lambda: agent.log)
+    """Listening on all addresses without TLS and authentication is allowed where it is meant, and said aloud."""
+    with RunningAgent(driver.environment, host="0.0.0.0", insecure=True) as agent:  # noqa: S104  that is the point
+        eventually(lambda: "open to the network without encryption (TLS) and without" in agent.log, lambda: agent.log)
 
 
 # What it refuses.
@@ -196,6 +196,28 @@ def test_a_wrong_setting_is_told_and_ends_it() -> None:
     assert ended.returncode == 2
     assert "fast" in ended.stderr
     assert "GPUWATCH_AGENT__INTERVAL" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_open_door_is_refused() -> None:
+    """Beyond loopback without TLS and authentication: status 2, with the keys that mend it."""
+    ended = run_agent("--listen", "0.0.0.0:0")
+
+    assert ended.returncode == 2
+    assert "agent.host 0.0.0.0 opens the agent to the network without encryption (TLS) and without" in ended.stderr
+    for key in ("agent.tls_certificate", "agent.tls_key", "agent.users_file", "agent.insecure: true"):
+        assert key in ended.stderr
+
+
+@pytest.mark.parametrize("key", ["USERS_FILE", "TLS_CERTIFICATE"])
+def test_a_door_that_cannot_be_made_ends_it(tmp_path: Path, key: str) -> None:
+    """Status 1 and the file: an agent that should be closed is never served open."""
+    missing = str(tmp_path / "missing")
+    variables = {f"GPUWATCH_AGENT__{each}": missing for each in {key, key.replace("CERTIFICATE", "KEY")}}
+    ended = run_agent("--listen", "127.0.0.1:0", **variables)
+
+    assert ended.returncode == 1
+    assert f"agent.{key.lower()}: {missing} cannot be read: No such file or directory" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

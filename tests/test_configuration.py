@@ -519,7 +519,11 @@ def test_every_key_can_be_set_by_its_variable(file: Path, key: Key) -> None:
     wrong = {Kind.TEXT: None, Kind.LIST: None}.get(key.kind, "!")
     name = key.variable.replace(NAME, POOL)
     if wrong is None:
-        found: object = read(file, env={name: "http://x"})
+        try:
+            found: object = read(file, env={name: "http://x"})
+        except ConfigError as error:  # such a value needs another key, and is told under its own as well
+            assert f"environment variable {name}: {'.'.join(named(key))}" in str(error)  # noqa: PT017  either is right
+            return
         for part in named(key):
             found = found[part] if isinstance(found, dict) else getattr(found, part)
         assert found in {"http://x", ("http://x",)}

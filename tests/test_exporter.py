@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.metrics_core import Metric
@@ -20,6 +22,7 @@ from gpuwatch.agent.exporter import Exporter
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.protocol import Unavailable
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, metrics
+from gpuwatch.model.mig import MigDevice, MigInstance
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_process, a_reading
 from tests.components import require
 
@@ -62,10 +65,17 @@ class Scraped:
     def values(self, name: str) -> dict[str, float]:
         """Samples of that name: their labels (without the uuid) to their values."""
         found = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", self.text(), re.MULTILINE)
-        return {re.sub(r',?uuid="[^"]*"', "", labels): float(value) for labels, value in found}
+        return {re.sub(r',?\buuid="[^"]*"', "", labels): float(value) for labels, value in found}
 
 
-FULL = a_busy_reading(
+# Any numbers will do for what no test looks at.
+ANY: dict[str, Any] = {
+    name: {"one": 1.5, "two": 0.0} if metric.label else 0
+    for name, metric in metrics()
+    if getattr(a_busy_reading(), name) is None
+}
+FULL = replace(
+    a_busy_reading(**ANY),
     memory_free_bytes=59 * GIB,
     memory_used_bytes=20 * GIB,
     memory_reserved_bytes=GIB,
@@ -167,6 +177,34 @@ def test_every_field_of_a_reading_is_exported() -> None:
     page = _lost().text()
 
     assert [field for field, _ in metrics() if f"\ngpuwatch_gpu_{field}{{" not in page] == []
+
+
+def test_what_has_a_label_has_a_series_for_each_of_its_values() -> None:
+    """The label's values come from the reading; one that is not there has no series."""
+    scraped = Scraped().cycle(a_reading(clock_event_seconds_total={"sw_power_cap": 1.5, "sync_boost": 0.0}))
+
+    assert scraped.values("gpuwatch_gpu_clock_event_seconds_total") == {
+        'event="sw_power_cap",gpu="0"': 1.5,
+        'event="sync_boost",gpu="0"': 0.0,
+    }
+
+
+def test_mig_instances_have_series_of_their_own() -> None:
+    """Compute instances are named on an info metric; memory and activity are once for each GPU instance."""
+    devices = (
+        MigDevice(uuid="MIG-a", compute_instance=0, profile="3g.40gb"),
+        MigDevice(uuid="MIG-b", compute_instance=1),
+    )
+    instance = MigInstance(id=2, devices=devices, memory_used_bytes=GIB, sm_activity_ratio=0.0)
+    scraped = Scraped().cycle(a_reading(mig_instances=(instance,)))
+
+    assert list(scraped.values("gpuwatch_mig_info")) == [
+        'compute_instance="0",gpu="0",gpu_instance="2",mig_uuid="MIG-a",profile="3g.40gb"',
+        'compute_instance="1",gpu="0",gpu_instance="2",mig_uuid="MIG-b"',
+    ]
+    assert scraped.values("gpuwatch_mig_memory_used_bytes") == {'gpu="0",gpu_instance="2"': GIB}
+    assert scraped.values("gpuwatch_mig_sm_activity_ratio") == {'gpu="0",gpu_instance="2"': 0.0}
+    assert scraped.values("gpuwatch_mig_tensor_activity_ratio") == {}
 
 
 def test_what_is_not_known_has_no_series() -> None:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import bcrypt
 import pytest
 
 from gpuwatch.agent.catalogue import FAMILIES
 from tests.agents import RunningAgent, eventually
+from tests.certificates import Authority
 from tests.components import require
 from tests.nvml import StubDriver
 
@@ -24,17 +26,23 @@ global: {{scrape_interval: 250ms, scrape_timeout: 250ms}}
 scrape_configs:
   - job_name: gpuwatch
     static_configs: [{{targets: ["{target}"]}}]
+{access}
+"""
+BEHIND_THE_DOOR = """
+    scheme: https
+    tls_config: {{ca_file: {ca}, cert_file: {certificate}, key_file: {key}}}
+    basic_auth: {{username: prometheus, password_file: {password}}}
 """
 
 
 class RunningPrometheus:
     """One server on a free port, scraping one agent."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, target: str, access: str = "") -> None:
         """Start it and wait until it is ready."""
         folder.mkdir()
         configuration = folder / "prometheus.yml"
-        configuration.write_text(CONFIGURATION.format(target=target), encoding="ascii")
+        configuration.write_text(CONFIGURATION.format(target=target, access=access), encoding="ascii")
         self.process = subprocess.Popen(
             [
                 require("prometheus"),
@@ -126,6 +134,28 @@ def test_queries_find_what_the_driver_shows(prometheus: RunningPrometheus) -> No
     prometheus.sees("gpuwatch_process_memory_bytes", {"0": float(3 << 30)})
     prometheus.sees("round(rate(gpuwatch_gpu_active_seconds_total[3s]), 0.1)", {"0": 0.5, "1": 0.0})
     prometheus.sees('gpuwatch_gpu_power_watts * on (uuid) group_left (name) gpuwatch_gpu_info{gpu="0"}', {"0": 400.0})
+
+
+def test_it_scrapes_over_tls_with_a_certificate_and_a_password(driver: StubDriver, tmp_path: Path) -> None:
+    """The scrape_config of docs/serving.md; and the certificate is renewed without a scrape that fails."""
+    authority, users, password = Authority(tmp_path / "ca"), tmp_path / "users", tmp_path / "password"
+    served, shown = authority.issue("agent"), authority.issue("prometheus")
+    users.write_bytes(b"prometheus:" + bcrypt.hashpw(b"correct horse", bcrypt.gensalt(10)) + b"\n")
+    password.write_text("correct horse")
+    settings = {"tls_certificate": served.certificate, "tls_key": served.key, "tls_client_ca": authority.ca}
+    with RunningAgent(driver.environment, users_file=users, **settings) as agent:
+        access = BEHIND_THE_DOOR.format(
+            ca=authority.ca, certificate=shown.certificate, key=shown.key, password=password
+        )
+        prometheus = RunningPrometheus(tmp_path / "prometheus", agent.url.removeprefix("https://"), access)
+        try:
+            prometheus.sees("up", {"": 1.0})
+            prometheus.sees("gpuwatch_gpu_up", {"0": 1.0})
+            authority.issue("agent")
+            prometheus.sees("count_over_time(up[3s]) > bool 10", {"": 1.0})
+            prometheus.sees("min_over_time(up[3s])", {"": 1.0})
+        finally:
+            prometheus.close()
 
 
 def test_a_lost_gpu_goes_down_and_the_other_stays(prometheus: RunningPrometheus, driver: StubDriver) -> None:

@@ -9,11 +9,13 @@ from http import HTTPStatus
 
 import pytest
 
-from gpuwatch.agent.server import AgentServer, Response
+from gpuwatch.agent.server import AgentServer, Door, Response
 from gpuwatch.clock import SystemClock
+from tests.agents import eventually
 
 PAGE = b"a page\n" * 100
 SLOTS = 4
+PER_CLIENT = 3
 TIMEOUT = 1.0
 
 
@@ -37,6 +39,7 @@ def server() -> Iterator[AgentServer]:
         clock=SystemClock(),
         max_connections=SLOTS,
         timeout_seconds=TIMEOUT,
+        door=Door(max_per_client=PER_CLIENT),
     )
     served.start()
     yield served
@@ -58,9 +61,10 @@ def ask(server: AgentServer, path: str, method: str = "GET", **headers: str) -> 
     return answer
 
 
-def silent(server: AgentServer, say: bytes = b"") -> socket.socket:
+def silent(server: AgentServer, say: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
     """A client that connects, says so much, and then nothing more."""
-    connection = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10)
+    address = ("127.0.0.1", server.server_address[1])
+    connection = socket.create_connection(address, timeout=10, source_address=(source, 0))
     connection.sendall(say)
     return connection
 
@@ -157,7 +161,7 @@ def test_garbage_is_turned_away(server: AgentServer, garbage: bytes) -> None:
 
 def test_beyond_the_cap_there_is_503_at_once(server: AgentServer) -> None:
     """Clients beyond the cap are turned away without waiting, also if they say nothing."""
-    holding = [silent(server) for _ in range(SLOTS)]
+    holding = [silent(server, source=f"127.0.0.{10 + place}") for place in range(SLOTS)]
     begin = time.perf_counter()
     status = ask(server, "/page")[0]
     beyond = silent(server)
@@ -174,12 +178,61 @@ def test_beyond_the_cap_there_is_503_at_once(server: AgentServer) -> None:
 @pytest.mark.parametrize("say", [b"", b"GET /page HTTP/1.1\r\nX-Slow: "])
 def test_silent_clients_lose_their_place(server: AgentServer, say: bytes) -> None:
     """However many clients connect and say nothing, or stop in mid-sentence, others are served after the time-out."""
-    holding = [silent(server, say) for _ in range(SLOTS)]
+    holding = [silent(server, say, f"127.0.0.{10 + place}") for place in range(SLOTS)]
     served = soon(server)
     for connection in holding:
         connection.close()
 
     assert served
+
+
+def test_a_greedy_client_gets_429_and_leaves_room_for_others(server: AgentServer) -> None:
+    """Whatever one address opens, another is served; and so is the greedy one when it has closed some."""
+    greedy = [silent(server, source="127.0.0.9") for _ in range(PER_CLIENT)]
+    beyond = silent(server, source="127.0.0.9")
+    answer = beyond.recv(65536)
+    other = ask(server, "/page")[0]
+    for connection in (*greedy, beyond):
+        connection.close()
+
+    def again() -> bytes:
+        with silent(server, b"GET /page HTTP/1.0\r\n\r\n", "127.0.0.9") as connection:
+            return connection.recv(12)
+
+    assert answer.startswith(b"HTTP/1.1 429 ")
+    assert other == HTTPStatus.OK
+    eventually(lambda: again() == b"HTTP/1.1 200")
+
+
+def test_hundreds_of_clients_at_once_are_all_answered(server: AgentServer) -> None:
+    """With a page, or with the word that there are too many; none is left without an answer."""
+    crowd = [silent(server, b"GET /page HTTP/1.0\r\n\r\n", f"127.0.1.{place}") for place in range(1, 251)]
+    answers = [connection.recv(12) for connection in crowd]
+    for connection in crowd:
+        connection.close()
+
+    assert set(answers) <= {b"HTTP/1.1 200", b"HTTP/1.1 503"}
+    assert b"HTTP/1.1 200" in answers
+    assert ask(server, "/page")[0] == HTTPStatus.OK
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET /" + b"x" * 70_000, b"414"),
+        (b"GET /page HTTP/1.1\r\nX-Long: " + b"x" * 70_000, b"431"),
+        (b"GET /page HTTP/1.1\r\n" + b"X-Many: x\r\n" * 99 + b"X-Last: " + b"x" * 16_000 + b"\r\n\r\n", b"431"),
+        (b"GET /page HTTP/1.1\r\n" + b"X-Many: x\r\n" * 200, b"431"),
+    ],
+    ids=["line", "header", "headers together", "many headers"],
+)
+def test_a_head_is_read_up_to_16_kilobytes(server: AgentServer, head: bytes, status: bytes) -> None:
+    """A client cannot fill the memory with what it asks."""
+    connection = silent(server, head)
+    answer = connection.recv(65536)
+    connection.close()
+
+    assert answer.split(b" ")[1] == status
 
 
 def test_a_dripping_client_loses_its_place(server: AgentServer) -> None:

@@ -2,13 +2,17 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpuwatch import show
 from gpuwatch.controller import Round, explained
+from gpuwatch.health.causes import xid_finding
 from gpuwatch.model.fleet import Signal, State
+from gpuwatch.model.health import GpuHealth, Health
+from tests.builders import START
 from tests.fleets import Desk, a_node
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -60,6 +64,25 @@ def test_explain_tells_verdict_evidence_rules_remedies_and_past(name: str) -> No
     check(
         f"explain-{name}.txt", show.explain_text(node, *explained(desk.parts, plan, node), desk.ledger.history(node.id))
     )
+
+
+def test_explain_shows_each_gpu_that_is_not_well() -> None:
+    """What is wrong with it, since when, what to do and where that is known from; nothing of the healthy ones."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.node("forgotten")
+    assert node is not None
+    assert node.verdict is not None
+    finding = xid_finding(48)
+    assert finding is not None
+    failing = GpuHealth(state=Health.FAILING, since=START, findings=(finding,))
+    healthy = GpuHealth(state=Health.HEALTHY, since=START)
+    gpus = tuple(replace(node.verdict.gpus[0], index=n, health=each) for n, each in enumerate((failing, healthy)))
+    ill = replace(node, signal=Signal(verdict=replace(node.verdict, gpus=gpus)))
+    text = show.explain_text(ill, *explained(desk.parts, plan, node), ())
+
+    assert "    GPU 0 is failing since 2026-01-05 00:00:00 UTC\n" in text
+    assert "        xid_48: A memory error could not be corrected. Remedy: reset; source: NVIDIA's Xid cat" in text
+    assert "GPU 1" not in text
 
 
 def test_the_same_as_json() -> None:

@@ -196,6 +196,38 @@ def test_a_probe_that_cannot_be_started_is_tried_again() -> None:
     assert trouble.detail.startswith("it could not be started: ")
 
 
+def test_release_does_not_wait_for_a_probe_that_is_to_be_replaced(watch: Watch) -> None:
+    """While the supervisor waits before the next start there is nothing to let go of; acquire starts at once."""
+    watched = watch("ends,steady", AgentKnobs(interval=0.05, restart_min=60.0))
+    watched.until(lambda: watched.shown.statistics.interruptions == {"exit": 1})
+    held = watched.supervisor.release("released by alice")
+    watched.until(lambda: watched.shown.trouble is not None and watched.shown.trouble.cause == "released")
+    starts = watched.starts
+    watched.supervisor.acquire()
+    watched.until(lambda: watched.up == [0, 1])
+
+    assert (held, starts) == ((), 1)
+    assert watched.supervisor.released is None
+
+
+def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that sleeps in the kernel still holds the device, and whoever is about to reset it must know."""
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr("gpuwatch.agent.supervisor.os.killpg", lambda *_: None)
+        watched = watch("steady")
+        watched.until(lambda: watched.up == [0, 1])
+        held = watched.supervisor.release("released by alice")
+    (stuck,) = watched.supervisor._stuck
+    stuck.process.kill()
+    stuck.process.wait()
+    again = watched.supervisor.release("released by bob")
+
+    assert (held, again) == ((stuck.process.pid,), ())
+    assert watched.supervisor.released == "released by alice"
+    assert {down.cause for down in watched.shown.downs} == {DownCause.RELEASED}
+    assert watched.shown.verdict.activity.state is State.UNKNOWN
+
+
 def test_stopping_ends_the_probe(watch: Watch) -> None:
     """No thread of the supervisor and no probe is left, whatever the probe was doing."""
     before = set(threading.enumerate())

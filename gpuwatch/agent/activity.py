@@ -195,6 +195,12 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
     if peaks:
         limit = rules.busy_utilization_ratio
         note("utilization_max", max(peaks), limit, "ratio", "NVML utilization samples", State.BUSY)
+    if reading.sm_activity_ratio is not None:
+        note("sm_activity", reading.sm_activity_ratio, rules.busy_utilization_ratio, "ratio", "NVML GPM", State.BUSY)
+    for part in reading.mig_instances or ():
+        if part.sm_activity_ratio is not None:
+            name, limit = f"mig{part.id}.sm_activity", rules.busy_utilization_ratio
+            note(name, part.sm_activity_ratio, limit, "ratio", "NVML GPM", State.BUSY)
     watts = [power for power in (reading.power_watts, mean_power_watts) if power is not None]
     if watts and reading.power_limit_watts is not None:
         limit = rules.busy_power_ratio * reading.power_limit_watts
@@ -241,8 +247,13 @@ def _judge_host(entry: Evidence) -> Judgement:
 
 
 def _unread(reading: GpuReading) -> str | None:
-    """Which signal that idleness cannot do without is missing."""
-    if reading.utilization_ratio is None and reading.utilization_max_ratio is None:
+    """Which signal that idleness cannot do without is missing. What MIG splits is told by its parts alone."""
+    if reading.mig_mode == 1 or reading.mig_instances is not None:
+        if not reading.mig_instances:
+            return "its MIG instances could not be listed"
+        if any(part.sm_activity_ratio is None for part in reading.mig_instances):
+            return "the activity of its MIG instances could not be read"
+    elif reading.utilization_ratio is None and reading.utilization_max_ratio is None:
         return "its utilization could not be read"
     if reading.processes is None:
         return "its processes could not be listed"

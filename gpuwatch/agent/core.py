@@ -9,17 +9,20 @@ Rules, all of them:
 One thread feeds it; any number may read, because what they read is replaced whole and never changed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
+from gpuwatch.agent.health_watch import HealthWatch
+from gpuwatch.agent.xids import Counts
 from gpuwatch.clock import Clock
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, GpuVerdict, NodeVerdict, State
+from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, NodeVerdict, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.knobs import format_duration
 
 
@@ -68,6 +71,9 @@ class Snapshot:
     verdict: NodeVerdict
     trouble: Trouble | None
     statistics: Statistics
+    host: tuple[Evidence, ...]
+    xids: Counts
+    kernel_log_up: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,8 @@ class _Published:
     trouble: Trouble | None = None
     down_cause: DownCause = DownCause.ERROR  # of what a broken cycle did not read
     statistics: Statistics = field(default_factory=Statistics)
+    host: tuple[Evidence, ...] = ()
+    health: Mapping[str, GpuHealth] = field(default_factory=dict)
 
 
 class AgentCore:
@@ -97,13 +105,20 @@ class AgentCore:
         rules: ActivityRules,
         interval_seconds: float,
         stale_after_seconds: float,
+        host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
+        health: HealthWatch | None = None,
     ) -> None:
-        """Begin knowing nothing: the verdict is unknown until a cycle is complete."""
-        self._node_id = node_id
+        """Begin knowing nothing: the verdict is unknown until a cycle is complete.
+
+        `host` tells what people and programs do on the host at a moment of the monotonic clock; it must not wait.
+        """
+        self.node_id = node_id
         self._clock = clock
         self._rules = rules
         self._interval_seconds = interval_seconds
         self._stale_after_seconds = stale_after_seconds
+        self._host = host
+        self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
         self._expected: dict[str, GpuInfo] = {}
@@ -133,6 +148,10 @@ class AgentCore:
                     raise OutOfOrderError(f"cycle {message.seq} began before cycle {self._cycle.seq} ended")
                 self._cycle = message
                 self._expected |= {info.uuid: info for info in message.gpus}
+                self._health.xids.know(message.gpus)
+            case Event():
+                self._listed(message.seq, message.uuid)
+                self._health.xids.tell(message.uuid, message.xid)
             case Reading():
                 self._take(message.seq, message.reading)
             case Down():
@@ -155,6 +174,12 @@ class AgentCore:
         # What was read before a hang is as old as its cycle.
         at = self._cycle.monotonic_seconds if self._cycle is not None and self._read else self._clock.monotonic()
         self._give_up(Trouble(cause=why.value, detail=detail), cause, at)
+
+    def withhold(self, detail: str) -> None:
+        """The GPUs were let go on purpose: all are down, also what the broken cycle has read."""
+        self._read, self._cycle = {}, None
+        trouble = Trouble(cause=DownCause.RELEASED.value, detail=detail, remedy="gpuwatch agent acquire")
+        self._give_up(trouble, DownCause.RELEASED, self._clock.monotonic())
 
     @property
     def awaited(self) -> GpuInfo | None:
@@ -188,14 +213,21 @@ class AgentCore:
             verdict=self._verdict(published, now_monotonic),
             trouble=published.trouble,
             statistics=published.statistics,
+            host=published.host if staleness is None else (),
+            xids=self._health.xids.counts,
+            kernel_log_up=self._health.xids.kernel_log_up,
         )
 
     def _take(self, seq: int, entry: GpuReading | GpuDown) -> None:
         """Keep one GPU's part of the cycle."""
-        listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
-        if all(info.uuid != entry.info.uuid for info in listed):
-            raise OutOfOrderError(f"a reading of {entry.info.uuid} came outside of a cycle that lists it")
+        self._listed(seq, entry.info.uuid)
         self._read[entry.info.uuid] = entry
+
+    def _listed(self, seq: int, uuid: str) -> None:
+        """Refuse what is about a GPU that the cycle in progress does not list."""
+        listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
+        if all(info.uuid != uuid for info in listed):
+            raise OutOfOrderError(f"a word on {uuid} came outside of a cycle that lists it")
 
     def _end(self, end: End) -> None:
         """Publish a whole cycle."""
@@ -235,7 +267,8 @@ class AgentCore:
         )
         before = self._published
         doubt = trouble.detail if trouble is not None and not readings else None
-        sample = Sample(at=at, monotonic_seconds=ended, readings=readings, downs=downs, doubt=doubt)
+        host = self._host(self._clock.monotonic())
+        sample = Sample(at=at, monotonic_seconds=ended, readings=readings, downs=downs, doubt=doubt, host=host)
         memory = fold(before.memory, sample, self._rules)
         if memory is before.memory:
             self._published = replace(before, trouble=trouble or before.trouble)
@@ -260,6 +293,8 @@ class AgentCore:
             trouble=trouble,
             down_cause=cause,
             statistics=statistics,
+            host=host,
+            health=self._health.look(at, ended, readings, downs),
         )
 
     def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
@@ -286,16 +321,18 @@ class AgentCore:
 
     def _verdict(self, published: _Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
-        activity, gpus = published.memory.activity, published.memory.gpus
+        activity, known = published.memory.activity, published.memory.gpus
+        gpus = tuple(replace(gpu, health=published.health.get(gpu.uuid)) for gpu in known)
         doubt = self._staleness(published, now_monotonic)
         if doubt is None and published.version == 0:
             doubt = "no cycle is complete yet"
         if doubt is not None:
             activity = Activity(state=State.UNKNOWN, since=published.at, held_seconds=0.0, doubt=doubt)
-            gpus = tuple(GpuVerdict(uuid=gpu.uuid, index=gpu.index, activity=activity) for gpu in gpus)
+            health = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
+            gpus = tuple(replace(gpu, activity=activity, health=health) for gpu in gpus)
         return NodeVerdict(
             schema=VERDICT_SCHEMA,
-            node_id=self._node_id,
+            node_id=self.node_id,
             agent_version=__version__,
             at=published.at,
             age_seconds=max(0.0, now_monotonic - published.monotonic_seconds),

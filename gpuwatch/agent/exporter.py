@@ -2,8 +2,9 @@
 
 import gzip
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import islice
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -11,15 +12,25 @@ from prometheus_client.metrics_core import Metric as SampleFamily
 from prometheus_client.process_collector import ProcessCollector
 
 from gpuwatch import __version__
-from gpuwatch.agent.catalogue import FAMILIES, INFO, Family, gpu_metric
+from gpuwatch.agent.attribution.joiner import View
+from gpuwatch.agent.attribution.rows import holder_rows, process_rows
+from gpuwatch.agent.catalogue import FAMILIES, INFO, Family, gpu_metric, mig_metric
 from gpuwatch.agent.core import AgentCore, Interruption, Snapshot
+from gpuwatch.agent.health_rows import health_rows, xid_rows
+from gpuwatch.agent.host.leases import Lease
+from gpuwatch.agent.instance import told
+from gpuwatch.agent.instance.watcher import InstanceStatus
 from gpuwatch.clock import Clock
-from gpuwatch.model.fleet import Activity, State
+from gpuwatch.model.fleet import Activity, Evidence, State
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, Kind, metrics
+from gpuwatch.model.mig import MigInstance, mig_metrics
 
-_FIELDS = tuple((field, gpu_metric(field)) for field, _ in metrics())
+_FIELDS = tuple((field, gpu_metric(field), bool(metric.label)) for field, metric in metrics())
+_MIG_FIELDS = tuple((field, mig_metric(field), bool(metric.label)) for field, metric in mig_metrics())
 _INFO_FIELDS = tuple(field.name for field in fields(GpuInfo) if field.name not in {"uuid", "index"})
 
+_SAYS = (State.BUSY, State.UNKNOWN, State.IDLE)
+_MOST_LEASES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 
 Labels = tuple[str | None, ...]
@@ -40,22 +51,40 @@ class _Cached:
     """A page and how long it is true."""
 
     page: Page
-    version: int
-    stale: bool
+    shown: tuple[int, bool, InstanceStatus | None]  # the snapshot's version, whether it was stale, the cloud's word
     until: float
 
 
 class Exporter:
     """Renders one core's snapshot. A page is made once per cycle and format, and again when its ages have grown old."""
 
-    def __init__(
-        self, core: AgentCore, clock: Clock, *, node_id: str, top_processes: int, own_process: bool = True
+    def __init__(  # noqa: PLR0913  each one is another part of the agent
+        self,
+        core: AgentCore,
+        clock: Clock,
+        *,
+        node_id: str,
+        top_processes: int,
+        own_process: bool = True,
+        leases: Callable[[], Iterable[Lease]] = tuple,
+        users: Callable[[], View | None] = lambda: None,
+        instance: Callable[[], InstanceStatus | None] = lambda: None,
+        foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
     ) -> None:
-        """`own_process` adds CPU and memory of the running process, which only a real agent has to itself."""
+        """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
+
+        `leases` tells those of `gpuwatch keep` that hold, the longest first; `users` who is behind the processes;
+        `instance` what the cloud says of the machine.
+        `foreign` adds to a page what other exporters would say.
+        """
         self._core = core
         self._clock = clock
-        self._node_id = node_id
+        self.node_id = node_id
         self._top_processes = top_processes
+        self._leases = leases
+        self._users = users
+        self._instance = instance
+        self._foreign = foreign
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         self._process = ProcessCollector(registry=None) if own_process else None
@@ -70,12 +99,13 @@ class Exporter:
             snapshot = self._core.snapshot(now)
             cached = self._cache.get(content_type)
             fresh = cached is not None and now < cached.until
-            if cached is not None and fresh and (cached.version, cached.stale) == (snapshot.version, snapshot.stale):
+            shown = (snapshot.version, snapshot.stale, self._instance())
+            if cached is not None and fresh and cached.shown == shown:
                 return cached.page
-            body = encoder(self._registry)
+            body = self._foreign(snapshot, encoder(self._registry))
             page = Page(content_type=content_type, body=body, packed=gzip.compress(body, compresslevel=1, mtime=0))
             until = now + _KEEP_PAGE_SECONDS
-            self._cache[content_type] = _Cached(page=page, version=snapshot.version, stale=snapshot.stale, until=until)
+            self._cache[content_type] = _Cached(page=page, shown=shown, until=until)
             return page
 
     def collect(self) -> Iterable[SampleFamily]:
@@ -94,18 +124,27 @@ class Exporter:
 
     def _rows(self, snapshot: Snapshot, now: float) -> Rows:
         """Every sample as name, label values, value."""
+        users = self._users()
         yield from self._agent_rows(snapshot, now)
-        yield "gpuwatch_node_info", (self._node_id,), 1
+        yield "gpuwatch_node_info", (self.node_id,), 1
+        yield from told.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)
+        yield from _evidence_rows(snapshot.host)
+        for lease in islice(self._leases(), _MOST_LEASES):
+            yield "gpuwatch_keep_lease_expires_timestamp_seconds", (lease.user,), round(lease.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:
             yield from _activity_rows("gpuwatch_gpu", (gpu.uuid, str(gpu.index)), gpu.activity)
+            yield from health_rows(gpu)
+            if users is not None:
+                yield from holder_rows((gpu.uuid, str(gpu.index)), users)
+        yield from xid_rows(snapshot.xids, snapshot.verdict.gpus)
         for down in snapshot.downs:
             key = (down.info.uuid, str(down.info.index))
             yield from _info_rows(down.info)
             yield "gpuwatch_gpu_up", key, 0
             yield "gpuwatch_gpu_down_info", (*key, down.cause.value), 1
         for reading in snapshot.readings:
-            yield from self._reading_rows(reading, snapshot.active_seconds.get(reading.info.uuid))
+            yield from self._reading_rows(reading, snapshot.active_seconds.get(reading.info.uuid), users)
 
     def _agent_rows(self, snapshot: Snapshot, now: float) -> Rows:
         """The agent on itself and its probe."""
@@ -117,6 +156,8 @@ class Exporter:
         if statistics.complete_at is not None and statistics.complete_monotonic_seconds is not None:
             yield "gpuwatch_agent_last_cycle_timestamp_seconds", (), statistics.complete_at.timestamp()
             yield "gpuwatch_agent_last_cycle_age_seconds", (), now - statistics.complete_monotonic_seconds
+        if snapshot.kernel_log_up is not None:
+            yield "gpuwatch_agent_kernel_log_up", (), snapshot.kernel_log_up
         for cause in Interruption:
             yield "gpuwatch_probe_restarts_total", (cause.value,), statistics.interruptions.get(cause.value, 0)
         silent = "silent" if snapshot.stale else "starting" if snapshot.version == 0 else None
@@ -125,22 +166,21 @@ class Exporter:
         if cause_now is not None:
             yield "gpuwatch_probe_down_info", (cause_now,), 1
 
-    def _reading_rows(self, reading: GpuReading, active_seconds: float | None) -> Rows:
+    def _reading_rows(self, reading: GpuReading, active_seconds: float | None, users: View | None) -> Rows:
         """One GPU that was read."""
         key = (reading.info.uuid, str(reading.info.index))
         yield from _info_rows(reading.info)
         yield "gpuwatch_gpu_up", key, 1
-        for field, name in _FIELDS:
-            value = getattr(reading, field)
-            if value is not None:
-                yield name, key, value
+        yield from _measured(reading, _FIELDS, key)
+        for instance in reading.mig_instances or ():
+            yield from _mig_rows(key, instance)
         if active_seconds is not None:
             yield "gpuwatch_gpu_active_seconds_total", key, active_seconds
         if reading.clock_events is not None:
             for event in CLOCK_EVENTS.values():
                 yield "gpuwatch_gpu_clock_event_active", (*key, event), event in reading.clock_events
         if reading.processes is not None:
-            yield from _process_rows(key, reading.processes, self._top_processes)
+            yield from _process_rows(key, reading.processes, self._top_processes, users)
 
 
 def _family(family: Family) -> SampleFamily:
@@ -149,10 +189,40 @@ def _family(family: Family) -> SampleFamily:
     return SampleFamily(name, family.help, family.kind, family.unit)
 
 
+def _measured(reading: GpuReading | MigInstance, known: Iterable[tuple[str, str, bool]], key: Labels) -> Rows:
+    """The measurements of a reading, those by label as one sample for each of its values."""
+    for field, name, labelled in known:
+        value = getattr(reading, field)
+        if labelled and value is not None:
+            for label, one in value.items():
+                yield name, (*key, label), one
+        elif value is not None:
+            yield name, key, value
+
+
+def _mig_rows(key: tuple[str, str], instance: MigInstance) -> Rows:
+    """One GPU instance: its compute instances by name, its memory and activity once."""
+    within = str(instance.id)
+    for device in instance.devices:
+        yield "gpuwatch_mig_info", (*key, within, str(device.compute_instance), device.uuid, device.profile), 1
+    yield from _measured(instance, _MIG_FIELDS, (*key, within))
+
+
 def _info_rows(info: GpuInfo) -> Rows:
     """Who a GPU is."""
     facts = [getattr(info, field) for field in _INFO_FIELDS]
     yield "gpuwatch_gpu_info", (info.uuid, str(info.index), *facts), 1
+
+
+def _evidence_rows(host: Iterable[Evidence]) -> Rows:
+    """What each signal of the host says; of several findings, busy wins, then unknown."""
+    says: dict[str, set[State]] = {}
+    for entry in host:
+        says.setdefault(entry.name, set()).add(entry.says)
+    for signal, found in says.items():
+        told = next(state for state in _SAYS if state in found)
+        for state in _SAYS:
+            yield "gpuwatch_node_evidence", (signal, state.value), state is told
 
 
 def _activity_rows(prefix: str, key: tuple[str, ...], activity: Activity) -> Rows:
@@ -163,7 +233,7 @@ def _activity_rows(prefix: str, key: tuple[str, ...], activity: Activity) -> Row
         yield f"{prefix}_idle_seconds", key, activity.held_seconds if activity.state is State.IDLE else 0
 
 
-def _process_rows(key: tuple[str, str], processes: Iterable[GpuProcess], top: int) -> Rows:
+def _process_rows(key: tuple[str, str], processes: Iterable[GpuProcess], top: int, users: View | None) -> Rows:
     """The largest processes by themselves and the rest in one sum, so that the number of series is bounded."""
     sizes: dict[int, int | None] = {}
     for process in processes:  # one that computes and draws is listed twice
@@ -176,3 +246,6 @@ def _process_rows(key: tuple[str, str], processes: Iterable[GpuProcess], top: in
     for pid, size in told[:top]:
         yield "gpuwatch_process_memory_bytes", (*key, str(pid)), size
     yield "gpuwatch_process_memory_remainder_bytes", key, sum(size for _, size in told[top:])
+    if users is not None:
+        untold = [pid for pid, size in sizes.items() if size is None]
+        yield from process_rows(key, sizes, [*(pid for pid, _ in told), *untold][:top], users)

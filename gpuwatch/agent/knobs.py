@@ -6,6 +6,10 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Le, MinLen
 
 from gpuwatch.agent.activity import ActivityRules
+from gpuwatch.agent.attribution.knobs import AttributionKnobs
+from gpuwatch.agent.host.knobs import HostKnobs
+from gpuwatch.agent.instance.knobs import InstanceKnobs
+from gpuwatch.health import HealthRules
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
 
 # A cycle may be this many intervals late, and its slowest GPU may use up its deadline, before values count as stale.
@@ -19,16 +23,41 @@ class AgentKnobs:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     host: Annotated[
-        str, MinLen(1), Knob("Address to listen on. There is no authentication: keep beyond loopback to trusted nets.")
+        str,
+        MinLen(1),
+        Knob("Address to listen on; beyond loopback it wants TLS and authentication (docs/serving.md)."),
     ] = "127.0.0.1"
     port: Annotated[int, Ge(0), Le(65535), Knob("TCP port to listen on; 0 takes any free one.")] = 9460
     max_connections: Annotated[int, Ge(1), Le(10_000), Knob("Connections served at once; those beyond get 503.")] = 64
+    max_connections_per_client: Annotated[
+        int, Ge(1), Le(10_000), Knob("Connections of one address (in IPv6 one /64) at once; those beyond get 429.")
+    ] = 16
     connection_timeout: Annotated[
         Seconds, Gt(0), Le(300), Knob("A connection that completes no request within this time is closed.")
     ] = 20.0
+    tls_certificate: Annotated[
+        str | None, Knob("Certificate in PEM, intermediates after it; read again when it changes. None: no TLS.")
+    ] = None
+    tls_key: Annotated[str | None, Knob("The certificate's private key in PEM, without a passphrase.")] = None
+    tls_client_ca: Annotated[
+        str | None, Knob("CA certificates in PEM; only clients with a certificate of theirs are served.")
+    ] = None
+    users_file: Annotated[
+        str | None, Knob("Lines of USER:HASH as `htpasswd -B` writes them; only these users are served.")
+    ] = None
+    basic_auth_users: Annotated[
+        dict[str, str],
+        Knob("Further users and their bcrypt hashes; a user of the file goes before one of the same name."),
+    ] = field(default_factory=dict, repr=False)
+    insecure: Annotated[
+        bool, Knob("Listen beyond loopback also without TLS or without authentication: whoever gets there may ask.")
+    ] = False
+    control_socket: Annotated[
+        str, MinLen(1), Knob("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
+    ] = "/run/gpuwatch/agent.sock"
     node_id: Annotated[
         str | None,
-        Knob("The node's id in its cloud; without it, the EC2 instance id where there is one, else hostname."),
+        Knob("The node's id in its cloud; without it, the instance id of board or metadata, else the host name."),
     ] = None
     interval: Annotated[Seconds, Ge(0.05), Le(60), Knob("Time from the start of one reading cycle to the next.")] = 1.0
     deadline: Annotated[
@@ -54,7 +83,21 @@ class AgentKnobs:
     top_processes: Annotated[
         int, Ge(0), Le(1000), Knob("Largest GPU processes that get a series of their own, per GPU; the rest is summed.")
     ] = 16
+    compat: Annotated[
+        tuple[Literal["dcgm", "nvidia_smi", "nvitop"], ...],
+        Knob("Other exporters whose metric names are served as well, for their dashboards (docs/compatibility.md)."),
+    ] = ()
+    kernel_log: Annotated[
+        str, MinLen(1), Knob("Kernel log in which GPU errors (XIDs) are looked for; `none` for none.")
+    ] = "/dev/kmsg"
+    health_file: Annotated[
+        str, MinLen(1), Knob("File that keeps what is known of the GPUs' health for the next agent; `none` for none.")
+    ] = "/run/gpuwatch/health.json"
     activity: ActivityRules = field(default_factory=ActivityRules)
+    health: HealthRules = field(default_factory=HealthRules)
+    evidence: HostKnobs = field(default_factory=HostKnobs)
+    instance: InstanceKnobs = field(default_factory=InstanceKnobs)
+    attribution: AttributionKnobs = field(default_factory=AttributionKnobs)
 
     @property
     def stale_after_seconds(self) -> float:

@@ -2,9 +2,9 @@
 
 Standard output carries the lines of `devices/protocol.py`, each flushed at once. The exit status says how it ended:
 
-  0  nobody listens any more, the capture has ended, or --once has printed a reading
+  0  nobody listens any more, the capture has ended, --cycles are done, or --once has printed a reading
   1  --once could read no GPU; the reason and what to do are on standard error
-  2  wrong arguments, or a capture or script that cannot be played
+  2  wrong arguments, a capture or script that cannot be played, or a capture that cannot be written
   3  only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
      A process that never reached it waits 30 s before that, because the next one would fare no better at once
 
@@ -20,8 +20,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from gpuwatch.clock import Clock, SystemClock
-from gpuwatch.devices import DeviceSource, SourceUnavailableError
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, encode
+from gpuwatch.devices import DeviceSource, EventSource, SourceUnavailableError
+from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 
 NOTHING_READ = 1
@@ -64,6 +64,8 @@ def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] =
     try:
         gpus = source.gpus()
         yield Cycle(seq=seq, monotonic_seconds=begin, gpus=gpus)
+        for uuid, xid in source.events() if isinstance(source, EventSource) else ():
+            yield Event(seq=seq, uuid=uuid, xid=xid)
         for gpu in gpus:
             result = _skipped(gpu, clock) if gpu.uuid in skip else source.read(gpu)
             yield Reading(seq=seq, reading=result) if isinstance(result, GpuReading) else Down(seq=seq, down=result)
@@ -95,17 +97,21 @@ def ticks(interval_seconds: float, clock: Clock) -> Iterator[None]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the probe; the result is the exit status."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.once and (arguments.record or arguments.cycles):
+        parser.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # a Python handler would wait for a driver call that hangs
     clock = SystemClock()
     try:
         source = SOURCES[arguments.source](arguments, clock)
+        say = _say if arguments.record is None else _recorder(arguments.record)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"gpuwatch probe: {error}\n")
         return BAD_ARGUMENTS
     try:
-        return _once(source, clock) if arguments.once else _stream(source, clock, arguments)
+        return _once(source, clock) if arguments.once else _stream(source, clock, arguments, say)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
         return 0
@@ -129,11 +135,11 @@ def _once(source: DeviceSource, clock: Clock) -> int:
     return NOTHING_READ if readings == 0 else 0
 
 
-def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace) -> int:
+def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, say: Callable[[Message], None]) -> int:
     patient_until = clock.monotonic() + _PATIENCE_SECONDS
     for seq, _ in enumerate(ticks(arguments.interval, clock)):
         for message in sample(source, seq, clock, arguments.skip):
-            _say(message)
+            say(message)
             match message:
                 case End():
                     patient_until = clock.monotonic()
@@ -141,6 +147,8 @@ def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace) -
                     return NEEDS_FRESH_PROCESS
                 case Unavailable(cause="capture_ended"):
                     return 0
+        if seq + 1 == arguments.cycles:
+            return 0
     raise AssertionError("time has ended")
 
 
@@ -149,16 +157,32 @@ def _say(message: Message) -> None:
     sys.stdout.buffer.flush()
 
 
+def _recorder(path: Path) -> Callable[[Message], None]:
+    from gpuwatch.devices.recording import Recorder  # noqa: PLC0415  loaded for a recording only
+
+    recorder = Recorder(path)
+    sys.stderr.write(f"gpuwatch probe: records into {path}, serial numbers and UUIDs masked, until it is ended\n")
+    return recorder.say
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
     parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
+    parser.add_argument("--cycles", type=_count, metavar="N", help="end after so many")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
     parser.add_argument("--source", choices=SOURCES, default="nvml", help="where readings come from (nvml)")
     parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
     parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
     parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0, such as 60")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

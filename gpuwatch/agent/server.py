@@ -1,26 +1,36 @@
-"""A small HTTP server that no client can hold up: a thread per connection, a cap, and a time limit for each request.
+"""A small HTTP server that no client can hold up: a thread per connection, caps, and a time limit for each request.
 
-Only GET and HEAD, only the routes it was given. Its own thread accepts, counts and cuts off, and waits for no client.
+Only GET and HEAD, only the routes it was given. Its own thread accepts, counts and cuts off, and waits for no client:
+TLS handshakes and passwords are the connection's own thread's work.
 """
 
 import contextlib
+import io
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any
+from typing import Any, BinaryIO
 
+from gpuwatch.agent.access import client_of
 from gpuwatch.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+TEXT = "text/plain; charset=utf-8"
+
+_END = b"Content-Length: %d\r\nConnection: close\r\n\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" + _END % 0
+_GREEDY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n" + _END % 0
+_NOT_TLS = b"400 this port speaks https\n"
 _METHODS = ("GET", "HEAD")
-_TEXT = "text/plain; charset=utf-8"
+_LARGEST_HEAD_BYTES = 16384  # of a request: its first line and its headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +41,28 @@ class Response:
     content_type: str
     status: HTTPStatus = HTTPStatus.OK
     packed: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Route = Callable[[str], Response]  # given the Accept header, empty if there is none
+Gate = Callable[[str, str], Response | None]  # given the Authorization header and who asks; None lets the request pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Who may come in, and how many of them at a time. `secure` gives the TLS of the next connection."""
+
+    gate: Gate | None = None
+    secure: Callable[[], ssl.SSLContext] | None = None
+    max_per_client: int = 64
+
+
+@dataclass(slots=True, kw_only=True)
+class _Visit:
+    """An open connection: whose, and until when it must have said something sensible."""
+
+    client: str
+    until: float
 
 
 class AgentServer(ThreadingMixIn, TCPServer):
@@ -53,6 +82,7 @@ class AgentServer(ThreadingMixIn, TCPServer):
         clock: Clock,
         max_connections: int,
         timeout_seconds: float,
+        door: Door = Door(),
     ) -> None:
         """Bind and listen; nothing is answered before `start`.
 
@@ -63,8 +93,9 @@ class AgentServer(ThreadingMixIn, TCPServer):
         self.routes = dict(routes)
         self.timeout_seconds = timeout_seconds
         self.clock = clock
-        self._slots = threading.Semaphore(max_connections)
-        self._open: dict[socket.socket, float] = {}
+        self.door = door
+        self._max_connections = max_connections
+        self._open: dict[socket.socket, _Visit] = {}
         self._open_lock = threading.Lock()
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
@@ -76,7 +107,8 @@ class AgentServer(ThreadingMixIn, TCPServer):
     def url(self) -> str:
         """Where it listens."""
         host, port = self.socket.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = "http" if self.door.secure is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def start(self) -> None:
         """Serve in a thread of its own."""
@@ -94,18 +126,19 @@ class AgentServer(ThreadingMixIn, TCPServer):
     def allow(self, connection: socket.socket) -> None:
         """Give a connection its time for one more request."""
         with self._open_lock:
-            self._open[connection] = self.clock.monotonic() + self.timeout_seconds
+            self._open[connection].until = self.clock.monotonic() + self.timeout_seconds
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  socketserver's types
         """Take a connection if there is room, else turn it away without waiting for it."""
-        if not self._slots.acquire(blocking=False):
+        refusal = self._admit(request, client_of(client_address[0]))
+        if refusal is not None:
             with contextlib.suppress(OSError):
                 request.setblocking(False)  # noqa: FBT003  the socket's own signature
-                request.send(_FULL)
+                if self.door.secure is None:  # to those who expect TLS the close says as much
+                    request.send(refusal)
                 request.recv(65536)  # what is unread at the close would take the answer with it
             self.shutdown_request(request)
             return
-        self.allow(request)
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread to be had
@@ -114,22 +147,49 @@ class AgentServer(ThreadingMixIn, TCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  likewise
         """One connection, to its end."""
+        connection = request
         try:
-            super().process_request_thread(request, client_address)
+            if self.door.secure is not None:
+                connection = self._encrypted(request, self.door.secure())
+                connection.do_handshake()
+        except OSError as error:
+            _LOG.debug("no TLS with %s: %s", client_address, error)
+            if isinstance(error, ssl.SSLError) and error.reason == "HTTP_REQUEST":
+                _say_plainly(connection)
+            _drain(connection)
+            self.shutdown_request(connection)
+        else:
+            super().process_request_thread(connection, client_address)
         finally:
-            self._forget(request)
+            self._forget(connection)
+
+    def _admit(self, connection: socket.socket, client: str) -> bytes | None:
+        """Write a connection down, or say why there is no room for it."""
+        with self._open_lock:
+            if len(self._open) >= self._max_connections:
+                return _FULL
+            if sum(visit.client == client for visit in self._open.values()) >= self.door.max_per_client:
+                return _GREEDY
+            self._open[connection] = _Visit(client=client, until=self.clock.monotonic() + self.timeout_seconds)
+        return None
+
+    def _encrypted(self, connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+        """The same connection with TLS around it, written down in place of the bare one."""
+        encrypted = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        with self._open_lock:
+            self._open[encrypted] = self._open.pop(connection)
+        return encrypted
 
     def _forget(self, connection: socket.socket) -> None:
-        """Give its slot to another."""
+        """Give its place to another."""
         with self._open_lock:
             self._open.pop(connection, None)
-        self._slots.release()
 
     def service_actions(self) -> None:
         """Cut the connections whose time is up: those that say nothing, drip, or do not read their answer."""
         now = self.clock.monotonic()
         with self._open_lock:
-            late = [connection for connection, until in self._open.items() if now >= until]
+            late = [connection for connection, visit in self._open.items() if now >= visit.until]
         for connection in late:
             _cut(connection)
 
@@ -142,7 +202,44 @@ class AgentServer(ThreadingMixIn, TCPServer):
 def _cut(connection: socket.socket) -> None:
     """End a connection under its thread's feet: reads return empty, writes fail."""
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        # Not SSLSocket's own, which first takes the encryption away: the thread may be about to write.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _say_plainly(connection: socket.socket) -> None:
+    """Tell a client that does not speak TLS what to speak."""
+    with contextlib.suppress(OSError):
+        answer = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n" + _END % len(_NOT_TLS) + _NOT_TLS
+        socket.socket.send(connection, answer)
+
+
+def _drain(connection: socket.socket) -> None:
+    """Read what a refused client still says, until it hangs up or is cut: else it never hears why it was refused."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_WR)
+        while socket.socket.recv(connection, 4096):
+            pass
+
+
+class _Ration(io.BufferedIOBase):
+    """Reads lines, and of each request no more bytes than a head may have."""
+
+    def __init__(self, source: BinaryIO | io.BufferedIOBase) -> None:
+        self._source = source
+        self.left = _LARGEST_HEAD_BYTES
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """A line, or as much of it as is left."""
+        if self.left <= 0:
+            raise LineTooLong("head")
+        asked = self.left if size is None or size < 0 else min(size, self.left)
+        line = self._source.readline(asked)
+        self.left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close what it reads from."""
+        self._source.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -154,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     disable_nagle_algorithm = True
     wbufsize = -1
-    error_content_type = _TEXT
+    error_content_type = TEXT
     error_message_format = "%(code)d %(message)s\n"
 
     def do_GET(self) -> None:
@@ -165,34 +262,54 @@ class _Handler(BaseHTTPRequestHandler):
         """The same without a body."""
         self._answer(with_body=False)
 
+    def setup(self) -> None:
+        """Read through a ration."""
+        super().setup()
+        self.rfile = self._ration = _Ration(self.rfile)
+
+    def handle_one_request(self) -> None:
+        """A new request has a new ration."""
+        self._ration.left = _LARGEST_HEAD_BYTES
+        super().handle_one_request()
+
     def parse_request(self) -> bool:
         """Read a request; False where it is malformed, or asks for more than to read."""
+        if self._ration.left <= 0:
+            self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
+            self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
+            return False
         if not super().parse_request():
             return False
         if self.command in _METHODS:
             return True
         self.close_connection = True  # its body, if any, is not read
         body = f"405 only {', '.join(_METHODS)}\n".encode()
-        self._send(Response(status=HTTPStatus.METHOD_NOT_ALLOWED, body=body, content_type=_TEXT), with_body=True)
+        allow = (("Allow", ", ".join(_METHODS)),)
+        status = HTTPStatus.METHOD_NOT_ALLOWED
+        self._send(Response(status=status, body=body, content_type=TEXT, headers=allow), with_body=True)
         return False
 
     def _answer(self, *, with_body: bool) -> None:
-        """Find and run the route."""
+        """Ask the gate, then the route."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # likewise
+        gate = self.server.door.gate
+        refusal = None if gate is None else gate(self.headers.get("Authorization", ""), self.client_address[0])
+        self._send(refusal or self._page(), with_body=with_body)
+        self.server.allow(self.connection)
+
+    def _page(self) -> Response:
+        """Find and run the route."""
         route = self.server.routes.get(self.path.split("?", 1)[0])
         if route is None:
             known = ", ".join(self.server.routes)
-            response = Response(status=HTTPStatus.NOT_FOUND, body=f"404 try {known}\n".encode(), content_type=_TEXT)
-        else:
-            try:
-                response = route(self.headers.get("Accept", ""))
-            except Exception:  # noqa: BLE001  one broken page must not take the others with it
-                _LOG.exception("%s failed", self.path)
-                status = HTTPStatus.INTERNAL_SERVER_ERROR
-                response = Response(status=status, body=b"500 see the agent's log\n", content_type=_TEXT)
-        self._send(response, with_body=with_body)
-        self.server.allow(self.connection)
+            return Response(status=HTTPStatus.NOT_FOUND, body=f"404 try {known}\n".encode(), content_type=TEXT)
+        try:
+            return route(self.headers.get("Accept", ""))
+        except Exception:  # noqa: BLE001  one broken page must not take the others with it
+            _LOG.exception("%s failed", self.path)
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return Response(status=status, body=b"500 see the agent's log\n", content_type=TEXT)
 
     def _send(self, response: Response, *, with_body: bool) -> None:
         """Headers and body, packed if the client takes gzip and there is a packed one."""
@@ -204,8 +321,8 @@ class _Handler(BaseHTTPRequestHandler):
             if _takes_gzip(self.headers.get("Accept-Encoding", "")):
                 body = response.packed
                 self.send_header("Content-Encoding", "gzip")
-        if response.status == HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", ", ".join(_METHODS))
+        for name, value in response.headers:
+            self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.send_header("Content-Length", str(len(body)))

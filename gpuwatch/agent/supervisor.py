@@ -28,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 _LONGEST_LINE_BYTES = 1 << 20
 _TERMINATE_SECONDS = 0.5  # a probe that is only busy ends by itself: SIGKILL inside a driver call can wedge the GPU
 _KILL_SECONDS = 0.5
+_RELEASE_SECONDS = 2 * (_TERMINATE_SECONDS + _KILL_SECONDS) + 1.0
 _MOST_STUCK = 3  # abandoned probes; beyond, a new one waits until one of them ends
 _GOOD_CYCLES = 5  # so many make a probe a good one: the next failure is a first one again
 _LONGEST_RETRY_DOUBLINGS = 6
@@ -69,6 +70,9 @@ class ProbeSupervisor:
         self._clock = clock
         self._command = tuple(command) or probe_command(knobs)
         self._stopping = threading.Event()
+        self._released: str | None = None
+        self._resting = False  # released, and the loop has noticed
+        self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
         self._child: _Child | None = None
         self._stuck: list[_Child] = []
@@ -82,9 +86,7 @@ class ProbeSupervisor:
     def stop(self) -> None:
         """End the probe and the loop; at most about a second."""
         self._stopping.set()
-        child = self._child
-        if child is not None:
-            child.lines.put(None)
+        self._call()
         self._thread.join(_TERMINATE_SECONDS + _KILL_SECONDS + 0.5)
 
     @property
@@ -92,12 +94,67 @@ class ProbeSupervisor:
         """Whether the loop still runs."""
         return self._thread.is_alive()
 
+    @property
+    def released(self) -> str | None:
+        """By whom the GPUs were released and since when, in words; None while they are read."""
+        return self._released
+
+    def release(self, words: str) -> tuple[int, ...]:
+        """End the probe and start none until `acquire`; the result are the pids of probes that do not let go."""
+        with self._changed:
+            self._released = self._released or words
+        self._call()
+        with self._changed:
+            self._changed.wait_for(lambda: self._resting, _RELEASE_SECONDS)
+            child = self._child
+        held = [*self._stuck, *([] if child is None else [child])]
+        return tuple(each.process.pid for each in held if each.process.poll() is None)
+
+    def acquire(self) -> None:
+        """Start probes again, of all GPUs."""
+        with self._changed:
+            self._released = None
+            self._changed.notify_all()
+
+    @property
+    def _called(self) -> bool:
+        """Whether the probe at work is to end now."""
+        return self._stopping.is_set() or self._released is not None
+
+    def _call(self) -> None:
+        """Wake the loop, whatever it waits for."""
+        with self._changed:
+            self._changed.notify_all()
+        child = self._child
+        if child is not None:
+            child.lines.put(None)
+
+    def _wait(self, seconds: float) -> None:
+        """Let that time pass, unless the loop is called."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._called, seconds)
+
+    def _rest(self) -> None:
+        """Say that the GPUs are released, again and again, until they are acquired: so the verdict is fresh."""
+        with self._changed:
+            self._resting = True
+            self._changed.notify_all()
+            while self._released is not None and not self._stopping.is_set():
+                self._core.withhold(self._released)
+                self._changed.wait(self._knobs.interval)
+            self._resting = False
+        self._hung.clear()  # a reset may have mended them
+        self._failures = 0
+
     def _run(self) -> None:
         """Replace probes for ever."""
         while not self._stopping.is_set():
+            if self._released is not None:
+                self._rest()
+                continue
             ending = self._one_probe()
-            if self._stopping.is_set():
-                return
+            if self._called:
+                continue
             self._core.interrupt(ending.why, ending.detail)
             failed = ending.why is not Interruption.RENEW
             self._failures = self._failures + 1 if failed else self._failures
@@ -105,7 +162,7 @@ class ProbeSupervisor:
             delay = min(self._knobs.restart_max, self._knobs.restart_min * 2**doublings) if failed else 0.0
             level = logging.WARNING if failed else logging.INFO
             _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
-            self._stopping.wait(delay)
+            self._wait(delay)
             self._await_stuck()
 
     def _one_probe(self) -> _Ending:
@@ -118,7 +175,7 @@ class ProbeSupervisor:
         except OSError as error:
             return _Ending(why=Interruption.EXIT, detail=f"it could not be started: {error}")
         self._child = child
-        if self._stopping.is_set():
+        if self._called:
             child.lines.put(None)
         try:
             return self._listen(child, min((self._hung[uuid].retry_at for uuid in skipped), default=None))
@@ -136,8 +193,8 @@ class ProbeSupervisor:
                 line = child.lines.get(timeout=allowed)
             except queue.Empty:
                 return self._hang(allowed, doing)
-            if self._stopping.is_set():
-                return _Ending(why=Interruption.EXIT, detail="the agent ends")
+            if self._called:
+                return _Ending(why=Interruption.EXIT, detail="it is no longer wanted")
             if line is None:
                 return child.farewell()
             try:
@@ -175,11 +232,11 @@ class ProbeSupervisor:
 
     def _await_stuck(self) -> None:
         """Reap abandoned probes that have ended; wait while there are too many."""
-        while not self._stopping.is_set():
+        while not self._called:
             self._stuck = [child for child in self._stuck if child.process.poll() is None]
             if len(self._stuck) < _MOST_STUCK:
                 return
-            self._stopping.wait(self._knobs.restart_max)
+            self._wait(self._knobs.restart_max)
 
 
 class _Child:

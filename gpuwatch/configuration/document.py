@@ -18,7 +18,7 @@ from gpuwatch.configuration.keys import GROUPS, NUMERIC, Key, Path
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
 _LONGEST_SHOWN = 60
-_SECRET = re.compile(r"secret|passw|token|credential|private|access_?key|api_?key", re.IGNORECASE)
+_SECRET = re.compile(r"secret|passw|basic_auth|token|credential|private|access_?key|api_?key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

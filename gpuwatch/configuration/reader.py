@@ -27,7 +27,8 @@ from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.configuration import document, keys
 from gpuwatch.configuration.document import ConfigError, Origin, Problem, show
 from gpuwatch.configuration.keys import GROUPS, NAME, PREFIX, Key, Kind
-from gpuwatch.settings import DEFAULT_POOL, Contradiction, Settings, contradictions
+from gpuwatch.model.knobs import Contradiction
+from gpuwatch.settings import DEFAULT_POOL, Settings, contradictions
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "schema"]
 

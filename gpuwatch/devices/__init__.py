@@ -1,6 +1,6 @@
 """Where readings come from. Each source is one module, imported only when it is chosen."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 
@@ -28,6 +28,15 @@ class DeviceSource(Protocol):
 
     def close(self) -> None:
         """Let go of the devices."""
+        ...
+
+
+@runtime_checkable
+class EventSource(Protocol):
+    """A source that also hears of errors between readings."""
+
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """The uuid and XID of each error since the last call; never waits for one."""
         ...
 
 

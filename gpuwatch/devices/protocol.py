@@ -1,7 +1,8 @@
 """What the probe says to its supervisor: JSON lines, one message each. A recorded stream is a capture.
 
-A cycle is `cycle`, then `reading` or `down` for each GPU as soon as it is read, then `end`: so the supervisor knows at
-which GPU a probe hangs. `unavailable` stands for a cycle in which nothing can be read.
+A cycle is `cycle`, then `event` for each error reported since the last one, then `reading` or `down` for each GPU as
+soon as it is read, then `end`: so the supervisor knows at which GPU a probe hangs. `unavailable` stands for a cycle in
+which nothing can be read.
 """
 
 import msgspec
@@ -15,6 +16,14 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, tag="cycle", tag_field="k
     seq: int
     monotonic_seconds: float
     gpus: tuple[GpuInfo, ...]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag="event", tag_field="kind"):
+    """The driver reported an error of one GPU since the last cycle."""
+
+    seq: int
+    uuid: str
+    xid: int
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="reading", tag_field="kind"):
@@ -49,7 +58,7 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True, tag="unavailable", 
     remedy: str
 
 
-Message = Cycle | Reading | Down | End | Unavailable
+Message = Cycle | Event | Reading | Down | End | Unavailable
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

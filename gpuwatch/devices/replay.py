@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.devices import SourceUnavailableError
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
+from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable, decode
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 
 CAPTURE_ENDED = "capture_ended"
@@ -25,6 +25,7 @@ class _Recorded:
 
     gpus: tuple[GpuInfo, ...] = ()
     results: tuple[GpuReading | GpuDown, ...] = ()
+    events: tuple[tuple[str, int], ...] = ()
     unavailable: Unavailable | None = None
 
 
@@ -44,6 +45,7 @@ class ReplaySource:
             raise CaptureError(f"{capture}: holds no whole cycle; record one with `gpuwatch probe > {capture}`")
         self._cycles = iter(cycles)
         self._results: dict[str, GpuReading | GpuDown] = {}
+        self._events: tuple[tuple[str, int], ...] = ()
 
     def gpus(self) -> tuple[GpuInfo, ...]:
         """The GPUs of the next recorded cycle; a recorded `unavailable` and the capture's end are raised."""
@@ -54,12 +56,17 @@ class ReplaySource:
         if cycle.unavailable is not None:
             lost = cycle.unavailable
             raise SourceUnavailableError(lost.cause, lost.detail, lost.remedy)
+        self._events = cycle.events
         self._results = {result.info.uuid: result for result in cycle.results}
         return cycle.gpus
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
         """What was recorded of this GPU in the cycle at hand."""
         return self._results[gpu.uuid]
+
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """The errors that were recorded in the cycle at hand."""
+        return self._events
 
     def close(self) -> None:
         """Nothing is held."""
@@ -69,28 +76,36 @@ def _cycles(capture: Path) -> Iterator[_Recorded]:
     """The whole cycles in order; one that the end of the file cuts short is left out."""
     cycle: Cycle | None = None
     results: list[GpuReading | GpuDown] = []
+    events: list[tuple[str, int]] = []
     for number, message in _messages(capture):
         where = f"{capture}:{number}"
         match message:
             case Cycle() if cycle is None:
-                cycle, results = message, []
+                cycle, results, events = message, [], []
+            case Event() if cycle is not None and message.seq == cycle.seq:
+                _among(where, message.uuid, cycle)
+                events.append((message.uuid, message.xid))
             case Unavailable():  # the driver may go in the midst of a cycle, which then has no end
                 cycle = None
                 yield _Recorded(unavailable=message)
             case Reading() | Down() if cycle is not None and message.seq == cycle.seq:
                 result = message.reading if isinstance(message, Reading) else message.down
-                if result.info.uuid not in {gpu.uuid for gpu in cycle.gpus}:
-                    raise CaptureError(f"{where}: GPU {result.info.uuid} is not among those of its cycle {cycle.seq}")
+                _among(where, result.info.uuid, cycle)
                 results.append(result)
             case End() if cycle is not None and message.seq == cycle.seq:
                 if len({result.info.uuid for result in results}) != len(cycle.gpus):
                     raise CaptureError(f"{where}: cycle {cycle.seq} ends before each of its GPUs was read")
-                yield _Recorded(gpus=cycle.gpus, results=tuple(results))
+                yield _Recorded(gpus=cycle.gpus, results=tuple(results), events=tuple(events))
                 cycle = None
             case _:
                 kind = type(message).__name__.lower()
                 state = "no cycle has begun" if cycle is None else f"cycle {cycle.seq} has not ended"
                 raise CaptureError(f"{where}: `{kind}` of cycle {message.seq} is out of place: {state}")
+
+
+def _among(where: str, uuid: str, cycle: Cycle) -> None:
+    if uuid not in {gpu.uuid for gpu in cycle.gpus}:
+        raise CaptureError(f"{where}: GPU {uuid} is not among those of its cycle {cycle.seq}")
 
 
 def _messages(capture: Path) -> Iterator[tuple[int, Message]]:

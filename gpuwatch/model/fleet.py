@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
+from gpuwatch.model.health import GpuHealth
+
 
 class State(StrEnum):
     """What a GPU or a node is doing. Neither parked nor stalled is ever merged with idle."""
@@ -50,11 +52,12 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuVerdict:
-    """One GPU's activity within its node's verdict."""
+    """One GPU's activity and health within its node's verdict; an older agent tells no health."""
 
     uuid: str
     index: int
     activity: Activity
+    health: GpuHealth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,184 +1,311 @@
 """One GPU as its driver shows it. The annotated fields of GpuReading are the metric catalogue.
 
 Exporter, METRICS.md and tests are driven from the annotations: a new metric is one field here and one row in
-`devices/nvml.py`. Rules: base units, named in the field; None is "not known or not supported" and is never exported;
-0.0 is a measured zero.
+`devices/nvml/rows.py`. Rules: base units, named in the field; None is "not known or not supported" and is never
+exported; 0.0 is a measured zero. A source without a prefix is a function nvmlDeviceGet...
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated
+
+from gpuwatch.model.identity import DownCause, GpuDown, GpuInfo, GpuProcess, ProcessKind
+from gpuwatch.model.load import LoadReading
+from gpuwatch.model.metric import Kind, Metric, metrics_of
+from gpuwatch.model.mig import MigInstance
+
+__all__ = [
+    "CLOCK_EVENTS",
+    "COMPUTE_MODES",
+    "RECOVERY_ACTIONS",
+    "DownCause",
+    "GpuDown",
+    "GpuInfo",
+    "GpuProcess",
+    "GpuReading",
+    "Kind",
+    "Metric",
+    "ProcessKind",
+    "metrics",
+]
+
+# nvml.h: NVML_GPU_RECOVERY_ACTION_*.
+RECOVERY_ACTIONS = (
+    "none",
+    "reset",
+    "reboot",
+    "drain_p2p",
+    "drain_and_reset",
+    "recover_imex_domain",
+    "bus_reset",
+    "system_reboot",
+)
+# nvml.h: NVML_COMPUTEMODE_*.
+COMPUTE_MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
 
 
-class Kind(StrEnum):
-    """How Prometheus treats a metric."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One row of the catalogue: what a field means and which driver call it comes from."""
-
-    kind: Kind = Kind.GAUGE
-    help: str
-    source: str
-
-
-class ProcessKind(StrEnum):
-    """What a process does with the GPU, as the driver lists it."""
-
-    COMPUTE = "compute"
-    GRAPHICS = "graphics"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuProcess:
-    """A process that holds a GPU. Memory in bytes, None where the driver does not say. Source: the v3 process lists."""
-
-    pid: int
-    kind: ProcessKind
-    memory_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuInfo:
-    """Who a GPU is: static facts, exported once on an info metric. Key by uuid; the index may change over reboots."""
-
-    uuid: str
-    index: int
-    name: str | None = None
-    pci_bus_id: str | None = None
-    driver_version: str | None = None
-    cuda_version: str | None = None
-    vbios_version: str | None = None
-
-
-class DownCause(StrEnum):
-    """Why a GPU that should be there gives no reading."""
-
-    LOST = "lost"
-    HANG = "hang"
-    DRIVER = "driver"
-    ERROR = "error"
-    MISSING = "missing"
+def _numbered(what: str, names: tuple[str, ...]) -> str:
+    return f"{what}: {', '.join(f'{number} {name}' for number, name in enumerate(names))}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuDown:
-    """A GPU that is expected and could not be read, with the cause and the driver's own words."""
-
-    info: GpuInfo
-    at: datetime
-    cause: DownCause
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuReading:
+class GpuReading(LoadReading):
     """What one GPU showed in one cycle; `at` is wall-clock UTC.
 
     `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
-    "nobody", None is "could not be listed".
+    "nobody", None is "could not be listed". `mig_instances` is None on a GPU that MIG does not split, or if they could
+    not all be listed.
     """
 
     info: GpuInfo
     at: datetime
-    utilization_ratio: Annotated[
-        float | None,
+    clock_event_seconds_total: Annotated[
+        Mapping[str, float] | None,
         Metric(
-            help="Mean share of time in which at least one kernel ran, over the driver's samples since the last cycle.",
-            source="nvmlDeviceGetSamples(NVML_GPU_UTILIZATION_SAMPLES), else nvmlDeviceGetUtilizationRates().gpu",
-        ),
-    ] = None
-    utilization_max_ratio: Annotated[
-        float | None,
-        Metric(
-            help="Highest of the driver's utilization samples since the last cycle, so that no burst is lost.",
-            source="nvmlDeviceGetSamples(NVML_GPU_UTILIZATION_SAMPLES), else nvmlDeviceGetUtilizationRates().gpu",
-        ),
-    ] = None
-    memory_bandwidth_utilization_ratio: Annotated[
-        float | None,
-        Metric(
-            help="Share of time in which device memory was read or written; says nothing of how full it is.",
-            source="nvmlDeviceGetUtilizationRates().memory",
-        ),
-    ] = None
-    memory_total_bytes: Annotated[
-        int | None, Metric(help="Size of the device memory.", source="nvmlDeviceGetMemoryInfo(version 2).total")
-    ] = None
-    memory_used_bytes: Annotated[
-        int | None,
-        Metric(
-            help="Device memory held by processes, without what the driver reserves.",
-            source="nvmlDeviceGetMemoryInfo(version 2).used",
-        ),
-    ] = None
-    memory_free_bytes: Annotated[
-        int | None, Metric(help="Device memory free to allocate.", source="nvmlDeviceGetMemoryInfo(version 2).free")
-    ] = None
-    memory_reserved_bytes: Annotated[
-        int | None,
-        Metric(help="Device memory kept by driver and firmware.", source="nvmlDeviceGetMemoryInfo(version 2).reserved"),
-    ] = None
-    temperature_celsius: Annotated[
-        float | None,
-        Metric(
-            help="Core temperature.",
-            source="nvmlDeviceGetTemperatureV(NVML_TEMPERATURE_GPU), else nvmlDeviceGetTemperature",
-        ),
-    ] = None
-    memory_temperature_celsius: Annotated[
-        float | None, Metric(help="Memory temperature.", source="field NVML_FI_DEV_MEMORY_TEMP (82)")
-    ] = None
-    power_watts: Annotated[
-        float | None,
-        Metric(
-            help="Power draw of the GPU, averaged by the driver where it can.",
-            source="field NVML_FI_DEV_POWER_AVERAGE (185, GPU scope), else nvmlDeviceGetPowerUsage",
-        ),
-    ] = None
-    power_limit_watts: Annotated[
-        float | None,
-        Metric(help="Power limit in force.", source="nvmlDeviceGetEnforcedPowerLimit"),
-    ] = None
-    energy_joules_total: Annotated[
-        float | None,
-        Metric(
+            "Time for which this has held the clocks down, by the names of gpuwatch_gpu_clock_event_active.",
+            "fields 74, 76, 269, 270, 271",
+            label="event",
             kind=Kind.COUNTER,
-            help="Energy drawn since the driver was loaded.",
-            source="field NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION (83)",
         ),
     ] = None
-    sm_clock_hertz: Annotated[
-        float | None,
-        Metric(help="Current clock of the multiprocessors.", source="nvmlDeviceGetClockInfo(NVML_CLOCK_SM)"),
+    performance_state: Annotated[
+        int | None,
+        Metric(
+            "P-state, 0 (fastest) to 15; an idle data centre GPU may well stay in 0.", "PerformanceState", slow=True
+        ),
     ] = None
-    memory_clock_hertz: Annotated[
-        float | None, Metric(help="Current clock of the memory.", source="nvmlDeviceGetClockInfo(NVML_CLOCK_MEM)")
+    fan_speed_ratio: Annotated[
+        float | None, Metric("Intended speed of the fan, of its maximum.", "FanSpeed", slow=True)
+    ] = None
+    pcie_link_generation: Annotated[
+        int | None, Metric("PCIe generation in use; an idle link may fall back.", "CurrPcieLinkGeneration", slow=True)
+    ] = None
+    pcie_link_generation_max: Annotated[
+        int | None, Metric("PCIe generation that GPU and slot could use.", "MaxPcieLinkGeneration", slow=True)
+    ] = None
+    pcie_link_width: Annotated[
+        int | None,
+        Metric("PCIe lanes in use; below the maximum under load is a fault.", "CurrPcieLinkWidth", slow=True),
+    ] = None
+    pcie_link_width_max: Annotated[
+        int | None, Metric("PCIe lanes that GPU and slot could use.", "MaxPcieLinkWidth", slow=True)
+    ] = None
+    pcie_tx_bytes_total: Annotated[
+        int | None,
+        Metric(
+            "Bytes sent over PCIe; the driver's count may wrap.", "field PCIE_COUNT_TX_BYTES (197)", kind=Kind.COUNTER
+        ),
+    ] = None
+    pcie_rx_bytes_total: Annotated[
+        int | None,
+        Metric(
+            "Bytes received over PCIe; the driver's count may wrap.",
+            "field PCIE_COUNT_RX_BYTES (198)",
+            kind=Kind.COUNTER,
+        ),
+    ] = None
+    pcie_tx_bytes_per_second: Annotated[
+        float | None, Metric("Rate at which bytes are sent over PCIe.", "GPM PCIE_TX_PER_SEC (20)")
+    ] = None
+    pcie_rx_bytes_per_second: Annotated[
+        float | None, Metric("Rate at which bytes are received over PCIe.", "GPM PCIE_RX_PER_SEC (21)")
+    ] = None
+    pcie_replays_total: Annotated[
+        int | None, Metric("PCIe packets sent again.", "field PCIE_REPLAY_COUNTER (94)", kind=Kind.COUNTER, slow=True)
+    ] = None
+    pcie_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "PCIe errors as the driver counts them, such as correctable, non_fatal, fatal.",
+            "fields 173-183",
+            label="kind",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    nvlink_tx_bytes_total: Annotated[
+        int | None,
+        Metric(
+            "Bytes sent over all NVLinks, without protocol overhead.",
+            "field NVLINK_THROUGHPUT_DATA_TX (138, all links)",
+            kind=Kind.COUNTER,
+        ),
+    ] = None
+    nvlink_rx_bytes_total: Annotated[
+        int | None,
+        Metric(
+            "Bytes received over all NVLinks, without protocol overhead.",
+            "field NVLINK_THROUGHPUT_DATA_RX (139, all links)",
+            kind=Kind.COUNTER,
+        ),
+    ] = None
+    nvlink_link_tx_bytes_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Bytes sent over each NVLink.", "field 138 by link, else 202", label="link", kind=Kind.COUNTER, slow=True
+        ),
+    ] = None
+    nvlink_link_rx_bytes_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Bytes received over each NVLink.",
+            "field 139 by link, else 204",
+            label="link",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    nvlink_tx_bytes_per_second: Annotated[
+        float | None, Metric("Rate at which bytes are sent over all NVLinks.", "GPM NVLINK_TOTAL_TX_PER_SEC (61)")
+    ] = None
+    nvlink_rx_bytes_per_second: Annotated[
+        float | None, Metric("Rate at which bytes are received over all NVLinks.", "GPM NVLINK_TOTAL_RX_PER_SEC (60)")
+    ] = None
+    nvlink_replay_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric("Times that each NVLink sent again.", "field 161 by link", label="link", kind=Kind.COUNTER, slow=True),
+    ] = None
+    nvlink_recovery_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Times that each NVLink had to be recovered.",
+            "field 162 by link, else 215",
+            label="link",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    nvlink_crc_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric("Checksum errors of each NVLink.", "field 163 by link", label="link", kind=Kind.COUNTER, slow=True),
+    ] = None
+    nvlink_receive_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Bad packets received by each NVLink (NVLink 5).",
+            "field 208 by link",
+            label="link",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    nvlink_integrity_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Local link integrity errors of each NVLink (NVLink 5).",
+            "field 211 by link",
+            label="link",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    nvlink_effective_errors_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Errors of each NVLink past error correction (NVLink 5).",
+            "field 219 by link",
+            label="link",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    c2c_tx_bytes_per_second: Annotated[
+        float | None,
+        Metric("Rate at which bytes are sent between GPU and CPU of a superchip.", "GPM C2C_TOTAL_TX_PER_SEC (100)"),
+    ] = None
+    c2c_rx_bytes_per_second: Annotated[
+        float | None,
+        Metric(
+            "Rate at which bytes are received between GPU and CPU of a superchip.", "GPM C2C_TOTAL_RX_PER_SEC (101)"
+        ),
+    ] = None
+    ecc_corrected_volatile_errors_total: Annotated[
+        int | None,
+        Metric(
+            "Corrected memory errors since the driver was loaded.",
+            "field ECC_SBE_VOL_TOTAL (3)",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    ecc_corrected_aggregate_errors_total: Annotated[
+        int | None,
+        Metric(
+            "Corrected memory errors over the life of the board.",
+            "field ECC_SBE_AGG_TOTAL (5)",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
     ] = None
     ecc_uncorrected_volatile_errors_total: Annotated[
         int | None,
         Metric(
+            "Uncorrectable memory errors since the driver was loaded.",
+            "field ECC_DBE_VOL_TOTAL (4)",
             kind=Kind.COUNTER,
-            help="Uncorrectable memory errors since the driver was loaded.",
-            source="field NVML_FI_DEV_ECC_DBE_VOL_TOTAL (4)",
+            slow=True,
         ),
     ] = None
     ecc_uncorrected_aggregate_errors_total: Annotated[
         int | None,
         Metric(
+            "Uncorrectable memory errors over the life of the board.",
+            "field ECC_DBE_AGG_TOTAL (6)",
             kind=Kind.COUNTER,
-            help="Uncorrectable memory errors over the life of the board.",
-            source="field NVML_FI_DEV_ECC_DBE_AGG_TOTAL (6)",
+            slow=True,
         ),
+    ] = None
+    retired_pages_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Memory pages retired for single_bit or double_bit errors (before Ampere).",
+            "fields 29, 30",
+            label="cause",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    retired_pages_pending: Annotated[
+        int | None, Metric("1 if pages are retired only at the next reset.", "field RETIRED_PENDING (31)", slow=True)
+    ] = None
+    remapped_rows_total: Annotated[
+        Mapping[str, float] | None,
+        Metric(
+            "Memory rows replaced for correctable or uncorrectable errors (Ampere and newer).",
+            "fields 142, 143",
+            label="cause",
+            kind=Kind.COUNTER,
+            slow=True,
+        ),
+    ] = None
+    remapped_rows_pending: Annotated[
+        int | None, Metric("1 if rows are replaced only at the next reset.", "field REMAPPED_PENDING (144)", slow=True)
+    ] = None
+    remapped_rows_failure: Annotated[
+        int | None,
+        Metric(
+            "1 if a row could not be replaced: the board is to be exchanged.", "field REMAPPED_FAILURE (145)", slow=True
+        ),
+    ] = None
+    recovery_action: Annotated[
+        int | None,
+        Metric(_numbered("What the driver asks for", RECOVERY_ACTIONS), "field GET_GPU_RECOVERY_ACTION (230)"),
+    ] = None
+    ecc_mode: Annotated[
+        int | None, Metric("1 if memory errors are detected and corrected.", "field ECC_CURRENT (1)", slow=True)
+    ] = None
+    persistence_mode: Annotated[
+        int | None,
+        Metric("1 if the driver keeps the GPU initialised while nobody uses it.", "PersistenceMode", slow=True),
+    ] = None
+    mig_mode: Annotated[int | None, Metric("1 if the GPU is split by MIG.", "MigMode().currentMode", slow=True)] = None
+    compute_mode: Annotated[
+        int | None, Metric(_numbered("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True)
     ] = None
     clock_events: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
+    mig_instances: tuple[MigInstance, ...] | None = None
 
 
 # nvml.h: nvmlClocksEventReason*. gpu_idle and applications_clocks are states, not faults.
@@ -197,8 +324,4 @@ CLOCK_EVENTS: dict[int, str] = {
 
 def metrics() -> Iterator[tuple[str, Metric]]:
     """Each measured field of GpuReading with its row of the catalogue, in the order of declaration."""
-    hints = get_type_hints(GpuReading, include_extras=True)
-    for field in fields(GpuReading):
-        for extra in get_args(hints[field.name])[1:]:
-            if isinstance(extra, Metric):
-                yield field.name, extra
+    return metrics_of(GpuReading)

@@ -27,6 +27,15 @@ class Knob:
         return {**schema, "description": self.sentence}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """Values that are right by themselves and wrong together; `keys` are theirs, the likeliest culprit first."""
+
+    keys: tuple[tuple[str, ...], ...]
+    wrong: str
+    right: str
+
+
 class DurationSyntax:
     """Accepts `90`, `90s`, `30m`, `1h30m`, `2d` and gives seconds."""
 

@@ -4,32 +4,20 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal
 
 import msgspec
-from annotated_types import Ge, Gt, Le
 
 from gpuwatch.clock import Clock
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal
-from gpuwatch.model.knobs import STRICT, Knob, Seconds, format_duration
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.reread import Reread
+from gpuwatch.signals.credentials import Credentials, credentials_of, failure_of, refusal_of
+from gpuwatch.signals.knobs import ScrapeKnobs
+
+__all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
 
 _LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
 _DECODER = msgspec.json.Decoder(NodeVerdict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapeKnobs:
-    """How the agents are reached."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    scheme: Annotated[Literal["http", "https"], Knob("How agents are spoken to.")] = "http"
-    port: Annotated[int, Ge(1), Le(65535), Knob("The agents' port, at the address that the cloud tells.")] = 9460
-    timeout: Annotated[Seconds, Gt(0), Knob("An agent that has not answered in full by then is unknown.")] = 5.0
-    concurrency: Annotated[int, Gt(0), Le(2000), Knob("So many agents are asked at the same time.")] = 100
-    targets: Annotated[
-        dict[str, str], Knob("Base URLs by node id or name, where the address of the cloud does not lead to the agent.")
-    ] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +27,35 @@ class ScrapeSource:
     knobs: ScrapeKnobs
     clock: Clock
     max_age_seconds: float
+    _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node."""
-        signals = asyncio.run(self._ask_all(nodes))
+        signals = self._ask(nodes)
         asked = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
     def confirm(self, node: Node) -> Signal:
         """Ask one node itself, now; nothing in between may cache."""
-        return asyncio.run(self._ask_all([node]))[0]
+        return self._ask([node])[0]
 
-    async def _ask_all(self, nodes: Sequence[Node]) -> list[Signal]:
+    def _ask(self, nodes: Sequence[Node]) -> list[Signal]:
+        """Each node's answer; nobody is asked with credentials that cannot be read."""
+        try:
+            if not self._credentials:
+                self._credentials.append(credentials_of(self.knobs))
+        except (OSError, ValueError) as error:
+            return [Signal(failure=f"no agent can be asked: {error}")] * len(nodes)
+        return asyncio.run(self._ask_all(nodes, self._credentials[0].value))
+
+    async def _ask_all(self, nodes: Sequence[Node], credentials: Credentials) -> list[Signal]:
         """One session for all, so many at the same time."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
         timeout = aiohttp.ClientTimeout(total=None)
         limit = asyncio.Semaphore(self.knobs.concurrency)
-        connector = aiohttp.TCPConnector(limit=self.knobs.concurrency)
+        connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
+        server_name = self.knobs.tls_server_name
 
         async def ask(node: Node) -> Signal:
             if node.state is not NodeState.RUNNING:
@@ -67,16 +66,24 @@ class ScrapeSource:
             async with limit:
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
-                    async with asyncio.timeout(self.knobs.timeout), session.get(f"{base}/v1/verdict") as response:
+                    async with (
+                        asyncio.timeout(self.knobs.timeout),
+                        session.get(
+                            f"{base}/v1/verdict",
+                            headers=credentials.header(base),
+                            allow_redirects=False,
+                            server_hostname=server_name,
+                        ) as response,
+                    ):
                         if response.status != 200:  # noqa: PLR2004  HTTP
-                            return Signal(failure=f"its agent answered HTTP {response.status}")
+                            return Signal(failure=refusal_of(response.status))
                         body = await response.content.read(_LARGEST_ANSWER_BYTES + 1)
                         while len(body) <= _LARGEST_ANSWER_BYTES and (more := await response.content.read(65536)):
                             body += more
                 except TimeoutError:
                     return Signal(failure=f"its agent did not answer within {format_duration(self.knobs.timeout)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
-                    return Signal(failure=f"its agent could not be asked: {str(error) or type(error).__name__}")
+                    return Signal(failure=failure_of(error))
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
         headers = {"Cache-Control": "no-cache", "Accept": "application/json"}

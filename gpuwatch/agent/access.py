@@ -1,0 +1,137 @@
+"""Who may ask the agent. Pure: text and numbers in, answers out.
+
+1. Beyond loopback there is TLS and a proof of who asks (a password or a client certificate), or an explicit `insecure`.
+2. No message repeats a password or a hash.
+3. Whoever fails too often waits; whoever never failed never does.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.model.knobs import Contradiction
+
+# A cost of 15 takes about two seconds of a core for each password that is tried; one of 31 takes days.
+_HASH = re.compile(r"\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}")
+_RIGHT_HASH = "a bcrypt hash of cost 4 to 15; make one with `htpasswd -nBC 12 NAME`"
+_FIXED_PREFIX = 64  # bits of an IPv6 address that its holder does not choose
+
+
+def contradictions(knobs: AgentKnobs) -> Iterator[Contradiction]:
+    """What is wrong with the settings of the agent's door."""
+    certificate, key = ("agent", "tls_certificate"), ("agent", "tls_key")
+    if (knobs.tls_certificate is None) != (knobs.tls_key is None):
+        here, missing = (certificate, key) if knobs.tls_key is None else (key, certificate)
+        yield Contradiction(
+            keys=(here, missing),
+            wrong=f"{'.'.join(here)} is set without {'.'.join(missing)}",
+            right="both, or neither",
+        )
+    if knobs.tls_client_ca is not None and knobs.tls_certificate is None:
+        yield Contradiction(
+            keys=(("agent", "tls_client_ca"), certificate),
+            wrong="agent.tls_client_ca is set without agent.tls_certificate: without TLS no client shows a certificate",
+            right="also agent.tls_certificate and agent.tls_key",
+        )
+    for user, hashed in knobs.basic_auth_users.items():
+        if not user or ":" in user or not _HASH.fullmatch(hashed):
+            where = ("agent", "basic_auth_users", user)
+            yield Contradiction(
+                keys=(where,), wrong=f"the value of {'.'.join(where)} (hidden) is no hash", right=_RIGHT_HASH
+            )
+    lacking = tuple(protection_lacking(knobs))
+    if lacking and not is_loopback(knobs.host) and not knobs.insecure:
+        yield Contradiction(
+            keys=(("agent", "host"),),
+            wrong=f"agent.host {knobs.host} opens the agent to the network without {' and without '.join(lacking)}",
+            right="agent.tls_certificate with agent.tls_key, and agent.users_file or agent.tls_client_ca; "
+            "or agent.host 127.0.0.1; or, where the network itself is trusted, agent.insecure: true",
+        )
+
+
+def protection_lacking(knobs: AgentKnobs) -> Iterator[str]:
+    """What a door to the network should have and this one has not, in words."""
+    if knobs.tls_certificate is None:
+        yield "encryption (TLS)"
+    if not (knobs.basic_auth_users or knobs.users_file or knobs.tls_client_ca):
+        yield "authentication"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address; a name other than localhost may lead anywhere."""
+    try:
+        return ipaddress.ip_address(host.split("%", 1)[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def client_of(address: str) -> str:
+    """Whom an address counts for: itself, or its /64 in IPv6, where each host has as many as it likes."""
+    try:
+        parsed = ipaddress.ip_address(address.split("%", 1)[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, _FIXED_PREFIX), strict=False))
+
+
+def parse_users(text: str, where: str) -> dict[str, str]:
+    """Hashes by user from lines of `user:hash`, as htpasswd -B writes them; empty lines and # comments are skipped.
+
+    Raises:
+        ValueError: a line is something else, a user is there twice, or there is none.
+
+    """
+    users: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        user, _, hashed = line.strip().partition(":")
+        if not user or not _HASH.fullmatch(hashed):
+            raise ValueError(f"{where}:{number}: is not USER:HASH with {_RIGHT_HASH}")
+        if user in users:
+            raise ValueError(f"{where}:{number}: a user who is there already")
+        users[user] = hashed
+    if not users:
+        raise ValueError(f"{where}: names no user; write lines of USER:HASH with {_RIGHT_HASH}")
+    return users
+
+
+def basic_credentials(header: str) -> tuple[str, bytes] | None:
+    """User and password of an Authorization header (RFC 7617); None if it is none of that scheme."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return (user.decode(), password) if colon else None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Strikes:
+    """Failed log-ins by client: so many at once, then one more each `forgiven_seconds`."""
+
+    most: int = 5
+    forgiven_seconds: float = 10.0
+    most_clients: int = 1024
+    _until: dict[str, float] = field(default_factory=dict)  # when all of a client's will be forgiven
+
+    def allowed(self, client: str, now: float) -> bool:
+        """Whether the client may try a password."""
+        return self._until.get(client, now) - now <= (self.most - 1) * self.forgiven_seconds
+
+    def failed(self, client: str, now: float) -> None:
+        """Count one; past `most_clients` the one heard of longest ago is forgotten."""
+        until = max(self._until.pop(client, now), now) + self.forgiven_seconds
+        while len(self._until) >= self.most_clients:
+            del self._until[next(iter(self._until))]
+        self._until[client] = until

@@ -1,0 +1,118 @@
+"""Which devices the kubelet has given to which containers: its pod-resources API, v1.PodResourcesLister/List.
+
+Source: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Only the names of its fields 1 to 3 are read; cpus, memory,
+topology and claims of DRA are passed over.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.agent.attribution.unary import CallError, call
+from gpuwatch.clock import Clock
+
+_METHOD = "/v1.PodResourcesLister/List"
+_TIMEOUT_SECONDS = 2.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")  # RFC 1123, as Kubernetes checks names of all three kinds
+_LONGEST_DEVICE = 128
+_LONGEST_VARINT = 10
+_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """One device that one container may use. `device` is what its device plugin calls it."""
+
+    namespace: str
+    pod: str
+    container: str
+    device: str
+
+
+def list_allocations(path: Path, clock: Clock) -> tuple[Allocation, ...]:
+    """All devices of all pods on this node.
+
+    Raises:
+        NoServerError: there is no kubelet.
+        CallError: the kubelet cannot be asked, or says what is no such list.
+
+    """
+    try:
+        return parse_list(call(path, _METHOD, _TIMEOUT_SECONDS, clock))
+    except ValueError as error:
+        raise CallError(f"the answer is no list of pod resources: {error}") from error
+
+
+def parse_list(message: bytes) -> tuple[Allocation, ...]:
+    """The allocations in a ListPodResourcesResponse, in its order.
+
+    Raises:
+        ValueError: it is no such message.
+
+    """
+    return tuple(_allocations(message))
+
+
+def _allocations(message: bytes) -> Iterator[Allocation]:
+    for pod in _nested(message, 1):
+        pod_name, namespace = _text(pod, 1), _text(pod, 2)
+        for container in _nested(pod, 3):
+            container_name = _text(container, 1)
+            for devices in _nested(container, 2):
+                for device in _nested(devices, 2):
+                    yield Allocation(
+                        namespace=_name(namespace),
+                        pod=_name(pod_name),
+                        container=_name(container_name),
+                        device=device[:_LONGEST_DEVICE].decode(),
+                    )
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("a name in it is none that Kubernetes allows")
+    return text
+
+
+def _nested(message: bytes, number: int) -> Iterator[bytes]:
+    return (value for found, value in _fields(message) if found == number)
+
+
+def _text(message: bytes, number: int) -> str:
+    """A text field; the last one counts, and one not sent is empty."""
+    return b"".join(list(_nested(message, number))[-1:]).decode()
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and contents of the length-delimited fields (protobuf.dev/programming-guides/encoding); others skipped."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        match tag & 7:
+            case 0:
+                _, at = _varint(message, at)
+                continue
+            case 1:
+                size = 8
+            case 2:
+                size, at = _varint(message, at)
+            case 5:
+                size = 4
+            case other:
+                raise ValueError(f"a field of type {other}")
+        if at + size > len(message):
+            raise ValueError("it ends within a field")
+        if tag & 7 == _BYTES:
+            yield tag >> 3, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends."""
+    value = 0
+    for place, byte in enumerate(message[at : at + _LONGEST_VARINT]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:  # noqa: PLR2004  the last byte of a number has no high bit
+            return value, at + place + 1
+    raise ValueError("it ends within a number")

@@ -1,0 +1,98 @@
+"""One process in /proc: when it started and whose it is. Of its environment, at most the number of its Slurm job."""
+
+import pwd
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
+
+_HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of every Linux
+_MOST_BYTES = 64 * 1024
+_MOST_ENVIRONMENT_BYTES = 2 * 1024 * 1024
+
+_STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)  # the effective one, as ps shows it
+_JOB_ID = re.compile(rb"(?:\A|\0)SLURM_JOB_ID=([0-9]{1,10})(?=\0|\Z)")
+_START_TIME = 19  # stat's field 22, counted behind the name
+
+GONE = (FileNotFoundError, ProcessLookupError)  # not there, or ended while it was read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Whose a process is; None is not known."""
+
+    user: str | None = None
+    placement: Placement = field(default_factory=Placement)
+
+
+def sees_host_pids(proc: Path) -> bool:
+    """Whether the driver's pids are those of this /proc: we are in the host's PID namespace, with no hidepid on us."""
+    try:
+        return str((proc / "self/ns/pid").readlink()) == _HOST_PIDS and (proc / "1").exists()
+    except OSError:
+        return False
+
+
+def start_time(proc: Path, pid: int) -> int | None:
+    """Clock ticks from boot to the start of the process, which tell apart two of the same pid; None: unreadable.
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: there is no such process.
+
+    """
+    try:
+        behind_name = _read(proc / str(pid) / "stat").rpartition(b")")[2].split()
+        return int(behind_name[_START_TIME])
+    except GONE:
+        raise
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def read_owner(proc: Path, pid: int, *, users: bool, environment: bool) -> Owner:
+    """Whose it is, as far as our rights go; `environment` allows to look there for a job that no cgroup tells."""
+    folder = proc / str(pid)
+    placement = parse_cgroup(_try_read(folder / "cgroup").decode("utf-8", "replace"))
+    if environment and placement.slurm_job is None:
+        # Last, because it is the one file that waits for a lock of the process's memory.
+        job = job_in_environment(_try_read(folder / "environ", _MOST_ENVIRONMENT_BYTES))
+        placement = replace(placement, slurm_job=job)
+    contained = placement.container_id is not None or placement.pod_uid is not None
+    user = _user(_try_read(folder / "status"), named=not contained) if users else None
+    return Owner(user=user, placement=placement)
+
+
+def job_in_environment(environment: bytes) -> str | None:
+    """The digits of SLURM_JOB_ID, and nothing else of it."""
+    found = _JOB_ID.search(environment)
+    return found[1].decode("ascii") if found else None
+
+
+def _user(status: bytes, *, named: bool) -> str | None:
+    """The owner's name; the number where nobody has it, and in a container, whose users are not the host's."""
+    found = _STATUS_UID.search(status)
+    if found is None:
+        return None
+    uid = int(found[1])
+    try:
+        return pwd.getpwuid(uid).pw_name if named else str(uid)
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _try_read(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+    """What the file begins with; nothing where it may not be read."""
+    try:
+        return _read(path, most_bytes)
+    except OSError:
+        return b""
+
+
+def _read(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+    """Unbuffered, because /proc makes up a file as it is read."""
+    with path.open("rb", buffering=0) as file:
+        data = b""
+        while len(data) < most_bytes and (more := file.read(min(most_bytes - len(data), 64 * 1024))):
+            data += more
+    return data

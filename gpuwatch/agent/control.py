@@ -1,0 +1,189 @@
+"""The agent's control socket: who may write to it may make the agent let go of the GPUs, and take them again.
+
+A reset, a MIG change or a driver upgrade needs a GPU that nobody holds open. What was released is kept nowhere: an
+agent that starts, acquires. The kernel tells who asks (SO_PEERCRED), so names cannot be invented.
+"""
+
+import contextlib
+import logging
+import os
+import pwd
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from socketserver import BaseRequestHandler, UnixStreamServer
+
+import msgspec
+
+from gpuwatch.agent.supervisor import ProbeSupervisor
+from gpuwatch.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_MODE = 0o660
+_PATIENCE_SECONDS = 2.0  # for an order, which is one small packet
+_ANSWER_SECONDS = 15.0  # to end a probe takes a second, three if it does not want to
+_LARGEST_ORDER_BYTES = 4096
+_LONGEST_WORDS = 200
+_PEER = struct.Struct("3i")  # pid, uid, gid: struct ucred of socket(7)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client asks. `behalf` is whom it runs for, believed of root alone, as under sudo."""
+
+    verb: str
+    reason: str = ""
+    behalf: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether it is done, and a sentence."""
+
+    done: bool
+    text: str
+
+
+Command = Callable[[str, str], Answer]  # given who asks and why
+
+
+class ControlServer(UnixStreamServer):
+    """Obeys one order after the other, in a thread of its own."""
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        """Listen at `path`, mode 0660; what a dead agent left there is replaced.
+
+        Raises:
+            OSError: it cannot be made, or another agent listens there.
+
+        """
+        self.commands = dict(commands)
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _clear(path)
+        super().__init__(str(path), _Handler)
+        self._made = path.stat().st_ino
+
+    def server_bind(self) -> None:
+        """Nobody else may write to it, from the first moment that it can be written to."""
+        super().server_bind()
+        self._path.chmod(_MODE)
+
+    def start(self) -> None:
+        """Obey from now on."""
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.25}, name="control", daemon=True).start()
+
+    def close(self) -> None:
+        """Obey no more and leave no socket behind."""
+        self.shutdown()
+        self.server_close()
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._made:
+                self._path.unlink()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is no news."""
+        del request, client_address
+        _LOG.debug("an order broke off", exc_info=True)
+
+
+class _Handler(BaseRequestHandler):
+    """One order."""
+
+    server: ControlServer
+
+    def handle(self) -> None:
+        """Read, obey, answer."""
+        self.request.settimeout(_PATIENCE_SECONDS)
+        try:
+            order = msgspec.json.decode(self.request.recv(_LARGEST_ORDER_BYTES), type=Order)
+        except ValueError as error:
+            self._answer(Answer(done=False, text=f"this is no order: {error}"))
+            return
+        command = self.server.commands.get(order.verb)
+        if command is None:
+            known = ", ".join(self.server.commands)
+            self._answer(Answer(done=False, text=f"{order.verb!r} is no order; there are: {known}"))
+            return
+        who = _who(self.request, order.behalf)
+        answer = command(who, _printable(order.reason))
+        _LOG.info("%s by %s: %s", order.verb, who, answer.text)
+        self._answer(answer)
+
+    def _answer(self, answer: Answer) -> None:
+        self.request.sendall(msgspec.json.encode(answer))
+
+
+def device_commands(supervisor: ProbeSupervisor, clock: Clock) -> dict[str, Command]:
+    """Let go of the GPUs and take them again."""
+
+    def release(who: str, reason: str) -> Answer:
+        held = supervisor.released
+        if held is None:
+            since = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            held = f"released by {who} since {since}" + (f": {reason}" if reason else "")
+        holders = supervisor.release(held)
+        if holders:
+            pids = ", ".join(map(str, holders))
+            text = f"{held}, but probe {pids} sleeps in the kernel and still holds the device; try again, or reboot"
+            return Answer(done=False, text=text)
+        return Answer(done=True, text=f"{held}; `gpuwatch agent acquire` takes the GPUs again, as does a restart")
+
+    def acquire(_: str, __: str) -> Answer:
+        held = supervisor.released
+        supervisor.acquire()
+        return Answer(done=True, text="the GPUs were not released" if held is None else "the GPUs are read again")
+
+    return {"release": release, "acquire": acquire}
+
+
+def order(path: Path, verb: str, reason: str = "") -> Answer:
+    """Give an order to the agent that listens at `path`.
+
+    Raises:
+        OSError: nobody listens there, or we may not write to it; the text says what to do.
+        ValueError: whoever listens there is no agent.
+
+    """
+    asked = Order(verb=verb, reason=reason, behalf=os.environ.get("SUDO_USER", ""))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as agent:
+        agent.settimeout(_ANSWER_SECONDS)
+        try:
+            agent.connect(str(path))
+        except PermissionError as error:
+            raise OSError(f"{path}: permission denied; be root or in the group of that socket") from error
+        except OSError as error:
+            remedy = "is the agent running, with the same agent.control_socket?"
+            raise OSError(f"no agent listens at {path} ({error.strerror or error}); {remedy}") from error
+        agent.sendall(msgspec.json.encode(asked))
+        return msgspec.json.decode(b"".join(iter(lambda: agent.recv(65536), b"")), type=Answer)
+
+
+def _clear(path: Path) -> None:
+    """Remove a socket that nobody listens at any more."""
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PATIENCE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+        else:
+            raise OSError("another agent listens there")
+
+
+def _who(connection: socket.socket, behalf: str) -> str:
+    """The name of the user at the other end, as the kernel knows it."""
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = f"uid {uid}"
+    return f"{_printable(behalf)} as {name}" if uid == 0 and behalf else name
+
+
+def _printable(text: str) -> str:
+    """Words for one line of a log."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)[:_LONGEST_WORDS].strip()

@@ -1,0 +1,1 @@
+"""What people and programs do on the host: one module a signal, `signals.py` has the table of them all."""

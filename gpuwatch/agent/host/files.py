@@ -1,0 +1,73 @@
+"""Small files that others write: read whole or not at all, never waiting, never through a link."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.agent.host.protocol import Roots, UnseenError
+
+_LARGEST_BYTES = 1 << 20
+_HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of every kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a file holds, and whose it is."""
+
+    data: bytes
+    owner_uid: int
+
+    @property
+    def text(self) -> str:
+        """As text; bytes that are none show as such."""
+        return self.data.decode("utf-8", "replace")
+
+
+def read_small(path: Path) -> Contents:
+    """The whole of a regular file of at most 1 MiB.
+
+    Raises:
+        OSError: it cannot be opened or read.
+        UnseenError: it is no regular file (a pipe would hold up the reader), or too large.
+
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnseenError(f"{path} is no regular file")
+        data = b""
+        while len(data) <= _LARGEST_BYTES and (more := os.read(opened, 1 << 16)):
+            data += more
+    finally:
+        os.close(opened)
+    if len(data) > _LARGEST_BYTES:
+        raise UnseenError(f"{path} is larger than it can rightly be")
+    return Contents(data=data, owner_uid=status.st_uid)
+
+
+def listed(folder: Path) -> list[Path]:
+    """What is in a folder, in order, but for hidden files and the pipes that systemd keeps beside its own.
+
+    Raises:
+        OSError: it cannot be listed.
+
+    """
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".ref")
+
+
+def fields(text: str) -> dict[str, str]:
+    """`KEY=value` lines, as systemd writes them under /run."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key: value for key, found, value in pairs if found}
+
+
+def surely_dead(pid: int, roots: Roots) -> bool:
+    """Whether there is no such process; False where that cannot be told, as from within a container."""
+    try:
+        if str((roots.proc / "self/ns/pid").readlink()) != _HOST_PIDS:
+            return False
+    except OSError:
+        return False
+    return not (roots.proc / str(pid)).exists()

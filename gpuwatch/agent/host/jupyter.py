@@ -1,0 +1,191 @@
+"""Jupyter kernels: the servers of this host are found by their runtime files and asked over loopback.
+
+A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to nobody else, and kept nowhere.
+"""
+
+import http.client
+import pwd
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.agent.host.files import listed, read_small, surely_dead
+from gpuwatch.agent.host.knobs import JupyterKnobs
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.host.silence import Silence
+from gpuwatch.model.fleet import Evidence, State
+
+_FILES = ("jpserver-*.json", "nbserver-*.json")  # jupyter_server; notebook before 7
+_IN_HOME = ".local/share/jupyter/runtime"
+_MOST_SERVERS = 64
+_LARGEST_ANSWER_BYTES = 1 << 20
+_OK = 200
+_PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
+_AT_WORK = "busy"
+# A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
+_AT_REST = frozenset({"idle", "starting", "restarting", "autorestarting", "terminating", "dead"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """What a runtime file says; other keys are not looked at."""
+
+    pid: int
+    port: int
+    base_url: str = "/"
+    secure: bool = False
+    sock: str = ""
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """A running kernel, as /api/kernels lists it."""
+
+    id: str
+    execution_state: str
+    last_activity: datetime
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look has found so far."""
+
+    servers: int = 0
+    busy: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    silent: dict[str, float] = field(default_factory=dict)  # seconds, by kernel
+
+
+_SERVER = msgspec.json.Decoder(_Server)
+_KERNELS = msgspec.json.Decoder(list[_Kernel])
+
+
+class Jupyter:
+    """Busy while a kernel computes, or did within `silent_after`."""
+
+    name = "jupyter"
+    source = "/api/kernels of the Jupyter servers on loopback"
+
+    def __init__(self, knobs: JupyterKnobs, roots: Roots, deadline_seconds: float) -> None:
+        self._silent_after = knobs.silent_after
+        self._runtime_dirs = tuple(Path(each) for each in knobs.runtime_dirs)
+        self._roots = roots
+        self._timeout_seconds = deadline_seconds / 2
+        self._silence = Silence()
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all servers; none where there is no server."""
+        paths = list(self._runtime_files())
+        if len(paths) > _MOST_SERVERS:
+            raise UnseenError(f"{len(paths)} servers are listed, more than the {_MOST_SERVERS} that are asked")
+        found = _Found()
+        for path in paths:
+            try:
+                self._look_at(path, found, now)
+            except FileNotFoundError:
+                continue  # it ended while we looked
+            except OSError as error:
+                found.doubts.append(f"{printable(path.name, 60)}: {error.strerror or type(error).__name__}")
+            except UnseenError as error:
+                found.doubts.append(f"{printable(path.name, 60)}: {error}")
+        self._silence.forget_all_but(found.silent.keys())
+        least = min(found.silent.values(), default=None)
+        if found.busy:
+            return (self._say(State.BUSY, several(sorted(set(found.busy))), least),)
+        if found.doubts:
+            return (self._say(State.UNKNOWN, several(found.doubts), least),)
+        if not found.servers:
+            return ()
+        note = f"{len(found.silent)} kernels on {found.servers} servers are at rest"
+        return (self._say(State.IDLE, note, least),)
+
+    def _look_at(self, path: Path, found: _Found, now: Moment) -> None:
+        """One server by its runtime file."""
+        contents = read_small(path)
+        server = _decoded(contents.data)
+        if surely_dead(server.pid, self._roots):
+            return  # it did not clean up
+        found.servers += 1
+        of = f"a kernel of {_owner(contents.owner_uid)} on port {server.port}"
+        for kernel in self._ask(server):
+            silent = self._silence.seconds(kernel.id, kernel.last_activity.timestamp(), now)
+            found.silent[kernel.id] = 0.0 if kernel.execution_state == _AT_WORK else silent
+            if found.silent[kernel.id] < self._silent_after:
+                found.busy.append(of)
+            elif kernel.execution_state not in _AT_REST:
+                found.doubts.append(f"{of} is in no state that is known")
+
+    def _say(self, says: State, note: str, least: float | None) -> Evidence:
+        return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since activity")
+
+    def _runtime_files(self) -> Iterator[Path]:
+        """Runtime files of all users whose homes may be read, and of the configured folders, which must be."""
+        folders = list(self._runtime_dirs)
+        for folder in folders:
+            listed(folder)
+        for home in self._roots.homes:
+            folders += [home / _IN_HOME, *sorted(home.glob(f"*/{_IN_HOME}"))]
+        for folder in dict.fromkeys(folders):
+            for pattern in _FILES:
+                yield from sorted(folder.glob(pattern))
+
+    def _ask(self, server: _Server) -> list[_Kernel]:
+        """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
+        if server.sock:
+            raise UnseenError("it listens on a UNIX socket, which is not asked")
+        if not 0 < server.port < 1 << 16 or not _PATH.fullmatch(server.base_url) or not server.token.isprintable():
+            raise UnseenError("it is no runtime file")
+        headers = {"Authorization": f"token {server.token}"} if server.token else {}
+        refused: OSError | None = None
+        for address in ("127.0.0.1", "::1"):
+            try:
+                with closing(self._connection(address, server)) as connection:
+                    connection.request("GET", f"{server.base_url.rstrip('/')}/api/kernels", headers=headers)
+                    response = connection.getresponse()
+                    if response.status != _OK:
+                        raise UnseenError(f"its server answers HTTP {response.status}")
+                    body = response.read(_LARGEST_ANSWER_BYTES)
+            except ConnectionRefusedError as error:
+                refused = refused or error
+                continue
+            except (http.client.HTTPException, UnicodeError):
+                raise UnseenError("its server speaks no HTTP") from None
+            try:
+                kernels = _KERNELS.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise UnseenError("its server's answer is no list of kernels") from None
+            if any(kernel.last_activity.tzinfo is None for kernel in kernels):
+                raise UnseenError("its server tells times without a zone")
+            return kernels
+        raise refused or UnseenError("it cannot be reached")
+
+    def _connection(self, address: str, server: _Server) -> http.client.HTTPConnection:
+        """Not yet open. On loopback a certificate proves nothing: none of them names 127.0.0.1."""
+        if not server.secure:
+            return http.client.HTTPConnection(address, server.port, timeout=self._timeout_seconds)
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(address, server.port, timeout=self._timeout_seconds, context=context)
+
+
+def _decoded(data: bytes) -> _Server:
+    """A runtime file; its text is never repeated, for it holds the token."""
+    try:
+        return _SERVER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise UnseenError("it is no runtime file") from None
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

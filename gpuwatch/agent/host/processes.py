@@ -1,0 +1,96 @@
+"""CPU time of the processes that hold a GPU: work that prepares or follows what the GPU does."""
+
+import os
+import re
+from dataclasses import dataclass
+
+from gpuwatch.agent.host.files import read_small
+from gpuwatch.agent.host.knobs import ProcessKnobs
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, say
+from gpuwatch.model.fleet import Evidence, State
+
+_UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+# Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
+_UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """One process's CPU time; the start tells it from another that has the same pid later."""
+
+    started_seconds: float  # since boot
+    cpu_seconds: float
+
+
+class GpuProcessCpu:
+    """Busy while all GPU processes together use more than `busy_cores`."""
+
+    name = "gpu_process_cpu"
+    source = "/proc/<pid>/stat of the GPU processes"
+
+    def __init__(self, knobs: ProcessKnobs, roots: Roots) -> None:
+        self._limit = knobs.busy_cores
+        self._roots = roots
+        self._uptime_seconds: float | None = None
+        self._used: dict[int, _Used] = {}
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all of them."""
+        if now.gpu_pids is None:
+            raise UnseenError("which processes hold a GPU is not known")
+        before, self._used = self._used, {}
+        last, self._uptime_seconds = self._uptime_seconds, None
+        uptime = self._read_uptime()
+        unseen = 0
+        for pid in sorted(now.gpu_pids):
+            try:
+                self._used[pid] = self._read(pid)
+            except (FileNotFoundError, ProcessLookupError):
+                unseen += 1
+        self._uptime_seconds = uptime
+        if not now.gpu_pids:
+            return (self._say(State.IDLE, "no process holds a GPU", 0.0),)
+        if not self._used:
+            raise UnseenError(f"none of {unseen} GPU processes is in /proc; give the agent the host's processes")
+        note = f"{unseen} of {len(now.gpu_pids)} GPU processes are not in /proc" if unseen else None
+        if last is None or uptime <= last:
+            return (self._say(State.UNKNOWN, "looked at for the first time", None),)
+        spent, unknown = 0.0, 0
+        for pid, used in self._used.items():
+            known = before.get(pid)
+            if known is not None and known.started_seconds == used.started_seconds:
+                if used.cpu_seconds < known.cpu_seconds:
+                    raise UnseenError(f"the CPU time of process {pid} went backwards")
+                spent += used.cpu_seconds - known.cpu_seconds
+            elif used.started_seconds >= last:
+                spent += used.cpu_seconds
+            else:
+                unknown += 1
+        cores = spent / (uptime - last)
+        if cores <= self._limit and unknown:
+            return (self._say(State.UNKNOWN, f"{unknown} processes hold a GPU since a moment ago", cores),)
+        return (self._say(State.BUSY if cores > self._limit else State.IDLE, note, cores),)
+
+    def _read_uptime(self) -> float:
+        """Seconds since boot, by the clock that processes' starts are told in."""
+        found = _UPTIME.match(read_small(self._roots.proc / "uptime").text)
+        if found is None:
+            raise UnseenError("/proc/uptime is not what proc(5) says")
+        return float(found.group())
+
+    def _read(self, pid: int) -> _Used:
+        """One process; its name, which may hold anything, ends at the last bracket."""
+        values = read_small(self._roots.proc / str(pid) / "stat").text.rpartition(")")[2].split()
+        try:
+            utime, stime, started = (int(values[place]) for place in (_UTIME, _STIME, _STARTTIME))
+        except (IndexError, ValueError):
+            raise UnseenError(f"/proc/{pid}/stat is not what proc(5) says") from None
+        return _Used(
+            started_seconds=started / _TICKS_PER_SECOND,
+            cpu_seconds=(utime + stime) / _TICKS_PER_SECOND,
+        )
+
+    def _say(self, says: State, note: str | None, cores: float | None) -> Evidence:
+        return say(self, says, note, observed=cores, limit=self._limit, unit="cores")

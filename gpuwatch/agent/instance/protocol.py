@@ -1,0 +1,186 @@
+"""What is asked of a metadata service and what it may answer; nothing here asks or knows the time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+_LONGEST_WORD = 256
+_LONGEST_SHOWN = 60
+_MOST_NOTICES = 16
+
+T = TypeVar("T")
+
+
+class NoticeKind(StrEnum):
+    """What a cloud gives notice of."""
+
+    SPOT_INTERRUPTION = "spot_interruption"  # the cloud wants the machine back
+    REBALANCE = "rebalance"  # it may soon want it back
+    MAINTENANCE = "maintenance"  # it will be stopped, rebooted, moved or paused
+    TERMINATION = "termination"  # somebody of ours has it deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Who the instance is; None is not known. `name` is only for finding one's own among an Azure group's events."""
+
+    instance_id: str | None = None
+    instance_type: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    lifecycle: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One announcement as its cloud words it.
+
+    `deadline` is the time the cloud names. Where it names none, the deadline is `lead_seconds` after the notice was
+    first seen; None: not even that is told. `key` is the same for the same announcement, whenever it is read.
+    """
+
+    kind: NoticeKind
+    action: str
+    deadline: datetime | None = None
+    lead_seconds: float | None = None
+    about: str = ""  # the cloud's own id of it, or when it was made
+
+    @property
+    def key(self) -> str:
+        """Kind and deadline, and what else tells two of them apart."""
+        deadline = "" if self.deadline is None else self.deadline.isoformat()
+        return f"{self.kind.value} {self.action} {deadline} {self.about}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """An answer that is not what its cloud documents, in words."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One GET. 404 means that there is no such thing now; so does any answer with `nothing` in its body."""
+
+    path: str
+    nothing: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactQuestion(Question):
+    """Its parser adds to the facts; it raises ValueError on garbage, and is called through `facts_in`."""
+
+    parse: Callable[[bytes, Facts], Facts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeQuestion(Question):
+    """Its parser reads notices with the help of the facts, through `notices_in`; `lifecycles` that never get any."""
+
+    parse: Callable[[bytes, Facts], tuple[Notice, ...]]
+    not_for: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenScheme:
+    """A session token that is PUT before anything is asked; `optional` where the cloud also answers without."""
+
+    path: str
+    ttl_header: str
+    header: str
+    ttl_seconds: int = 21600
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataService:
+    """One cloud's metadata service."""
+
+    provider: str
+    endpoint: str
+    facts: tuple[FactQuestion, ...]
+    notices: tuple[NoticeQuestion, ...]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    token: TokenScheme | None = None
+    remedies: Mapping[str, str] = field(default_factory=dict)  # by cause of failure
+
+
+def facts_in(question: FactQuestion, body: bytes, known: Facts) -> Facts | Garbage:
+    """The facts with what this answer adds."""
+    return _worded(question.path, lambda: question.parse(body, known), body)
+
+
+def notices_in(question: NoticeQuestion, body: bytes, known: Facts) -> tuple[Notice, ...] | Garbage:
+    """The notices of this answer."""
+    return _worded(question.path, lambda: question.parse(body, known)[:_MOST_NOTICES], body)
+
+
+def _worded(path: str, parse: Callable[[], T], body: bytes) -> T | Garbage:
+    """What a parser finds, or its complaint in words."""
+    try:
+        return parse()
+    except ValueError as error:
+        return Garbage(words=f"{path} says {body[:_LONGEST_SHOWN]!r}: {error}")
+
+
+def decoded(body: bytes, model: type[T]) -> T:
+    """A JSON document as a typed value.
+
+    Raises:
+        ValueError: it is none.
+
+    """
+    try:
+        return msgspec.json.decode(body, type=model)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def word(text: str) -> str:
+    """A printable word that may become a label.
+
+    Raises:
+        ValueError: it is empty, too long, or has characters that nobody can read.
+
+    """
+    if not text or len(text) > _LONGEST_WORD or not text.isprintable():
+        raise ValueError(f"{text[:_LONGEST_SHOWN]!r} is no name")
+    return text
+
+
+def text_of(body: bytes) -> str:
+    """A plain-text answer.
+
+    Raises:
+        ValueError: it is no word.
+
+    """
+    return word(body.decode("utf-8").strip())
+
+
+def fact(name: str) -> Callable[[bytes, Facts], Facts]:
+    """A parser of a plain-text answer that is one fact."""
+
+    def parse(body: bytes, known: Facts) -> Facts:
+        return replace(known, **{name: text_of(body)})
+
+    return parse
+
+
+def moment(text: str, form: str) -> datetime:
+    """A time in a cloud's own form, which must name its zone (%z), as aware UTC.
+
+    Raises:
+        ValueError: it is no such time.
+
+    """
+    try:
+        return datetime.strptime(text, form).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{text!r} is no time anybody can wait for") from error

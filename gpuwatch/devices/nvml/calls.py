@@ -1,0 +1,269 @@
+"""How a value is asked for: one call, one field of the batch, or one value by label; and what an error means."""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import pynvml as nvml
+
+
+class Absence(Enum):
+    """Why a call gave no value."""
+
+    UNSUPPORTED = "unsupported"  # this GPU or this driver cannot tell
+    NOTHING = "nothing"  # nothing new since the last call
+    FAILED = "failed"  # it should have answered
+
+
+class GpuLostError(Exception):
+    """The driver has lost this GPU."""
+
+
+# pynvml raises its error also for "success" where a list is empty.
+_NOTHING = {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_NO_DATA}
+_MISSING = {nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH}  # in an older driver
+_UNSUPPORTED = {nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_DEPRECATED, *_MISSING}
+_LOST = {nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_GPU_NOT_FOUND}
+
+# Errors of the whole driver: cause for machines, remedy for people. After version_mismatch only a fresh process helps,
+# because the old library stays mapped in this one.
+DRIVER = {
+    nvml.NVML_ERROR_DRIVER_NOT_LOADED: ("driver_not_loaded", "load it: `modprobe nvidia`, then `dmesg | grep NVRM`"),
+    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: ("library_not_found", "install the NVIDIA driver or its container runtime"),
+    nvml.NVML_ERROR_NO_PERMISSION: ("no_permission", "let this user read and write /dev/nvidiactl and /dev/nvidia*"),
+    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: ("version_mismatch", "after an upgrade, reload the module or reboot"),
+    nvml.NVML_ERROR_UNINITIALIZED: ("driver_reloaded", "none needed: it is opened again in the next cycle"),
+}
+DRIVER_GONE = set(DRIVER) - {nvml.NVML_ERROR_NO_PERMISSION}  # while reading, that one is about a single call
+
+FieldKey = tuple[int, int]  # id and scope
+
+
+class Way(Protocol):
+    """How a value is learnt; frozen, so that a table of them is a constant."""
+
+    @property
+    def fields(self) -> tuple[FieldKey, ...]:
+        """The field values that it needs from the batch."""
+        ...
+
+    @property
+    def gpm(self) -> tuple[int, ...]:
+        """The GPM metrics that it needs."""
+        ...
+
+    def of(self, visit: "Visit") -> Any:  # noqa: ANN401  the row knows the type
+        """The value in base units, None where the driver's answer cannot be true, or an Absence."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A way that needs nothing which is asked for together."""
+
+    @property
+    def fields(self) -> tuple[FieldKey, ...]:
+        """None."""
+        return ()
+
+    @property
+    def gpm(self) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+
+class Table:
+    """Rows that are read together: the ways to each value, in order, and what they ask for in common."""
+
+    def __init__(self, rows: Mapping[str, tuple[Way, ...]]) -> None:
+        """Rows by the name of the field that they fill."""
+        self.rows = rows
+        ways = [way for row in rows.values() for way in row]
+        self.fields = tuple(key for way in ways for key in way.fields)
+        self.gpm = tuple(metric for way in ways for metric in way.gpm)
+
+
+@dataclass(slots=True)
+class Device:
+    """What is remembered of a GPU or a MIG instance between cycles: how to reach it, what it cannot do."""
+
+    handle: Any = None
+    instance: int | None = None  # of MIG; `parent` is then the GPU's handle
+    parent: Any = None
+    unsupported: set[object] = field(default_factory=set)
+    samples_seen: int | None = None  # the driver's time stamp of the newest sample that was looked at
+    gpm_samples: list[Any] = field(default_factory=list)  # the one to take next, the one taken last
+    gpm_taken: float | None = None  # when the last one was taken, by the monotonic clock
+    slow: dict[str, Any] = field(default_factory=dict)  # the slow rows, as last read
+    parts: dict[Any, "Device"] = field(default_factory=dict)  # its MIG instances
+
+    def forget(self) -> None:
+        """Ask again for what was not supported."""
+        self.unsupported.clear()
+        for part in self.parts.values():
+            part.forget()
+
+
+@dataclass(slots=True)
+class Visit:
+    """One device in one cycle: each driver call is made at most once, however many fields it serves."""
+
+    device: Device
+    table: Table
+    now: float  # of the monotonic clock
+    answers: dict[object, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    def read(self) -> dict[str, Any]:
+        """The value of each row of the table."""
+        return {name: self.learn(ways) for name, ways in self.table.rows.items()}
+
+    def learn(self, ways: Sequence[Way]) -> Any:  # noqa: ANN401  the row knows the type
+        """What the first way that is supported and has something says."""
+        for way in ways:
+            value = way.of(self)
+            if value is Absence.FAILED:
+                return None
+            if not isinstance(value, Absence):
+                return value
+        return None
+
+    def once(self, key: object, answer: Callable[[], Any]) -> Any:  # noqa: ANN401  pynvml is untyped
+        """What `answer` said the first time."""
+        if key in self.answers:
+            return self.answers[key]
+        told = self.answers[key] = Absence.UNSUPPORTED if key in self.device.unsupported else answer()
+        return told
+
+    def call(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  likewise
+        """The answer of a function of pynvml about this device; `key` is what may turn out to be unsupported."""
+        return self.ask(key, name, self.device.handle, *args)
+
+    def ask(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  likewise
+        """The answer of a function of pynvml, or an Absence."""
+        try:
+            return getattr(nvml, name)(*args)
+        except (AttributeError, nvml.NVMLLibraryMismatchError):  # an older binding, an older driver
+            self.device.unsupported.add(key)
+            return Absence.UNSUPPORTED
+        except nvml.NVMLError as error:
+            return self.judge(key, name, error.value)
+
+    def judge(self, key: object, name: str, code: int) -> Absence:
+        """What an error means for the value that was asked for; raises where it means more than that."""
+        if code in _UNSUPPORTED:
+            self.device.unsupported.add(key)
+            return Absence.UNSUPPORTED
+        if code in _NOTHING:
+            return Absence.NOTHING
+        error = nvml.NVMLError(code)
+        if code in _LOST:
+            raise GpuLostError(f"{name}: {error}") from error
+        if code in DRIVER_GONE:
+            raise error
+        self.failure = self.failure or f"{name}: {error}"
+        return Absence.FAILED
+
+    def entry(self, key: object, name: str, code: int) -> Absence:
+        """What the return code of one entry of an answer means; an id newer than the driver is an invalid argument."""
+        return self.judge(
+            key, name, nvml.NVML_ERROR_NOT_SUPPORTED if code == nvml.NVML_ERROR_INVALID_ARGUMENT else code
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Alone):
+    """A value out of the answer of one function of pynvml, given the device and `args`."""
+
+    name: str
+    convert: Callable[[Any], Any]
+    args: tuple[object, ...] = ()
+
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  likewise
+        """The converted answer."""
+        key = (self.name, self.args)
+        answer = visit.once(key, lambda: visit.call(key, self.name, *self.args))
+        return answer if isinstance(answer, Absence) else self.convert(answer)
+
+
+# nvmlValueType_t in its order: double, unsigned, unsigned long, unsigned and signed long long, int, unsigned short.
+_UNION = ("@d", "@I", "@L", "@Q", "@q", "@i", "@H")
+
+
+def number(value_type: int, union: Any) -> Any:  # noqa: ANN401  pynvml is untyped
+    """The member of an nvmlValue_t that its type names; None for a type to come."""
+    return struct.unpack_from(_UNION[value_type], union)[0] if value_type < len(_UNION) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value of nvmlDeviceGetFieldValues; those of all rows of a table travel in one call."""
+
+    id: int
+    convert: Callable[[Any], Any]
+    scope: int = 0
+
+    @property
+    def fields(self) -> tuple[FieldKey, ...]:
+        """Itself."""
+        return ((self.id, self.scope),)
+
+    @property
+    def gpm(self) -> tuple[int, ...]:
+        """None."""
+        return ()
+
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  likewise
+        """This field's entry, judged by its own return code."""
+        key = (self.id, self.scope)
+        if key in visit.device.unsupported:
+            return Absence.UNSUPPORTED
+        entries = visit.once("fields", lambda: _batch(visit))
+        if isinstance(entries, Absence):
+            return entries
+        value_type, code, union = entries[key]
+        if code != nvml.NVML_SUCCESS:
+            return visit.entry(key, f"field {self.id}", code)
+        value = number(value_type, union)
+        return None if value is None else self.convert(value)
+
+
+# nvmlFieldValue_t: id, scope, time stamp, latency, type, return code, union. Read as a whole, because pynvml's own
+# structures take a Python call for each member, which would be most of a cycle.
+_ENTRY = struct.Struct("@IIqqii8s")
+
+
+def _batch(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
+    """The type, return code and union of each entry by its key."""
+    wanted = [key for key in visit.table.fields if key not in visit.device.unsupported]
+    answer = visit.call("fields", "nvmlDeviceGetFieldValues", wanted)
+    if isinstance(answer, Absence):
+        return answer
+    return {(entry[0], entry[1]): entry[4:] for entry in _ENTRY.iter_unpack(bytes(answer))}
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """One value for each label; a label whose value is not known is left out."""
+
+    ways: Mapping[str, tuple[Way, ...]]
+
+    @property
+    def fields(self) -> tuple[FieldKey, ...]:
+        """Those of all labels."""
+        return tuple(key for way in self._all() for key in way.fields)
+
+    @property
+    def gpm(self) -> tuple[int, ...]:
+        """Those of all labels."""
+        return tuple(metric for way in self._all() for metric in way.gpm)
+
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+        """The labels with a value; NOTHING if there is none."""
+        values = {label: visit.learn(ways) for label, ways in self.ways.items()}
+        return {label: value for label, value in values.items() if value is not None} or Absence.NOTHING
+
+    def _all(self) -> Iterator[Way]:
+        return (way for ways in self.ways.values() for way in ways)

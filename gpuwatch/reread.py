@@ -1,0 +1,60 @@
+"""What is made from files, made again when they change: certificates, passwords, lists of users.
+
+A change that cannot be used leaves in force what was read before, and is told once.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+_LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Reread(Generic[T]):
+    """One value made from files. `value` costs a stat of each; any thread may ask."""
+
+    def __init__(self, paths: Sequence[Path], make: Callable[[], T]) -> None:
+        """Make it a first time.
+
+        Raises:
+            OSError: as `make` does.
+            ValueError: likewise.
+
+        """
+        self._paths = tuple(paths)
+        self._make = make
+        self._lock = threading.Lock()
+        self._seen = self._signature()  # before the reading: what changes in between is seen next time
+        self._value = make()
+
+    @property
+    def value(self) -> T:
+        """The value of the files as they are, or as they last could be used."""
+        with self._lock:
+            seen = self._signature()
+            if seen != self._seen:
+                self._seen = seen
+                names = ", ".join(map(str, self._paths))
+                try:
+                    self._value = self._make()
+                except (OSError, ValueError) as error:
+                    _LOG.warning("%s changed and cannot be used, the old content stays in force: %s", names, error)
+                else:
+                    _LOG.info("%s changed and was read again", names)
+            return self._value
+
+    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
+        """What tells a file from its successor; symbolic links are followed, as secrets are mounted by them."""
+        return tuple(map(_signature, self._paths))
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_ino, told.st_mtime_ns, told.st_ctime_ns, told.st_size

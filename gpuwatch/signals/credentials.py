@@ -1,0 +1,122 @@
+"""How the controller proves to agents who it is, and they to it: TLS, and a password that never goes out in the clear.
+
+Files are read again when they change. No password is ever part of a message.
+"""
+
+import base64
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gpuwatch.reread import Reread
+from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.tls import TlsFiles, client_context
+
+# Ends of handshakes as OpenSSL calls them, and what they mean for whoever has to mend the settings.
+_REASONS = {
+    "CERTIFICATE_VERIFY_FAILED": "its agent's certificate is not believed ({detail}); signals.tls_ca must hold the CA "
+    "that signed it, and the certificate the address or name that is asked, or signals.tls_server_name",
+    "CERTIFICATE_REQUIRED": "its agent wants a client certificate; set signals.tls_certificate and signals.tls_key",
+    "UNKNOWN_CA": "its agent does not know the CA of our certificate; compare signals.tls_certificate with the agent's "
+    "tls_client_ca",
+    "WRONG_VERSION_NUMBER": "its agent does not speak TLS; set signals.scheme to http, or give the agent a certificate",
+}
+_STATUS = {
+    400: "its agent answered HTTP 400: it may speak https only; see signals.scheme",
+    401: "its agent refused us (HTTP 401); signals.username and signals.password_file must name a user of the agent",
+    429: "its agent has seen too many connections or wrong passwords from this address (HTTP 429)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What to show agents in one round. Its text holds no secret: `authorization` is left out."""
+
+    context: ssl.SSLContext | bool  # True: checked as every https is
+    authorization: str | None
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return "Credentials(…)"
+
+    def header(self, base_url: str) -> dict[str, str]:
+        """The header for that agent.
+
+        Raises:
+            ValueError: it would carry the password over a network in the clear.
+
+        """
+        if self.authorization is None:
+            return {}
+        parts = urlsplit(base_url)
+        if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+            raise ValueError("the password of signals.password_file goes out over https only; set signals.scheme")
+        return {"Authorization": self.authorization}
+
+
+def credentials_of(knobs: ScrapeKnobs) -> Reread[Credentials]:
+    """Made once, and again when a file changes.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it should be.
+
+    """
+    files = TlsFiles(
+        section="signals",
+        certificate=_path(knobs.tls_certificate),
+        key=_path(knobs.tls_key),
+        ca=_path(knobs.tls_ca),
+    )
+    password = _path(knobs.password_file)
+
+    def make() -> Credentials:
+        context = client_context(files) if files.paths else True
+        return Credentials(context=context, authorization=_authorization(knobs.username, password))
+
+    return Reread([*files.paths, *([] if password is None else [password])], make)
+
+
+def refusal_of(status: int) -> str:
+    """An answer other than 200 in words."""
+    return _STATUS.get(status, f"its agent answered HTTP {status}")
+
+
+def failure_of(error: BaseException) -> str:
+    """Why an agent could not be asked, with what to look at where TLS is the reason."""
+    found: BaseException | None = error
+    while found is not None:
+        # aiohttp's errors are ssl.SSLErrors too, without what makes one: that is in the error that they wrap.
+        found = getattr(found, "certificate_error", found)
+        told = getattr(found, "reason", None) if isinstance(found, ssl.SSLError) else None
+        reason = next((each for each in _REASONS if each in (told or "")), None)
+        if reason is not None:
+            return _REASONS[reason].format(detail=getattr(found, "verify_message", reason))
+        found = found.__cause__ or found.__context__
+    return f"its agent could not be asked: {str(error) or type(error).__name__}"
+
+
+def _authorization(username: str | None, password_file: Path | None) -> str | None:
+    """The value of the header (RFC 7617); the end of the file's last line is no part of the password."""
+    if username is None or password_file is None:
+        return None
+    try:
+        password = password_file.read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise OSError(f"signals.password_file: {password_file} cannot be read: {error.strerror}") from error
+    if not password:
+        raise ValueError(f"signals.password_file: {password_file} is empty; write the password into it")
+    return "Basic " + base64.b64encode(username.encode() + b":" + password).decode()
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

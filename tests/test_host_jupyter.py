@@ -1,0 +1,242 @@
+"""agent/host/jupyter.py: kernels, as their own servers tell over loopback."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.agent.host.jupyter import Jupyter
+from gpuwatch.agent.host.knobs import JupyterKnobs
+from gpuwatch.model.fleet import State
+from tests.hosts import DEAD_PID, FolderHost
+
+TOKEN = "0123456789abcdef-the-token"  # noqa: S105  of a server in this file
+RUNTIME = "home/alice/.local/share/jupyter/runtime"
+
+
+class JupyterServer(HTTPServer):
+    """Speaks the part of the REST API of jupyter_server that matters here."""
+
+    def __init__(self) -> None:
+        """Without kernels, on any free port of loopback."""
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: bytes = b"[]"
+        self.asked: list[str] = []
+
+    def kernels(self, *kernels: dict[str, Any]) -> None:
+        """What it lists."""
+        self.answer = json.dumps(kernels).encode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: JupyterServer
+
+    def do_GET(self) -> None:
+        """One request."""
+        self.server.asked.append(self.path)
+        known = self.headers.get("Authorization") == f"token {TOKEN}"
+        status = 403 if not known else 200 if self.path == "/user/alice/api/kernels" else 404
+        body = self.server.answer if status == 200 else b"{}"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not to the tests' output."""
+
+
+@pytest.fixture
+def server() -> Iterator[JupyterServer]:
+    """A server that runs."""
+    made = JupyterServer()
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> FolderHost:
+    """A host on which process 42 runs."""
+    made = FolderHost(tmp_path)
+    made.process(42)
+    return made
+
+
+def jupyter(host: FolderHost, **knobs: Any) -> Jupyter:  # noqa: ANN401  any knob
+    """The signal; an answer may take a second."""
+    return Jupyter(JupyterKnobs(**knobs), host.roots, deadline_seconds=2.0)
+
+
+def listed(host: FolderHost, server: JupyterServer, name: str = f"{RUNTIME}/jpserver-42.json", **other: Any) -> Path:  # noqa: ANN401  any key
+    """The server's runtime file, as jupyter_server writes it."""
+    known = {
+        "base_url": "/user/alice/",
+        "hostname": "localhost",
+        "password": False,
+        "pid": 42,
+        "port": server.server_port,
+        "root_dir": "/home/alice",
+        "secure": False,
+        "sock": "",
+        "token": TOKEN,
+        "url": f"http://localhost:{server.server_port}/user/alice/",
+        "version": "2.14.2",
+    }
+    return host.write(name, json.dumps({**known, **other}))
+
+
+def a_kernel(host: FolderHost, state: str = "idle", *, silent_seconds: float = 0.0, name: str = "k1") -> dict[str, Any]:
+    """A kernel as /api/kernels lists it."""
+    at = host.clock.now() - timedelta(seconds=silent_seconds)
+    return {
+        "id": name,
+        "name": "python3",
+        "last_activity": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "execution_state": state,
+        "connections": 1,
+    }
+
+
+def test_without_servers_it_says_nothing(host: FolderHost) -> None:
+    """Also where a server left its file behind."""
+    nothing = host.told(jupyter(host))
+    host.write(f"{RUNTIME}/jpserver-1.json", json.dumps({"pid": DEAD_PID, "port": 1, "token": TOKEN}))
+
+    assert (nothing, host.told(jupyter(host))) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("state", "silent_seconds", "says"),
+    [
+        ("busy", 90_000, State.BUSY),
+        ("starting", 10, State.BUSY),
+        ("starting", 90_000, State.IDLE),
+        ("idle", 0, State.BUSY),
+        ("idle", 1799, State.BUSY),
+        ("idle", 1800, State.IDLE),
+        ("dead", 1800, State.IDLE),
+        ("dreaming", 1800, State.UNKNOWN),
+    ],
+)
+def test_one_kernel(host: FolderHost, server: JupyterServer, state: str, silent_seconds: float, says: State) -> None:
+    """A cell that runs is busy however long; one that ended is use for half an hour more."""
+    listed(host, server)
+    server.kernels(a_kernel(host, state, silent_seconds=silent_seconds))
+    found = host.tells(jupyter(host))
+
+    assert found.says is says
+    assert server.asked == ["/user/alice/api/kernels"]
+
+
+def test_a_server_without_kernels_is_at_rest(host: FolderHost, server: JupyterServer) -> None:
+    """A forgotten server keeps nothing alive."""
+    listed(host, server)
+
+    assert host.tells(jupyter(host)).says is State.IDLE
+
+
+def test_a_wall_clock_that_leaps_silences_no_kernel(host: FolderHost, server: JupyterServer) -> None:
+    """After the first look silence is counted on the monotonic clock."""
+    listed(host, server)
+    server.kernels(a_kernel(host, silent_seconds=60))
+    signal = jupyter(host)
+    host.tells(signal)
+    host.clock.jump(86_400)
+    leapt = host.tells(signal).says
+    host.pass_time(1800)
+
+    assert (leapt, host.tells(signal).says) == (State.BUSY, State.IDLE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"{}", b"[{}]", b"\xff", b'[{"id": "1", "execution_state": "idle", "last_activity": "yesterday"}]'],
+)
+def test_an_answer_that_is_none_is_unknown(host: FolderHost, server: JupyterServer, answer: bytes) -> None:
+    """A server that cannot be understood may have a kernel at work."""
+    listed(host, server)
+    server.answer = answer
+
+    assert host.tells(jupyter(host)).says is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"token": "another"}, "HTTP 403"),
+        ({"base_url": "/"}, "HTTP 404"),
+        ({"port": 1}, "Connection refused"),
+        ({"port": 0}, "it is no runtime file"),
+        ({"base_url": "/ HTTP/1.1\r\nX: y"}, "it is no runtime file"),
+        ({"sock": "/run/jupyter.sock"}, "UNIX socket"),
+        ({"pid": "x"}, "it is no runtime file"),
+        ({"secure": True}, ""),
+    ],
+)
+def test_a_listed_server_that_cannot_be_asked_is_unknown(
+    host: FolderHost, server: JupyterServer, other: dict[str, Any], why: str
+) -> None:
+    """The note says why, and never holds the token."""
+    listed(host, server, **other)
+    found = host.tells(jupyter(host))
+
+    assert found.says is State.UNKNOWN
+    assert why in (found.note or "")
+    assert TOKEN not in str(found)
+
+
+def test_only_loopback_is_asked(host: FolderHost, server: JupyterServer) -> None:
+    """Whatever address a user writes into the file, the token goes nowhere else."""
+    listed(host, server, hostname="192.0.2.1", url="http://192.0.2.1:8888/")
+    host.tells(jupyter(host))
+
+    assert server.asked == ["/user/alice/api/kernels"]
+
+
+def test_a_server_that_never_answers(host: FolderHost) -> None:
+    """It is given up."""
+    with HTTPServer(("127.0.0.1", 0), _Handler) as silent:  # listens, and accepts nothing
+        host.write(f"{RUNTIME}/jpserver-42.json", json.dumps({"pid": 42, "port": silent.server_port, "token": TOKEN}))
+        found = host.tells(jupyter(host))
+
+    assert (found.says, found.note) == (State.UNKNOWN, "jpserver-42.json: TimeoutError")
+
+
+def test_one_at_work_is_enough(host: FolderHost, server: JupyterServer) -> None:
+    """Busy wins over a server that cannot be asked; older servers have a file of another name."""
+    listed(host, server, f"{RUNTIME}/nbserver-42.json")
+    listed(host, server, "home/bob/.local/share/jupyter/runtime/jpserver-42.json", port=1)
+    server.kernels(a_kernel(host, "busy"))
+
+    assert host.tells(jupyter(host)).says is State.BUSY
+
+
+def test_configured_folders_must_be_readable(host: FolderHost, server: JupyterServer) -> None:
+    """One that is there is looked into; one that is not is a doubt, unlike a user without Jupyter."""
+    listed(host, server, "srv/runtime/jpserver-42.json")
+    server.kernels(a_kernel(host, "busy"))
+    there = host.tells(jupyter(host, runtime_dirs=(str(host.root / "srv/runtime"),)))
+    missing = host.tells(jupyter(host, runtime_dirs=(str(host.root / "srv/none"),)))
+
+    assert (there.says, missing.says) == (State.BUSY, State.UNKNOWN)
+
+
+def test_links_and_pipes_are_not_followed(host: FolderHost, server: JupyterServer) -> None:
+    """The agent may read what its users may not, and must not wait for them."""
+    target = listed(host, server, "elsewhere.json")
+    (host.root / RUNTIME).mkdir(parents=True)
+    (host.root / RUNTIME / "jpserver-1.json").symlink_to(target)
+    os.mkfifo(host.root / RUNTIME / "jpserver-2.json")
+
+    assert host.tells(jupyter(host)).says is State.UNKNOWN
+    assert server.asked == []

@@ -1,0 +1,159 @@
+"""agent/host/slurm.py and command.py: what other programs say of the machine."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.host.command import Command
+from gpuwatch.agent.host.knobs import CommandKnobs, SlurmKnobs
+from gpuwatch.agent.host.slurm import Slurm
+from gpuwatch.model.fleet import Evidence, State
+from tests.agents import eventually, is_running
+from tests.hosts import FolderHost
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHost:
+    """A host without Slurm."""
+    made = FolderHost(tmp_path)
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return made
+
+
+def script(host: FolderHost, text: str, name: str = "busy") -> str:
+    """A program on the PATH."""
+    path = host.write(f"bin/{name}", f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+# The administrator's command.
+
+
+def ran(host: FolderHost, *argv: str, deadline_seconds: float = 10.0) -> Evidence:
+    """What a command says."""
+    return host.tells(Command(CommandKnobs(argv=argv), deadline_seconds))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("exit 0", State.BUSY),
+        ("echo secret; echo secret >&2; exit 0", State.BUSY),
+        ("exit 1", State.IDLE),
+        ("echo nothing runs; exit 1", State.IDLE),
+        ("echo Traceback >&2; exit 1", State.UNKNOWN),
+        ("exit 2", State.UNKNOWN),
+        ("exit 255", State.UNKNOWN),
+        ("kill -9 $$", State.UNKNOWN),
+        ("no-such-program", State.UNKNOWN),
+    ],
+)
+def test_what_an_exit_status_says(host: FolderHost, text: str, says: State) -> None:
+    """0 is busy; 1 is idle if nothing went to standard error; all else is unknown. What it prints is dropped."""
+    found = ran(host, script(host, text))
+
+    assert found.says is says
+    assert "secret" not in str(found)
+
+
+def test_a_python_script_that_dies_is_not_idle(host: FolderHost) -> None:
+    """An uncaught exception ends with status 1, too."""
+    assert ran(host, sys.executable, "-c", "import nothing_of_that_name").says is State.UNKNOWN
+
+
+@pytest.mark.parametrize("argv", [("/no/such/program",), ("/etc/passwd",), ("/",)])
+def test_a_command_that_cannot_be_started_is_unknown(host: FolderHost, argv: tuple[str, ...]) -> None:
+    """With its name and the system's reason."""
+    found = ran(host, *argv)
+
+    assert found.says is State.UNKNOWN
+    assert f"{argv[0]} could not be started: " in (found.note or "")
+
+
+def test_no_shell_looks_at_its_arguments(host: FolderHost) -> None:
+    """They arrive as they were written."""
+    check = script(host, 'test "$1" = \'$(reboot); "a b"\'')
+
+    assert ran(host, check, '$(reboot); "a b"').says is State.BUSY
+
+
+def test_a_command_that_hangs_is_killed_with_all_it_started(host: FolderHost) -> None:
+    """At its deadline."""
+    pids = host.root / "pids"
+    found = ran(host, script(host, f"sleep 1000 & echo $$ $! > {pids}; wait"), deadline_seconds=1.0)
+
+    assert (found.says, (found.note or "").partition(" ")[2]) == (State.UNKNOWN, "did not end within 1s")
+    eventually(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_a_command_that_ends_takes_along_what_it_started(host: FolderHost) -> None:
+    """And what that holds open keeps nobody waiting."""
+    pids = host.root / "pids"
+    found = ran(host, script(host, f"sleep 1000 & echo $! > {pids}; exit 1"))
+
+    assert found.says is State.IDLE
+    eventually(lambda: not is_running(int(pids.read_text())))
+
+
+def test_a_command_does_not_hear_of_systemds_socket(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could tell systemd in the agent's name that all is well."""
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+
+    assert ran(host, script(host, 'test -z "$NOTIFY_SOCKET"')).says is State.BUSY
+
+
+# Slurm.
+
+
+def slurm(host: FolderHost) -> tuple[Evidence, ...]:
+    """What the signal says for node gpu-7."""
+    return host.told(Slurm(SlurmKnobs(node_name="gpu-7"), deadline_seconds=10.0))
+
+
+def test_without_slurm_it_says_nothing(host: FolderHost) -> None:
+    """A machine without it has no jobs of it."""
+    assert slurm(host) == ()
+
+
+def test_slurmd_without_squeue_is_unknown(host: FolderHost) -> None:
+    """A Slurm node whose jobs cannot be listed may have one."""
+    script(host, "", "slurmd")
+
+    assert [each.says for each in slurm(host)] == [State.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "note"),
+    [
+        ("echo 1234; echo 77_3; echo 9+1", State.BUSY, "jobs 1234, 77_3, 9+1"),
+        ("true", State.IDLE, "no job on gpu-7"),
+        ("echo 1234; exit 1", State.UNKNOWN, "squeue failed with status 1 for node gpu-7"),
+        ("echo slurm_load_jobs error: Unable to contact", State.UNKNOWN, "squeue said what is no list of jobs"),
+    ],
+)
+def test_what_squeue_says(host: FolderHost, text: str, says: State, note: str) -> None:
+    """Jobs are busy, none is idle, and a failure is neither."""
+    script(host, text, "squeue")
+    (found,) = slurm(host)
+
+    assert (found.says, found.note) == (says, note)
+
+
+def test_squeue_is_asked_for_running_and_completing_jobs_of_this_node(host: FolderHost) -> None:
+    """Pending ones, and others' nodes, are another matter."""
+    script(host, f'echo "$@" > {host.root}/asked', "squeue")
+    slurm(host)
+
+    assert (host.root / "asked").read_text() == "--noheader --states=R,CG --nodelist=gpu-7 --format=%i\n"
+
+
+def test_without_a_name_the_node_is_the_short_host_name(host: FolderHost) -> None:
+    """As Slurm itself assumes."""
+    script(host, f'echo "$@" > {host.root}/asked', "squeue")
+    host.told(Slurm(SlurmKnobs(), deadline_seconds=10.0))
+
+    assert f"--nodelist={os.uname().nodename.partition('.')[0]} " in (host.root / "asked").read_text()
