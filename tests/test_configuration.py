@@ -412,6 +412,26 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         load(tmp_path, {})
 
 
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        ("us-east-1", ("us-east-1",)),
+        ("us-east-1, eu-west-1", ("us-east-1", "eu-west-1")),
+        ("[us-east-1, eu-west-1]", ("us-east-1", "eu-west-1")),
+        ('["a, b", "c"]', ("a, b", "c")),
+    ],
+)
+def test_a_variable_sets_a_list(value: str, texts: tuple[str, ...]) -> None:
+    """Separated by commas; in brackets a text may hold a comma of its own."""
+    assert load(None, {"GPUWATCH_CLOUD__REGIONS": value}).cloud.regions == texts
+
+
+def test_a_variable_that_is_no_list_is_refused() -> None:
+    """What begins like a list must be one: a command cut in pieces would be another command."""
+    with pytest.raises(ConfigError, match="GPUWATCH_CLOUD__REGIONS: is no list"):
+        load(None, {"GPUWATCH_CLOUD__REGIONS": '["sh", "-c", "exit 3'})
+
+
 def test_a_pipe_is_refused_and_not_passed_over(tmp_path: Path) -> None:
     """What is named and cannot be read twice must not quietly mean "all defaults"."""
     os.mkfifo(tmp_path / "pipe")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import yaml
 from pydantic import TypeAdapter, ValidationError, create_model
 from pydantic.fields import Field, FieldInfo
 from pydantic_core import ErrorDetails
@@ -212,9 +213,25 @@ def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origi
         elif path in origin.overrides:
             origin.refuse(where, f"sets {'.'.join(path)}, as does {origin.overrides[path]}", "one of the two")
         elif value:
+            texts = _texts(value) if key.kind is Kind.LIST else ()
+            if texts is None:
+                origin.refuse(
+                    where, "is no list", """one, another; or, with commas inside, ["one", "two, and three"]"""
+                )
+                continue
             origin.overrides[path] = name
-            texts = [text.strip(" '\"") for text in value.strip("[] ").split(",")]
             yield path, json.dumps(texts) if key.kind is Kind.LIST else value
+
+
+def _texts(value: str) -> list[str] | None:
+    """The texts of a variable that sets a list: in brackets as the file would have it, else split at each comma."""
+    if not value.strip().startswith("["):
+        return [text.strip() for text in value.split(",")]
+    try:
+        found = yaml.safe_load(value)
+    except yaml.YAMLError:
+        return None
+    return found if isinstance(found, list) and all(isinstance(text, str) for text in found) else None
 
 
 def _path_of(name: str, written: Mapping[str, Any]) -> keys.Path:
