@@ -3,7 +3,7 @@
 import sys
 
 # Started on every host for years: each has its own small parser, and click with all that hangs on it stays on disk.
-_LEAN = {"agent": "gpuwatch.agent.daemon", "probe": "gpuwatch.agent.probe"}
+_LEAN = {"agent": "gpuwatch.agent.launch", "probe": "gpuwatch.agent.probe"}
 
 
 def main() -> int:

@@ -46,7 +46,7 @@ def commands() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def agent(arguments: tuple[str, ...]) -> None:
     """Watch this host's GPUs and serve metrics and a verdict."""
-    from gpuwatch.agent.daemon import main as run  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.agent.launch import main as run  # noqa: PLC0415  loaded by this command only
 
     sys.exit(run(list(arguments)))
 

@@ -1,17 +1,12 @@
-"""`gpuwatch agent`: reads the settings, then becomes a process that carries nothing but the agent.
+"""The running agent: its parts put together, and what it answers. `agent/launch.py` starts it."""
 
-The validator (pydantic, YAML) is needed for a moment and would stay in memory for years; so once the settings are
-sound, the process replaces itself and hands them over through a file in memory.
-"""
-
-import argparse
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -22,7 +17,6 @@ from gpuwatch import __version__
 from gpuwatch.agent.access import is_loopback, protection_lacking
 from gpuwatch.agent.attribution.joiner import Attribution
 from gpuwatch.agent.control import ControlServer, device_commands
-from gpuwatch.agent.control import order as give_order
 from gpuwatch.agent.core import AgentCore, Snapshot
 from gpuwatch.agent.exporter import Exporter
 from gpuwatch.agent.health_watch import HealthFile, HealthWatch
@@ -40,85 +34,13 @@ from gpuwatch.clock import Clock, SystemClock
 _LOG = logging.getLogger(__name__)
 
 _FAILED = 1
-_BAD_CONFIGURATION = 2
 _JSON = "application/json"
 
-# Each flag says what a variable says too, and is judged by the same rules.
-_FLAGS = {
-    "source": "GPUWATCH_AGENT__SOURCE",
-    "script": "GPUWATCH_AGENT__SCRIPT",
-    "seed": "GPUWATCH_AGENT__SEED",
-    "capture": "GPUWATCH_AGENT__CAPTURE",
-    "interval": "GPUWATCH_AGENT__INTERVAL",
-}
-_ORDERS = {
-    "release": "Make the agent of this host let go of its GPUs: for a reset, a MIG change or a driver upgrade.",
-    "acquire": "Make the agent of this host read its GPUs again.",
-}
-_LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")
 
-
-def main(argv: Sequence[str]) -> int:
-    """Run the agent until SIGTERM or SIGINT, or give a running one an order; the result is the exit status."""
-    if argv and argv[0] in _ORDERS:
-        return _order(argv)
-    arguments = _parser().parse_args(argv)
-    if arguments.validated is None:
-        return _validate(arguments)
-    with os.fdopen(arguments.validated, "rb") as handed:
-        knobs = msgspec.json.decode(handed.read(), type=AgentKnobs)
+def serve(knobs: AgentKnobs) -> int:
+    """Put the parts together and wait for the signal to end; the result is the exit status."""
     _log_to_stderr()
-    return _serve(knobs, SystemClock())
-
-
-def _order(argv: Sequence[str]) -> int:
-    """Tell the agent of this host to let go of the GPUs or to take them again."""
-    from gpuwatch.configuration import ConfigError, load_agent  # noqa: PLC0415  loads the validator
-
-    verb = argv[0]
-    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=_ORDERS[verb])
-    parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
-    parser.add_argument("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="told by the agent's verdict and health page")
-    arguments = parser.parse_args(argv[1:])
-    try:
-        path = arguments.socket or Path(load_agent(arguments.config, os.environ).control_socket)
-        answer = give_order(path, verb, arguments.reason)
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return _BAD_CONFIGURATION
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"gpuwatch agent {verb}: {error}\n")
-        return _FAILED
-    (sys.stdout if answer.done else sys.stderr).write(f"{answer.text}\n")
-    return 0 if answer.done else _FAILED
-
-
-def _validate(arguments: argparse.Namespace) -> int:
-    """Judge the settings and become the lean agent; returns only if they are wrong."""
-    from gpuwatch.configuration import ConfigError, load_agent  # noqa: PLC0415  loads the validator
-
-    given = {variable: getattr(arguments, flag) for flag, variable in _FLAGS.items()}
-    given |= dict(zip(_LISTEN, arguments.listen or (None, None), strict=True))
-    given["GPUWATCH_AGENT__COMPAT"] = ",".join(arguments.compat) if arguments.compat else None
-    overrides = {variable: value for variable, value in given.items() if value is not None}
-    try:
-        knobs = load_agent(arguments.config, {**os.environ, **overrides})
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return _BAD_CONFIGURATION
-    handed = os.memfd_create("gpuwatch-agent-settings", 0)  # no flags: it survives the exec
-    os.write(handed, msgspec.json.encode(knobs))
-    os.lseek(handed, 0, os.SEEK_SET)
-    sys.stderr.flush()
-    # One malloc arena for all threads, here and in the probe: a megabyte less, and nothing here allocates in a hurry.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
-    command = [sys.executable, "-P", "-m", "gpuwatch", "agent", "--validated", str(handed)]
-    return os.execv(sys.executable, command)  # noqa: S606  ourselves
-
-
-def _serve(knobs: AgentKnobs, clock: Clock) -> int:
-    """Put the parts together and wait for the signal to end."""
+    clock = SystemClock()
     node_id = knobs.node_id or discover_node_id()
     host = HostSignals(knobs.evidence, clock, own_processes=knobs.source == "nvml")
     health = _health(knobs, clock)
@@ -301,28 +223,3 @@ def _notify(state: str) -> None:
     if address.startswith(("/", "@")):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
             to_systemd.sendto(state.encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gpuwatch agent",
-        description="Read the GPUs of this host; serve metrics and a verdict on their use.",
-        epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; see their --help.",
-    )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
-    parser.add_argument("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
-    parser.add_argument("--source", metavar="NAME", help="nvml, simulated or replay (nvml)")
-    parser.add_argument("--script", metavar="FILE", help="simulated: what the GPUs shall do")
-    parser.add_argument("--seed", metavar="N", help="simulated: the same seed gives the same")
-    parser.add_argument("--capture", metavar="FILE", help="replay: a recorded output of `gpuwatch probe`")
-    parser.add_argument("--interval", metavar="DURATION", help="from cycle to cycle (1s)")
-    parser.add_argument("--compat", action="append", metavar="NAME", help="also as dcgm, nvidia_smi or nvitop")
-    parser.add_argument("--validated", type=int, help=argparse.SUPPRESS)
-    return parser
-
-
-def _listen(text: str) -> tuple[str, str]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
-    return host.strip("[]") or "127.0.0.1", port

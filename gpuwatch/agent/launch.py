@@ -1,0 +1,114 @@
+"""`gpuwatch agent`: the settings are judged in a process of their own, while this one loads what it will run.
+
+The validator (pydantic, YAML) is needed for a moment and would stay in memory for years. Its process ends when the
+settings are sound and hands them over through a pipe; the probe starts in a lean one, and sooner (ADR 8).
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_FAILED = 1
+
+# Each flag says what a variable says too, and is judged by the same rules.
+_FLAGS = {
+    "source": "GPUWATCH_AGENT__SOURCE",
+    "script": "GPUWATCH_AGENT__SCRIPT",
+    "seed": "GPUWATCH_AGENT__SEED",
+    "capture": "GPUWATCH_AGENT__CAPTURE",
+    "interval": "GPUWATCH_AGENT__INTERVAL",
+}
+_ORDERS = {
+    "release": "Make the agent of this host let go of its GPUs: for a reset, a MIG change or a driver upgrade.",
+    "acquire": "Make the agent of this host read its GPUs again.",
+}
+_LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the agent until SIGTERM or SIGINT, or give a running one an order; the result is the exit status."""
+    if argv and argv[0] in _ORDERS:
+        return _order(argv[0], argv[1:])
+    arguments = _parser().parse_args(argv)
+    # One malloc arena for the probe: it allocates in no hurry, and each arena costs memory for ever.
+    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
+    judge = _judge(arguments.config, _overrides(arguments))
+    import msgspec  # noqa: PLC0415  loaded while the settings are judged
+
+    from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
+    from gpuwatch.agent.knobs import AgentKnobs  # noqa: PLC0415  likewise
+
+    handed, _ = judge.communicate()
+    if judge.returncode != 0:
+        return judge.returncode if judge.returncode > 0 else _FAILED
+    return serve(msgspec.json.decode(handed, type=AgentKnobs))
+
+
+def _order(verb: str, argv: Sequence[str]) -> int:
+    """Tell the agent of this host to let go of the GPUs or to take them again."""
+    from gpuwatch.agent.control import order  # noqa: PLC0415  loaded by this command only
+
+    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=_ORDERS[verb])
+    parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="told by the agent's verdict and health page")
+    arguments = parser.parse_args(argv)
+    path: Path | None = arguments.socket
+    if path is None:
+        import msgspec  # noqa: PLC0415  likewise
+
+        from gpuwatch.agent.knobs import AgentKnobs  # noqa: PLC0415  likewise
+
+        judge = _judge(arguments.config, {})
+        handed, _ = judge.communicate()
+        if judge.returncode != 0:
+            return judge.returncode if judge.returncode > 0 else _FAILED
+        path = Path(msgspec.json.decode(handed, type=AgentKnobs).control_socket)
+    try:
+        answer = order(path, verb, arguments.reason)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"gpuwatch agent {verb}: {error}\n")
+        return _FAILED
+    (sys.stdout if answer.done else sys.stderr).write(f"{answer.text}\n")
+    return 0 if answer.done else _FAILED
+
+
+def _judge(config: Path | None, overrides: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """The process that judges the settings: it prints them, or every mistake on stderr and ends with status 2."""
+    command = [sys.executable, "-P", "-m", "gpuwatch.configuration.handover", *([str(config)] if config else [])]
+    return subprocess.Popen(command, env={**os.environ, **overrides}, stdout=subprocess.PIPE)  # noqa: S603  ours
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """The flags as the variables that say the same."""
+    given = {variable: getattr(arguments, flag) for flag, variable in _FLAGS.items()}
+    given |= dict(zip(_LISTEN, arguments.listen or (None, None), strict=True))
+    given["GPUWATCH_AGENT__COMPAT"] = ",".join(arguments.compat) if arguments.compat else None
+    return {variable: value for variable, value in given.items() if value is not None}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpuwatch agent",
+        description="Read the GPUs of this host; serve metrics and a verdict on their use.",
+        epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; see their --help.",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
+    parser.add_argument("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
+    parser.add_argument("--source", metavar="NAME", help="nvml, simulated or replay (nvml)")
+    parser.add_argument("--script", metavar="FILE", help="simulated: what the GPUs shall do")
+    parser.add_argument("--seed", metavar="N", help="simulated: the same seed gives the same")
+    parser.add_argument("--capture", metavar="FILE", help="replay: a recorded output of `gpuwatch probe`")
+    parser.add_argument("--interval", metavar="DURATION", help="from cycle to cycle (1s)")
+    parser.add_argument("--compat", action="append", metavar="NAME", help="also as dcgm, nvidia_smi or nvitop")
+    return parser
+
+
+def _listen(text: str) -> tuple[str, str]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
+    return host.strip("[]") or "127.0.0.1", port
