@@ -56,6 +56,7 @@ DOUBTS = {
     "a time without a zone": (told(a_verdict()).replace(b"Z", b"", 1), "zone"),
     "a negative age": (told(replace(a_verdict(), age_seconds=-1.0)), "negative"),
     "a GPU twice": (told(replace(a_verdict(), gpus=a_verdict().gpus * 2)), "twice"),
+    "a document without a bottom": (b'{"schema":1,"more":' + b"[" * 100_000, "no verdict"),
     "far too much": (b" " * 1_000_001, "too large"),
 }
 

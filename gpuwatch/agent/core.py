@@ -257,7 +257,8 @@ class AgentCore:
         """Replace what readers see. A cycle no later than the last one changes nothing."""
         read, self._read, self._cycle = self._read, {}, None
         now = self._clock.monotonic()
-        ended = min(monotonic_seconds, now)  # nothing can have been heard of before it happened
+        # Nothing can have been heard of before it happened, and nothing is from before what was heard of already.
+        ended = min(max(monotonic_seconds, self._published.monotonic_seconds), now)
         at = self._clock.now() - timedelta(seconds=now - ended)
         readings = tuple(entry for entry in read.values() if isinstance(entry, GpuReading))
         downs = tuple(entry for entry in read.values() if isinstance(entry, GpuDown)) + tuple(

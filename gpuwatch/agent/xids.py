@@ -136,6 +136,9 @@ class XidLog:
         if event.monotonic_seconds > self._past_seconds:
             self._unjudged.append(event)
         key = (event.uuid, event.xid)
+        known = self._counts.get(key)
+        if known is None and sum(uuid == event.uuid for uuid, _ in self._counts) >= _MOST_KINDS:
+            return
         recent = self._recent.setdefault(key, deque(maxlen=_MOST_RECENT))
         for incident in recent:
             if abs(event.monotonic_seconds - incident.seconds) > self._within_seconds:
@@ -146,9 +149,6 @@ class XidLog:
                     incident.seconds = max(incident.seconds, event.monotonic_seconds)
                 return
         recent.append(_Incident(seconds=event.monotonic_seconds, witnesses={event.witness}))
-        known = self._counts.get(key)
-        if known is None and sum(uuid == event.uuid for uuid, _ in self._counts) >= _MOST_KINDS:
-            return
         total = 1 if known is None else known.total + 1
         last_at = event.at if known is None else max(event.at, known.last_at)
         self._counts = {**self._counts, key: XidCount(total=total, last_at=last_at)}

@@ -76,4 +76,7 @@ def decode(line: bytes) -> Message:
         ValueError: the line is no message of this protocol; the text says where it breaks (msgspec.ValidationError).
 
     """
-    return _DECODER.decode(line)
+    try:
+        return _DECODER.decode(line)
+    except RecursionError as error:
+        raise ValueError(f"it nests too deeply: {error}") from error

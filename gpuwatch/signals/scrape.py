@@ -107,7 +107,7 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
         return Signal(failure="its agent's answer is too large to be a verdict")
     try:
         verdict = _DECODER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Signal(failure=f"its agent's answer is no verdict: {error}")
     if verdict.schema != VERDICT_SCHEMA:
         return Signal(failure=f"its agent speaks verdict schema {verdict.schema}, not {VERDICT_SCHEMA}; upgrade one")

@@ -17,7 +17,7 @@ class Processes(Alone):
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The processes in the order of their pids."""
         lists = [(kind, _list(visit, f"nvmlDeviceGet{name}RunningProcesses")) for name, kind in _LISTS]
-        if any(rows is Absence.FAILED for _, rows in lists):
+        if any(rows is Absence.FAILED or _garbage(rows) for _, rows in lists):
             return Absence.FAILED
         if lists[0][1] is Absence.UNSUPPORTED:  # compute is what counts; the others may well be missing
             return Absence.UNSUPPORTED
@@ -29,6 +29,11 @@ class Processes(Alone):
                     sizes = [size for size in (known.memory_bytes, row.usedGpuMemory) if size is not None]
                     found[row.pid] = replace(known, memory_bytes=max(sizes, default=None))
         return tuple(found[pid] for pid in sorted(found))
+
+
+def _garbage(rows: Any) -> bool:  # noqa: ANN401  pynvml is untyped
+    """Whether a list holds impossible pids alone: somebody is there, and nobody knows who."""
+    return isinstance(rows, list) and bool(rows) and all(row.pid in _NO_PIDS for row in rows)
 
 
 def _list(visit: Visit, name: str) -> Any:  # noqa: ANN401  pynvml is untyped
