@@ -249,6 +249,16 @@ def test_old_values_vanish_from_a_page_already_made() -> None:
     assert scraped.values("gpuwatch_probe_down_info") == {'cause="silent"': 1.0}
 
 
+def test_made_up_format_versions_do_not_take_memory_for_ever() -> None:
+    """The content type repeats the version that a client names: pages kept for such names are bounded."""
+    scraped = Scraped()
+    for minor in range(50):
+        scraped.exporter.page(f"text/plain; version=1.0.{minor}")
+        scraped.exporter.page(f"application/openmetrics-text; version=1.{minor}.0")
+
+    assert len(scraped.exporter._cache) <= 4
+
+
 def test_a_page_is_made_once_per_cycle() -> None:
     """Two scrapes of one cycle share one page; the next cycle makes a new one."""
     scraped = Scraped().cycle(a_reading())

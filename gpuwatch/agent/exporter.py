@@ -32,6 +32,7 @@ _INFO_FIELDS = tuple(field.name for field in fields(GpuInfo) if field.name not i
 _SAYS = (State.BUSY, State.UNKNOWN, State.IDLE)
 _MOST_LEASES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
+_MOST_PAGES = 4
 
 Labels = tuple[str | None, ...]
 Rows = Iterator[tuple[str, Labels, float]]
@@ -105,6 +106,8 @@ class Exporter:
             body = self._foreign(snapshot, encoder(self._registry))
             page = Page(content_type=content_type, body=body, packed=gzip.compress(body, compresslevel=1, mtime=0))
             until = now + _KEEP_PAGE_SECONDS
+            if len(self._cache) >= _MOST_PAGES:  # content types repeat the version that a client names
+                self._cache.clear()
             self._cache[content_type] = _Cached(page=page, shown=shown, until=until)
             return page
 
