@@ -153,6 +153,23 @@ def test_each_running_node_is_asked_and_one_that_fails_costs_the_others_nothing(
     assert "no address" in seen["i-5"][1]
 
 
+def test_a_name_that_two_machines_share_identifies_neither() -> None:
+    """One agent answers for both by their common name: the other machine's work must not hide behind its idleness."""
+
+    def idle(request: BaseHTTPRequestHandler) -> None:
+        body = told(a_verdict("trainer", at=SystemClock().now()))
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    with an_agent(idle) as url:
+        fleet = a_source(trainer=url).observe([a_node("i-1", name="trainer"), a_node("i-2", name="trainer")])
+
+    assert [node.activity.state for node in fleet.nodes] == [State.UNKNOWN, State.UNKNOWN]
+    assert "share the name" in (fleet.nodes[0].activity.doubt or "")
+
+
 def test_an_agent_that_trickles_is_as_silent_as_one_that_is_dead() -> None:
     """The deadline covers the whole answer, not the next byte."""
     hold = threading.Event()

@@ -1,6 +1,7 @@
 """Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,7 +33,11 @@ class ScrapeSource:
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node."""
         signals = self._ask(nodes)
-        asked = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
+        names = Counter(node.name for node in nodes)
+        asked = tuple(
+            replace(node, signal=_of_one(node, signal, names[node.name]))
+            for node, signal in zip(nodes, signals, strict=True)
+        )
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
     def confirm(self, node: Node) -> Signal:
@@ -99,6 +104,13 @@ class ScrapeSource:
             return None
         host = f"[{node.address}]" if ":" in node.address else node.address
         return f"{self.knobs.scheme}://{host}:{self.knobs.port}"
+
+
+def _of_one(node: Node, signal: Signal, sharing: int) -> Signal:
+    """Believe a name only where one machine has it: clouds let many share one, and one agent would speak for all."""
+    if signal.verdict is None or signal.verdict.node_id == node.id or sharing == 1:
+        return signal
+    return Signal(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
 
 
 def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> Signal:
