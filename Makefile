@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 # Workers of the test run; the machine's processors unless told otherwise.
 WORKERS ?= auto
 
-.PHONY: help demo test lint check bench docs clean
+.PHONY: nightly help demo test gpu-test lint check mutate bench docs clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
 	@echo "make test    set up everything and run the tests (installs real components where it may)"
+	@echo "make gpu-test  the agent on this machine's own NVIDIA driver, at rest and under load"
 	@echo "make check   format, lint, types, import rules, tests"
+	@echo "make mutate  break the guard on purpose, place by place: a test must fail each time"
 	@echo "make bench   measure the agent and the controller, print a table"
 	@echo "make docs    write the pages that are generated from the code"
 
@@ -36,6 +38,9 @@ test: $(VENV)/dev
 	@sh tests/components.sh
 	$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
 
+gpu-test: $(VENV)/dev
+	GPUWATCH_GPU=real $(BIN)/pytest --numprocesses 0 tests/gpu $(ARGS)
+
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -44,12 +49,21 @@ lint: $(VENV)/dev
 
 check: lint test
 
+mutate: $(VENV)/dev
+	@$(BIN)/python -m tests.mutate_guard
+
+# Thousands of generated lives of fleets (P1 to P13), on all processors: hours.
+nightly: $(VENV)/dev
+	@GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties.py & \
+	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_growth.py & wait
+
 bench: $(VENV)/dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/demo
 	$(BIN)/gpuwatch docs metrics > docs/METRICS.md
 	$(BIN)/gpuwatch docs configuration > docs/CONFIGURATION.md
+	$(BIN)/python -m gpuwatch.signals.recording > alerts/recording.yml
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

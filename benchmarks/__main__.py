@@ -8,10 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import agent, controller, simulation
+from benchmarks import agent, controller, ledger, signals, simulation
 from benchmarks.figures import Figure, table
 
-_RECORDINGS = "recordings"  # real ones, with a table of their own; minutes more, and not in the repository
+# Of real recordings, with tables of their own; minutes more, and not in the repository.
+_RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing"}
 
 
 def main() -> int:
@@ -23,12 +24,14 @@ def main() -> int:
     sections: dict[str, Callable[[], Iterator[Figure]]] = {
         "agent": lambda: agent.measure(arguments.seconds, peer=arguments.peer),
         "controller": controller.measure,
+        "signals": signals.measure,
+        "ledger": ledger.measure,
         "simulation": lambda: simulation.measure(arguments.trace_hours),
     }
     chosen = arguments.sections or list(sections)
     for name in chosen:
-        if name not in (*sections, _RECORDINGS):
-            parser.error(f"{name!r} is no section; there are {', '.join(sections)} and {_RECORDINGS}")
+        if name not in (*sections, *_RECORDINGS):
+            parser.error(f"{name!r} is no section; there are {', '.join([*sections, *_RECORDINGS])}")
     if "agent" in chosen and shutil.which("cc") is None:
         parser.error(
             "the agent's section compiles a stand-in driver and needs a C compiler; on Debian: apt install gcc"
@@ -42,15 +45,14 @@ def main() -> int:
         print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in told}))
     elif told:
         print(table(told))
-    if _RECORDINGS in chosen:
-        return subprocess.run([sys.executable, "-m", "benchmarks.traces"], check=False).returncode
-    return 0
+    played = [module for name, module in _RECORDINGS.items() if name in chosen]
+    return max((subprocess.run([sys.executable, "-m", module], check=False).returncode for module in played), default=0)
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = ("agent", "controller", "simulation", _RECORDINGS)
+    names = ("agent", "controller", "ledger", "signals", "simulation", *_RECORDINGS)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last two)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")

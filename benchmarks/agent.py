@@ -3,11 +3,12 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import quantiles
@@ -16,6 +17,7 @@ from typing import Protocol
 
 from benchmarks.figures import Figure
 from benchmarks.processes import (
+    PROMETHEUS,
     SLEEPER,
     WAKER,
     Started,
@@ -29,7 +31,8 @@ from gpuwatch.clock import SystemClock
 from tests.nvml import StubDriver, build
 
 _COUNTS = (1, 8, 16)
-_USUAL = 8  # GPUs of the host whose scrapes and start-up are measured
+_USUAL = 8  # GPUs of the host that is hammered with scrapes
+_COMPARED = (8, 16)  # GPUs of the hosts whose start-up is measured, and that the peer has to serve too
 _WINDOWS = 3
 _STARTS = 5
 _SETTLE_SECONDS = 2.0
@@ -113,15 +116,16 @@ def measure(seconds: float, *, peer: bool) -> Iterator[Figure]:
             yield _page_figure(count, steady[count].page)
         with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as clients:
             yield from _scrape_figures(agent, drivers[_USUAL], clients, seconds, len(steady[_USUAL].page))
-        starts = _starts(agent, drivers[_USUAL])
-        name = f"start to first good scrape, {_gpus(_USUAL)}"
-        for code in ("pass", "import prometheus_client"):
+        starts = {count: _starts(agent, drivers[count]) for count in _COMPARED}
+        for count, code in product(_COMPARED, ("pass", "import prometheus_client")):
+            name = f"start to first good scrape, {_gpus(count)}"
             runs = [seconds_to_run(code) for _ in range(_STARTS)]
-            yield Figure(name=name, unit="s", runs=starts, floor=f"python -c '{code}'", floor_runs=runs)
+            yield Figure(name=name, unit="s", runs=starts[count], floor=f"python -c '{code}'", floor_runs=runs)
         if peer:
             other = NvitopExporter(folder / "peer")
             if other.install():
-                yield from _peer_figures(other, drivers[_USUAL], seconds, steady[_USUAL], starts)
+                for count in _COMPARED:
+                    yield from _peer_figures(other, drivers[count], seconds, count, steady[count], starts[count])
             else:
                 print("nvitop-exporter is left out: pip could not install it", file=sys.stderr)
 
@@ -131,7 +135,7 @@ def _gpus(count: int) -> str:
 
 
 def _steady(exporter: Exporter, driver: StubDriver, seconds: float) -> Steady:
-    """Windows without a scrape, then windows with one a second."""
+    """Windows without a scrape, then windows with one a second, such as Prometheus makes."""
     seen = Steady()
     with ExitStack() as running:
         sleepers = [running.enter_context(Started.python(SLEEPER)) for _ in range(2)]
@@ -140,6 +144,7 @@ def _steady(exporter: Exporter, driver: StubDriver, seconds: float) -> Steady:
         started.seconds_until(exporter.good)
         connection = HTTPConnection("127.0.0.1", started.port)
         seen.page = get(connection)
+        connection.close()  # a server hangs up on who asks nothing for long; each request connects where it must
         static = running.enter_context(Started.static(len(seen.page)))
         static.seconds_until("x")
         bare = HTTPConnection("127.0.0.1", static.port)
@@ -155,8 +160,8 @@ def _steady(exporter: Exporter, driver: StubDriver, seconds: float) -> Steady:
             begin = time.perf_counter()
             before = _cpu(started), _cpu(waker)
             while time.perf_counter() < begin + seconds:
-                seen.scrape.append(_timed(connection))
-                seen.bare_scrape.append(_timed(bare))
+                seen.scrape.append(_timed(connection, PROMETHEUS))
+                seen.bare_scrape.append(_timed(bare, PROMETHEUS))
                 SystemClock().sleep(1.0)
             span = time.perf_counter() - begin
             seen.scraped_cpu.append((_cpu(started) - before[0]) / span)
@@ -172,9 +177,9 @@ def _cpu(started: Started) -> float:
     return sum(map(cpu_seconds, started.pids))
 
 
-def _timed(connection: HTTPConnection) -> float:
+def _timed(connection: HTTPConnection, headers: Mapping[str, str]) -> float:
     begin = time.perf_counter()
-    get(connection)
+    get(connection, headers)
     return time.perf_counter() - begin
 
 
@@ -238,7 +243,7 @@ def _hammered(port: int, seconds: float) -> list[float]:
     until = time.perf_counter() + seconds
     latencies = []
     while time.perf_counter() < until:
-        latencies.append(_timed(connection))
+        latencies.append(_timed(connection, {}))
     connection.close()
     return latencies
 
@@ -281,7 +286,7 @@ def _starts(exporter: Exporter, driver: StubDriver) -> list[float]:
 
 
 def _peer_figures(
-    peer: Exporter, driver: StubDriver, seconds: float, ours: Steady, our_starts: Sequence[float]
+    peer: Exporter, driver: StubDriver, seconds: float, count: int, ours: Steady, our_starts: Sequence[float]
 ) -> Iterator[Figure]:
     """The agent's figures again, compared with the peer's on the same driver."""
     theirs = _steady(peer, driver, seconds)
@@ -295,7 +300,7 @@ def _peer_figures(
     )
     for name, unit, factor, runs, others in pairs:
         yield Figure(
-            name=f"{name}, {_gpus(_USUAL)}",
+            name=f"{name}, {_gpus(count)}",
             unit=unit,
             runs=_scaled(runs, factor),
             floor="nvitop-exporter",

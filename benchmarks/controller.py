@@ -22,7 +22,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import free_port, peak_rss_bytes
 from gpuwatch.clock import ManualClock
 from gpuwatch.controller import Parts, step
-from gpuwatch.guard import Limits
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Signal
@@ -129,9 +129,7 @@ def _story(count: int, port: int | None) -> _Seen:
             cloud=fleet,
             signals=signals,
             ledger=Ledger.in_memory(),
-            pools=lambda _: _RULES,
-            limits=_LIMITS,
-            enforce=True,
+            rules=Rulebook(pools={DEFAULT_POOL: _RULES}, limits=_LIMITS, enforce=True),
         )
         begin = time.perf_counter()
         if port is None:

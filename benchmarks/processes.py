@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 from gpuwatch.clock import SystemClock
@@ -18,6 +19,13 @@ _ROOT = Path(__file__).parent.parent
 _PATIENCE_SECONDS = 30.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
+# What Prometheus 3 says when it scrapes.
+PROMETHEUS = {
+    "Accept": "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+    "Accept-Encoding": "gzip",
+}
 SLEEPER = "import time; time.sleep(3600)"
 WAKER = "import time\nwhile True: time.sleep(1)"
 # A page of N bytes, always the same, from http.server; sent as the agent sends its own: in one piece, kept alive.
@@ -141,9 +149,9 @@ class Started:
         raise RuntimeError(message)
 
 
-def get(connection: HTTPConnection) -> bytes:
+def get(connection: HTTPConnection, headers: Mapping[str, str] = MappingProxyType({})) -> bytes:
     """One GET of /metrics on a connection, which stays open if the server lets it."""
-    connection.request("GET", "/metrics")
+    connection.request("GET", "/metrics", headers=headers)
     return connection.getresponse().read()
 
 

@@ -3,7 +3,11 @@
 import sys
 
 # Started on every host for years: each has its own small parser, and click with all that hangs on it stays on disk.
-_LEAN = {"agent": "gpuwatch.agent.launch", "probe": "gpuwatch.agent.probe"}
+_LEAN = {
+    "agent": "gpuwatch.agent.launch",
+    "probe": "gpuwatch.agent.probe",
+    "handover": "gpuwatch.configuration.handover",  # of the settings, to the agent that starts; not told to people
+}
 
 
 def main() -> int:

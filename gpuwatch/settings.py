@@ -4,49 +4,64 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, MaxLen, MinLen
+from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gpuwatch.agent import access
 from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.guard import Limits
+from gpuwatch.clouds import knobs as cloud_knobs
+from gpuwatch.clouds.knobs import CloudKnobs
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.ledger import knobs as ledger_knobs
+from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds, format_duration
-from gpuwatch.policies import PoolRules
+from gpuwatch.policies import PoolRules, checks
+from gpuwatch.policies.schedule import with_dates
 from gpuwatch.signals import knobs as signal_knobs
 from gpuwatch.signals.knobs import ScrapeKnobs
 
-DEFAULT_POOL = "default"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudKnobs:
-    """Where machines are listed and stopped. Credentials come from the SDK's own chain, never from this file."""
+class ControllerKnobs:
+    """What the controller serves of itself."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    provider: Annotated[Literal["aws"], Knob("The cloud.")] = "aws"
-    regions: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...], Knob("Regions to look at; none given: the SDK's default region.")
-    ] = ()
-    profile: Annotated[
-        Annotated[str, MinLen(1)] | None, Knob("The SDK's named profile; without it, the SDK's default credentials.")
-    ] = None
-    endpoint_url: Annotated[
-        Annotated[str, MinLen(1)] | None, Knob("Base URL of the cloud's API, for private endpoints and tests.")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerKnobs:
-    """Where intents and outcomes are written down."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    path: Annotated[str, MinLen(1), Knob("The SQLite file; its directory must exist and be writable.")] = (
-        "/var/lib/gpuwatch/ledger.db"
+    http_sd: Annotated[
+        bool, Knob("Serve the fleet of the last round at /v1/http_sd, for Prometheus' http_sd_configs.")
+    ] = False
+    host: Annotated[str, MinLen(1), Knob("Address to listen on; beyond loopback it wants TLS and authentication.")] = (
+        "127.0.0.1"
     )
+    port: Annotated[int, Ge(0), Le(65535), Knob("TCP port to listen on; 0 takes any free one.")] = 9461
+    tls_certificate: Annotated[
+        str | None, Knob("Certificate in PEM, intermediates after it; read again when it changes. None: no TLS.")
+    ] = None
+    tls_key: Annotated[str | None, Knob("The certificate's private key in PEM, without a passphrase.")] = None
+    tls_client_ca: Annotated[
+        str | None, Knob("CA certificates in PEM; only clients with a certificate of theirs are served.")
+    ] = None
+    users_file: Annotated[
+        str | None, Knob("Lines of USER:HASH as `htpasswd -B` writes them; only these users are served.")
+    ] = None
+    insecure: Annotated[
+        bool, Knob("Listen beyond loopback also without TLS or without authentication: whoever gets there may ask.")
+    ] = False
+
+    @property
+    def door(self) -> AgentKnobs:
+        """The same door as an agent's."""
+        return AgentKnobs(
+            host=self.host,
+            port=self.port,
+            tls_certificate=self.tls_certificate,
+            tls_key=self.tls_key,
+            tls_client_ca=self.tls_client_ca,
+            users_file=self.users_file,
+            insecure=self.insecure,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +83,36 @@ class Settings:
         dict[str, PoolRules],
         Knob("Rules by pool (tag gpuwatch:pool); one not listed here follows `default`. Nothing is inherited."),
     ] = field(default_factory=dict)
+    calendars: Annotated[
+        dict[str, tuple[Annotated[str, MinLen(1)], ...]],
+        Knob("Lists of dates by a name of your choice, such as holidays, for the except_on of schedules' windows."),
+    ] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ledger: LedgerKnobs = field(default_factory=LedgerKnobs)
+    controller: ControllerKnobs = field(default_factory=ControllerKnobs)
     agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; it needs no other section.")] = field(
         default_factory=AgentKnobs
     )
 
-    def pool(self, name: str) -> PoolRules:
-        """The rules of a pool; one that is not listed follows `default`, which exists even when not written."""
-        return self.pools.get(name) or self.pools.get(DEFAULT_POOL) or PoolRules()
+    @property
+    def rulebook(self) -> Rulebook:
+        """The rules that decisions are made under."""
+        pools = {
+            name: replace(rules, schedule=with_dates(rules.schedule, self.calendars))
+            for name, rules in self.pools.items()
+        }
+        return Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
 
     @property
     def summary(self) -> str:
         """What is in force, in one line."""
         pools = []
         for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
-            idle = self.pool(name).idle
-            pools.append(f"{name} ({idle.then} after {format_duration(idle.after)} idle)")
+            idle = self.rulebook.pool(name).idle
+            after = idle.after if isinstance(idle.after, str) else format_duration(idle.after)
+            pools.append(f"{name} ({idle.then} after {after} idle)")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
-        return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.path}"
+        return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
 
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
@@ -113,7 +139,18 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             right="agent.capture: the file of a recorded probe stream",
         )
     yield from access.contradictions(agent)
+    for found in access.contradictions(settings.controller.door):
+        keys = tuple(("controller", *key[1:]) for key in found.keys)
+        wrong, right = (text.replace("agent", "controller") for text in (found.wrong, found.right))
+        yield Contradiction(keys=keys, wrong=wrong, right=right)
     yield from signal_knobs.contradictions(signals)
+    yield from ledger_knobs.contradictions(settings.ledger, settings.interval)
+    yield from cloud_knobs.contradictions(settings.cloud)
+    yield from checks.contradictions(settings.pools, settings.calendars)
+    waits: dict[tuple[str, ...], float] = {
+        ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)
+    }
+    yield from signal_knobs.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
     slowest = signals.timeout + agent.interval
     if settings.limits.max_verdict_age <= slowest:
         age, told = format_duration(settings.limits.max_verdict_age), format_duration(slowest)
@@ -124,7 +161,16 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             right=f"a limits.max_verdict_age above {told}",
         )
     urls: dict[tuple[str, ...], str] = {("cloud", "endpoint_url"): settings.cloud.endpoint_url or "http://"}
+    urls[("signals", "promql", "url")] = signals.promql.url or "http://"
     urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
     for path, url in urls.items():
         if not url.startswith(("http://", "https://")):
             yield Contradiction(keys=(path,), wrong=f"{url!r} is no URL", right="a URL such as http://10.0.0.7:9460")
+
+
+def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
+    """How long nodes of a pool must have been idle or parked, where that is a time."""
+    if isinstance(rules.idle.after, int | float):
+        yield "after", rules.idle.after
+    if rules.idle.parked != "tell":
+        yield "parked_after", rules.idle.parked_after

@@ -12,6 +12,7 @@ from gpuwatch.ledger import Entry
 from gpuwatch.model.decision import Answer, Review, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.health import Health
+from gpuwatch.model.identity import called
 from gpuwatch.model.knobs import format_duration
 
 
@@ -80,6 +81,21 @@ def status_table(done: Round) -> str:
     return _table(head, body)
 
 
+def remarks(done: Round, leader: str) -> Iterator[str]:
+    """`status`, beneath the table: pauses, advice, and which controller leads."""
+    for pause in done.observation.ledger.pauses:
+        until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
+        what = "everything" if pause.pool is None else f"pool {pause.pool}"
+        yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
+    for decision in done.decisions:
+        for clamp in decision.clamps:
+            yield f"Pool {decision.pool}: {clamp}"
+        for advice in decision.advice:
+            yield f"Advice for {advice.target}: {advice.reason.sentence}"
+    if leader:
+        yield f"Controller that leads, or led last: {leader}"
+
+
 def plan_text(done: Round) -> str:
     """`plan`: what this round would do, what is refused and why, and what it leaves alone."""
     if done.trouble is not None:
@@ -93,6 +109,7 @@ def plan_text(done: Round) -> str:
     for decision in done.decisions:
         lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
         held = Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)
+        lines += [f"pool {decision.pool}: advice for {each.target}: {each.reason.sentence}" for each in decision.advice]
         lines += [f"pool {decision.pool}: {count} held ({code})" for code, count in sorted(held.items())]
     return "\n".join(lines) or "There are no nodes."
 
@@ -152,7 +169,7 @@ def _health(node: Node) -> Iterator[str]:
             continue
         since = "" if gpu.health.since is None else f" since {_clock(gpu.health.since)}"
         doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
-        yield f"    GPU {gpu.index} is {gpu.health.state.value}{since}{doubt}"
+        yield f"    {called(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
         for each in gpu.health.findings:
             yield f"        {each.code}: {each.sentence} Remedy: {each.remedy.value}; source: {each.source}"
 

@@ -6,9 +6,9 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 from urllib.error import HTTPError
 
 import msgspec
@@ -33,7 +33,12 @@ def eventually(condition: Callable[[], object], what: Callable[[], object] = lam
 class RunningAgent:
     """One agent process; use it in a `with`."""
 
-    def __init__(self, environment: Mapping[str, str], **knobs: object) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        command: object = (sys.executable, "-m", "gpuwatch"),  # strings; object, as it stands among any knobs
+        **knobs: object,
+    ) -> None:
         """Start it with settings such as `interval=0.1`, on any free port."""
         settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", "control_socket": "none"}
         settings |= {"kernel_log": "none", "health_file": "none", **knobs}
@@ -41,7 +46,7 @@ class RunningAgent:
         settings.setdefault("evidence__enabled", False)  # what else runs on the tester's machine is another matter
         variables = {f"GPUWATCH_AGENT__{name.upper()}": str(value) for name, value in settings.items()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpuwatch", "agent"],
+            [*cast("Sequence[str]", command), "agent"],
             env={**environment, **variables},
             cwd=ROOT,
             stderr=subprocess.PIPE,

@@ -1,22 +1,26 @@
 """A cloud with people, time and faults around it: simulated, or EC2 on moto. The contract suite runs on each."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import (
     FLEET_TAG,
+    POOL_TAG,
     AuthFailedError,
     Cloud,
     CloudError,
     InsufficientCapacityError,
+    Leftover,
+    LeftoverKind,
     ProtectedError,
     QuotaExceededError,
     ThrottledError,
 )
 from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.simulated import LostResponseError, SimulatedCloud
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from tests.moto_faults import REGION, MotoFaults
 
 FLEET = "lab"
@@ -31,7 +35,17 @@ REFUSALS = {
     ThrottledError: ("RequestLimitExceeded", 503),
     AuthFailedError: ("UnauthorizedOperation", 403),
 }
-ACTIONS = {"stop": "StopInstances", "start": "StartInstances", "tag": "CreateTags"}
+ACTIONS = {
+    "stop": "StopInstances",
+    "start": "StartInstances",
+    "terminate": "TerminateInstances",
+    "launch": "RunInstances",
+    "grow": "SetDesiredCapacity",
+    "protect": "SetInstanceProtection",
+    "tag": "CreateTags",
+}
+TEMPLATE = "gpu-node"
+ACCOUNT = "123456789012"
 
 
 class World(Protocol):
@@ -56,6 +70,16 @@ class World(Protocol):
         """Time passes until the machine has arrived in its next state."""
         ...
 
+    def add_group(
+        self, name: str, tags: Mapping[str, str], *, size: int, suspended: Collection[str] = (), **bounds: int
+    ) -> str:
+        """Somebody makes a group of that size, whose tags go to its members; gives its id. Bounds: MinSize, MaxSize."""
+        ...
+
+    def add_volume(self) -> str:
+        """Somebody leaves a volume behind."""
+        ...
+
     def refuse(self, call: str, kind: type[CloudError]) -> None:
         """The next such call is refused."""
         ...
@@ -74,29 +98,61 @@ class SimulatedWorld:
         self.simulated = SimulatedCloud(fleet=FLEET, clock=clock)
         self.cloud: Cloud = self.simulated
         self.count = 0
+        self.simulated.add_template(TEMPLATE, self._machine("", {}))
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""
         self.count += 1
         node_id = f"i-{self.count:017x}"
-        self.simulated.add(
-            Node(
-                id=node_id,
-                name=tags.get("Name", node_id),
-                pool="",
-                state=NodeState.RUNNING,
-                instance_type="g5.xlarge" if gpus else "m5.large",
-                gpu_count=1 if gpus else 0,
-                region=REGION,
-                zone=f"{REGION}a",
-                tags=tags,
-            )
-        )
+        self.simulated.add(self._machine(node_id, tags, gpus=gpus))
         return node_id
+
+    def _machine(self, node_id: str, tags: Mapping[str, str], *, gpus: bool = True) -> Node:
+        return Node(
+            id=node_id,
+            name=tags.get("Name", node_id),
+            pool="",
+            state=NodeState.RUNNING,
+            instance_type="g5.xlarge" if gpus else "m5.large",
+            gpu_count=1 if gpus else 0,
+            region=REGION,
+            zone=f"{REGION}a",
+            account=ACCOUNT,
+            tags=tags,
+        )
+
+    def add_group(
+        self, name: str, tags: Mapping[str, str], *, size: int, suspended: Collection[str] = (), **bounds: int
+    ) -> str:
+        """Its members are pending for a minute, which passes."""
+        group = NodeGroup(
+            id=f"arn:simulated:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:1:autoScalingGroupName/{name}",
+            name=name,
+            pool=tags.get(POOL_TAG, "default"),
+            min_size=bounds.get("MinSize", 0),
+            max_size=bounds.get("MaxSize", 10),
+            desired=size,
+            region=REGION,
+            zones=(f"{REGION}a",),
+            enrolled=tags.get(FLEET_TAG) == FLEET,
+            suspended=frozenset(suspended),
+            instance_type="g5.xlarge",
+            account=ACCOUNT,
+        )
+        self.simulated.add_group(group, self._machine("", tags))
+        self.clock.advance(60)
+        return group.id
+
+    def add_volume(self) -> str:
+        """The smallest that says everything."""
+        kind = LeftoverKind.UNATTACHED_VOLUME
+        left = Leftover(id="vol-1", kind=kind, region=REGION, account=ACCOUNT, type="gp3", size_bytes=8 * 1024**3)
+        self.simulated.add_leftover(left)
+        return left.id
 
     def terminate(self, node_id: str) -> None:
         """The machine goes."""
-        self.simulated.terminate(node_id)
+        self.simulated.take_away(node_id)
 
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """The machine is tagged."""
@@ -134,12 +190,28 @@ class AwsWorld:
         self.clock = clock
         self.ec2 = ec2
         self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
+        ec2.add_template(TEMPLATE)
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""
         node_id = self.ec2.launch(tags, instance_type="g5.xlarge" if gpus else "m5.large")
         self.settle(node_id)
         return node_id
+
+    def add_group(
+        self, name: str, tags: Mapping[str, str], *, size: int, suspended: Collection[str] = (), **bounds: int
+    ) -> str:
+        """As on EC2."""
+        options: dict[str, Any] = dict(bounds)
+        group_id = self.ec2.add_group(name, tags, size=size, **options)
+        if suspended:
+            self.ec2.scaling.suspend_processes(AutoScalingGroupName=name, ScalingProcesses=list(suspended))
+        return group_id
+
+    def add_volume(self) -> str:
+        """Attached to nothing."""
+        kind: Any = "gp3"
+        return self.ec2.client.create_volume(AvailabilityZone=f"{REGION}a", Size=8, VolumeType=kind)["VolumeId"]
 
     def terminate(self, node_id: str) -> None:
         """The machine goes."""
@@ -163,3 +235,24 @@ class AwsWorld:
     def lose_response(self, call: str) -> None:
         """The connection breaks after the effect."""
         self.ec2.lose_response(ACTIONS[call])
+
+
+@contextmanager
+def a_world(name: str) -> Iterator[World]:
+    """An empty cloud of that name."""
+    clock = ManualClock()
+    if name == "simulated":
+        yield SimulatedWorld(clock)
+        return
+    with MotoFaults(clock, lag_describes=2) as ec2:
+        yield AwsWorld(clock, ec2)
+
+
+WORLDS = ("simulated", "aws")
+
+
+def seen(world: World, node_id: str) -> Node:
+    """The machine as its cloud tells it; these clouds never say None."""
+    node = world.cloud.node(node_id)
+    assert node is not None
+    return node

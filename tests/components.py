@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 # What each is for, and the Debian package that brings it.
-PACKAGES = {"cc": "gcc libc6-dev", "prometheus": "prometheus", "promtool": "prometheus"}
+PACKAGES = {
+    "cc": "gcc libc6-dev",
+    "pg_ctl": "postgresql",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "victoria-metrics": "victoria-metrics",
+}
+_OUTSIDE_PATH = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glob("*/bin"))  # as Debian keeps them
 
 
 def require(name: str) -> Path:
     """The program's path; skips the running test where it is missing, or fails it where CI=true."""
-    found = shutil.which(name)
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_OUTSIDE_PATH]))
     if found is not None:
         return Path(found)
     sentence = f"`{name}` is not installed here (Debian package: {PACKAGES.get(name, name)})"

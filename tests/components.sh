@@ -4,9 +4,13 @@
 set -u
 
 missing() {
-    for pair in cc:gcc prometheus:prometheus promtool:prometheus; do
+    {
+    for pair in cc:gcc prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
-    done | sort -u | tr '\n' ' '
+    done
+    # Debian keeps the server's programs out of PATH.
+    command -v pg_ctl >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || echo postgresql
+    } | sort -u | tr '\n' ' '
 }
 
 wanted=$(missing)

@@ -1,6 +1,7 @@
 """Fixtures that several files share, and the `component` marker."""
 
 import ctypes
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +10,21 @@ import pytest
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.nvml import NvmlSource
 from tests.components import require
+from tests.fleets import DAYS_LIVED
 from tests.nvml import StubDriver, build
+from tests.patients import Patient
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked `component(name)` needs that program."""
     for marker in item.iter_markers("component"):
         require(*marker.args)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long the generated fleets lived, for `make nightly`."""
+    if "GPUWATCH_LIVES" in os.environ:
+        terminalreporter.write_line(f"Generated fleets lived {DAYS_LIVED[0]:,.0f} days in this process.")
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +54,17 @@ def source(driver: StubDriver, hand: ManualClock, monkeypatch: pytest.MonkeyPatc
     opened = NvmlSource(hand)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file to write configurations to."""
+    path = tmp_path_factory.mktemp("configuration") / "gpuwatch.yaml"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def patient() -> Patient:
+    """A GPU of which nothing is known."""
+    return Patient()

@@ -1,15 +1,16 @@
 """Builders of fleets and rounds: a test names what matters to its sentence, the rest is an idle, enrolled machine."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.clock import ManualClock
-from gpuwatch.clouds import CloudError
+from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.controller import Parts, Round, step
-from gpuwatch.guard import Limits
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import LedgerView, Notice, Observation
+from gpuwatch.model.decision import DECISION_TAG, LedgerView, Notice, Observation
 from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Activity,
@@ -17,11 +18,14 @@ from gpuwatch.model.fleet import (
     Fleet,
     GpuVerdict,
     Node,
+    NodeGroup,
     NodeState,
     NodeVerdict,
     Signal,
     State,
 )
+from gpuwatch.model.measure import Measure, Query
+from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 
@@ -113,6 +117,8 @@ class FakeFleet:
     lose: Callable[[str, str], CloudError | None] = lambda _call, _node: None
     lag: Callable[[], float] = lambda: 0.0
     watch_stop: Callable[[str, str], None] = lambda _node, _key: None
+    groups_: dict[str, NodeGroup] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], float | None] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     stopped_while: list[State] = field(default_factory=list)
     _until: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
@@ -130,7 +136,8 @@ class FakeFleet:
     def nodes(self) -> tuple[Node, ...]:
         """The cloud's list; signals are not the cloud's to tell."""
         self._ask("nodes", "")
-        return tuple(replace(self._now(node), signal=Signal()) for node in list(self.nodes_.values()))
+        listed = [self._now(node) for node in list(self.nodes_.values())]
+        return tuple(replace(node, signal=Signal()) for node in listed if node.state is not NodeState.TERMINATED)
 
     def node(self, node_id: str) -> Node | None:
         """One machine."""
@@ -155,6 +162,89 @@ class FakeFleet:
         self._ask("start", node_id)
         self.calls.append(("start", node_id, key))
         self.put(replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now()))
+
+    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+        """Terminate: accepted at once, seen after the lag; a member takes its place with it."""
+        self._ask("terminate", node_id)
+        node = self._now(self.nodes_[node_id])
+        self.watch_stop(node_id, key)
+        self.calls.append(("terminate", node_id, key))
+        if node.state in {NodeState.RUNNING, NodeState.STOPPED}:
+            if node.state is NodeState.RUNNING:
+                self.stopped_while.append(node.activity.state)
+            self._until[node_id] = (self.clock.monotonic() + self.lag(), NodeState.TERMINATED)
+            self.put(replace(node, state=NodeState.TERMINATING))
+            if group is not None:
+                held = self.groups_[group]
+                left = tuple(each for each in held.node_ids if each != node_id)
+                self.groups_[group] = replace(held, desired=held.desired - 1, node_ids=left)
+        self._answer("terminate", node_id)
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """One machine for each key, however often it is asked."""
+        self._ask("launch", key)
+        self.calls.append(("launch", key, key))
+        node_id = f"i-{key}"
+        if node_id not in self.nodes_:
+            node = a_node(node_id, State.BUSY, 0.0, pool=arguments["pool"], tags={DECISION_TAG: key})
+            self.put(replace(node, launched_at=self.clock.now()))
+        self._answer("launch", key)
+        return node_id
+
+    def find(self, key: str) -> Node | None:
+        """The machine of that key."""
+        self._ask("find", key)
+        return next((self._now(node) for node in self.nodes_.values() if node.tags.get(DECISION_TAG) == key), None)
+
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """All groups."""
+        self._ask("groups", "")
+        return tuple(self.groups_.values())
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group."""
+        self._ask("group", group_id)
+        if group_id not in self.groups_:
+            raise NotFoundError(f"there is no group {group_id}")
+        return self.groups_[group_id]
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """Raise the desired size; the new members are there at once."""
+        self._ask("grow", group_id)
+        self.calls.append(("grow", group_id, key))
+        group = self.groups_[group_id]
+        for number in range(group.desired, size):
+            node_id = f"{group_id}-{key}-{number}"
+            node = a_node(node_id, State.BUSY, 0.0, pool=group.pool, group=group_id)
+            self.put(replace(node, launched_at=self.clock.now()))
+            group = replace(group, node_ids=(*group.node_ids, node_id))
+        self.groups_[group_id] = replace(group, desired=max(size, group.desired))
+        self._answer("grow", group_id)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Scale-in protection, at once."""
+        assert self.nodes_[node_id].group == group_id, f"{node_id} is no member of {group_id}"
+        self._ask("protect", node_id)
+        self.calls.append(("protect" if on else "unprotect", node_id, key))
+        self.put(replace(self.nodes_[node_id], scale_in_protected=on))
+        self._answer("protect", node_id)
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """Nothing is left over."""
+        return ()
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """The numbers that a test has set; unknown where it has not."""
+        return tuple(
+            Measure(
+                pool=query.pool,
+                name=query.name,
+                at=fleet.observed_at,
+                value=(value := self.numbers.get((query.pool, query.name))),
+                doubt=None if value is not None else "no test has set it",
+            )
+            for query in queries
+        )
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
         """Set tags."""
@@ -187,7 +277,7 @@ class FakeFleet:
     def _now(self, node: Node) -> Node:
         """Let the lag run out."""
         due, state = self._until.get(node.id, (0.0, node.state))
-        if node.state is NodeState.STOPPING and self.clock.monotonic() >= due:
+        if node.state in {NodeState.STOPPING, NodeState.TERMINATING} and self.clock.monotonic() >= due:
             node = replace(node, state=state)
             self.put(node)
         return node
@@ -212,11 +302,17 @@ class Desk:
     limits: Limits = field(default_factory=lambda: Limits(max_stops_per_hour_ratio=1.0))
     enforce: bool = True
     ledger: Ledger = field(default_factory=Ledger.in_memory)
+    prices: dict[str, Price] = field(default_factory=dict)
     fleet: FakeFleet = field(init=False)
 
     def __post_init__(self) -> None:
         """An empty fleet on the same clock."""
         self.fleet = FakeFleet(clock=self.clock)
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The same rules for every pool."""
+        return Rulebook(pools={DEFAULT_POOL: self.rules}, limits=self.limits, enforce=self.enforce)
 
     @property
     def parts(self) -> Parts:
@@ -226,9 +322,8 @@ class Desk:
             cloud=self.fleet,
             signals=self.fleet,
             ledger=self.ledger,
-            pools=lambda _name: self.rules,
-            limits=self.limits,
-            enforce=self.enforce,
+            rules=self.rulebook,
+            prices=self.prices.get,
         )
 
     def plan(self) -> Round:
@@ -248,3 +343,13 @@ class Desk:
             if node.state is NodeState.RUNNING and node.verdict is not None:
                 held = node.activity.held_seconds + seconds
                 self.fleet.show(node.id, node.activity.state, held)
+
+
+# How many lives the state machines generate: `make nightly` asks for thousands, and is told how long they lived.
+LIVES = int(os.environ.get("GPUWATCH_LIVES", "25"))
+DAYS_LIVED = [0.0]
+
+
+def lived(desk: Desk) -> None:
+    """A fleet's life is over."""
+    DAYS_LIVED[0] += desk.clock.monotonic() / 86400

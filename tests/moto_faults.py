@@ -1,4 +1,4 @@
-"""EC2 played by moto in process, with what moto leaves out: faults, lag, refusals by state, launch times.
+"""EC2 and Auto Scaling played by moto in process, with what moto leaves out: faults, lag, refusals by state, tokens.
 
     with MotoFaults(clock) as ec2:
         node_id = ec2.launch({"gpuwatch:fleet": "lab"})
@@ -12,26 +12,31 @@ Nothing leaves the process: every request of `session` is answered by moto, or t
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
-from typing import Any, NoReturn, Self
-from urllib.parse import parse_qs
+from typing import Any, Self
+from urllib.parse import urlencode
 
 import boto3
+import botocore.handlers
 import botocore.session
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
-from botocore.exceptions import ConnectionClosedError
 from botocore.loaders import create_loader
 from moto import mock_aws
-from moto.core.botocore_stubber import MockRawResponse
-from moto.core.models import DEFAULT_ACCOUNT_ID, botocore_stubber
+from moto.core.models import botocore_stubber
 from moto.ec2.models import ec2_backends
 
 from gpuwatch.clock import Clock
+from tests import moto_groups
+from tests.moto_wire import Crash, answer_of, crash, disconnect, error_of, fields_of, node_ids_of
+
+__all__ = ["REGION", "Call", "Crash", "MotoFaults"]
 
 REGION = "us-east-1"
 _LOADER = create_loader()  # one for all sessions: parsing EC2's model takes longer than most tests
+
+_END_MEMBER = "TerminateInstanceInAutoScalingGroup"
 
 # What EC2 refuses by state and moto accepts: action -> the states it cannot act from.
 _WRONG_STATES = {
@@ -44,12 +49,9 @@ _PASSING_STATES = {
     "StartInstances": ("pending", 0),
     "StopInstances": ("stopping", 64),
     "TerminateInstances": ("shutting-down", 32),
+    _END_MEMBER: ("shutting-down", 32),
 }
 _LAUNCHING = {"RunInstances", "StartInstances"}
-
-
-class Crash(BaseException):
-    """The process dies here; nothing in the product catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class _Fault:
 
     answer: Callable[[AWSPreparedRequest], AWSResponse] | None
     after_effect: bool = False
+    twice: bool = False
 
 
 class MotoFaults:
@@ -77,9 +80,10 @@ class MotoFaults:
         self.lag_describes = lag_describes
         self.calls: list[Call] = []
         self._clock = clock
+        self._templates: set[str] = set()
         self._plans: defaultdict[str, deque[_Fault]] = defaultdict(deque)
         self._lagging: dict[str, tuple[int, tuple[str, int]]] = {}  # id -> describes left, the state to come
-        self._launched: set[str] = set()
+        self._tokens: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {}  # token -> fields, answer, ids
         self._moto = mock_aws()
         self._environment = pytest.MonkeyPatch()
 
@@ -91,13 +95,16 @@ class MotoFaults:
         self._environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
         self._environment.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
         self._moto.start()
+        # Every session made from here on, also one in another account, is answered by this layer in moto's place.
+        handlers: Any = botocore.handlers.BUILTIN_HANDLERS
+        self._environment.setattr(
+            botocore.handlers,
+            "BUILTIN_HANDLERS",
+            [("before-send", self._send) if botocore_stubber in each else each for each in handlers],
+        )
         core = botocore.session.Session()
         core.register_component("data_loader", _LOADER)
         self.session = boto3.Session(botocore_session=core)
-        # botocore would call both handlers and so carry out what this one refuses: ours stands before moto's alone.
-        events: Any = self.session.events
-        events.unregister("before-send", botocore_stubber)
-        events.register("before-send", self._send)
         self.client = self.session.client("ec2", region_name=REGION)
         return self
 
@@ -108,6 +115,11 @@ class MotoFaults:
         self._moto.stop()
         self._environment.undo()
 
+    @cached_property
+    def scaling(self) -> Any:  # noqa: ANN401  people may ask it anything
+        """A client of Auto Scaling."""
+        return self.session.client("autoscaling", region_name=REGION)
+
     # What people do in the account.
 
     def launch(self, tags: Mapping[str, str], *, instance_type: str = "g5.xlarge", **more: Any) -> str:  # noqa: ANN401  RunInstances takes anything
@@ -115,16 +127,54 @@ class MotoFaults:
         named = [{"Key": key, "Value": value} for key, value in tags.items()]
         specification: Any = [{"ResourceType": "instance", "Tags": named}] if named else []
         name: Any = instance_type
-        region = more.pop("region", REGION)
-        client = self.client if region == REGION else self.session.client("ec2", region_name=region)
+        client = self._ec2(more.pop("region", REGION), more.pop("account", None))
         answer = client.run_instances(
             ImageId="ami-00000000", MinCount=1, MaxCount=1, InstanceType=name, TagSpecifications=specification, **more
         )
-        return answer["Instances"][0]["InstanceId"]
+        return str(answer["Instances"][0]["InstanceId"])
+
+    def _ec2(self, region: str, account: str | None) -> Any:  # noqa: ANN401  a client of EC2
+        """A client for people, in another region or account."""
+        if account is None:
+            return self.client if region == REGION else self.session.client("ec2", region_name=region)
+        role: Any = {"RoleArn": f"arn:aws:iam::{account}:role/people", "RoleSessionName": "people"}
+        told = self.session.client("sts", region_name=region).assume_role(**role)["Credentials"]
+        self.calls.clear()
+        keys = (told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
+        return boto3.Session(*keys, region_name=region).client("ec2")
+
+    def add_template(self, name: str, *, region: str = REGION, account: str | None = None) -> str:
+        """A launch template; gives its id."""
+        data: Any = {"ImageId": "ami-00000000", "InstanceType": "g5.xlarge"}
+        answer = self._ec2(region, account).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+        template = str(answer["LaunchTemplate"]["LaunchTemplateId"])
+        self._templates |= {name, template}
+        return template
+
+    def add_group(self, name: str, tags: Mapping[str, str], *, size: int, region: str = REGION, **more: Any) -> str:  # noqa: ANN401  CreateAutoScalingGroup takes anything
+        """A group of that size from a template of its own name, whose tags go to its members; gives its ARN."""
+        client = self.session.client("ec2", region_name=region)
+        scaling: Any = self.session.client("autoscaling", region_name=region)
+        template = f"of-{name}"
+        data: Any = {"ImageId": "ami-00000000", "InstanceType": more.pop("instance_type", "g5.xlarge")}
+        client.create_launch_template(LaunchTemplateName=template, LaunchTemplateData=data)
+        options = {"MinSize": 0, "MaxSize": 10, "AvailabilityZones": [f"{region}a"], "DesiredCapacity": size, **more}
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            LaunchTemplate={"LaunchTemplateName": template, "Version": "$Default"},
+            Tags=[{"Key": key, "Value": tags[key], "PropagateAtLaunch": True} for key in tags],
+            **options,
+        )
+        described = scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        return str(described[0]["AutoScalingGroupARN"])
 
     def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
         """Tag a machine, as people do."""
         self.client.create_tags(Resources=[node_id], Tags=[{"Key": key, "Value": tags[key]} for key in tags])
+
+    def set_lifecycle(self, node_id: str, state: str) -> None:
+        """Somebody takes a member of a group out of service."""
+        moto_groups.member(node_id)[1].lifecycle_state = state
 
     def state(self, node_id: str) -> str:
         """The state that the account holds, past every fault and lag of an answer."""
@@ -134,7 +184,7 @@ class MotoFaults:
 
     def refuse(self, action: str, code: str, *, status: int = 400, times: int = 1, message: str = "injected") -> None:
         """EC2 answers with this error and does nothing."""
-        self._plan(action, lambda request: _answer(request, status, _error(code, message)), times=times)
+        self._plan(action, lambda request: answer_of(request, status, error_of(request, code, message)), times=times)
 
     def throttle(self, action: str, *, times: int = 1) -> None:
         """Too many calls."""
@@ -150,23 +200,31 @@ class MotoFaults:
 
     def garble(self, action: str, *, page: str = "<html>gateway", times: int = 1) -> None:
         """Something that is no EC2 answers."""
-        self._plan(action, lambda request: _answer(request, 200, page), times=times)
+        self._plan(action, lambda request: answer_of(request, 200, page), times=times)
 
     def lose_request(self, action: str, *, times: int = 1) -> None:
         """The connection breaks before EC2 hears of it."""
-        self._plan(action, _disconnect, times=times)
+        self._plan(action, disconnect, times=times)
 
     def lose_response(self, action: str, *, times: int = 1) -> None:
         """EC2 does it and the connection breaks before the caller hears of it."""
-        self._plan(action, _disconnect, times=times, after_effect=True)
+        self._plan(action, disconnect, times=times, after_effect=True)
+
+    def impair_zone(self, *, times: int = 3) -> None:
+        """A zone is in trouble: a list of all machines fails as a whole."""
+        self.refuse("DescribeInstances", "Unavailable", status=503, times=times)
+
+    def deliver_twice(self, action: str) -> None:
+        """The network hands the same request to AWS a second time."""
+        self._plans[action].append(_Fault(None, twice=True))
 
     def crash_before(self, action: str) -> None:
         """The caller dies before EC2 hears of it."""
-        self._plan(action, _crash)
+        self._plan(action, crash)
 
     def crash_after(self, action: str) -> None:
         """EC2 does it and the caller dies."""
-        self._plan(action, _crash, after_effect=True)
+        self._plan(action, crash, after_effect=True)
 
     def let_pass(self, action: str, *, times: int = 1) -> None:
         """Spare that many calls, so that the next fault strikes a later one."""
@@ -191,37 +249,93 @@ class MotoFaults:
     def _send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Answer one request in moto's place."""
         action = event_name.rpartition(".")[2]
-        node_ids = _node_ids(request)
+        node_ids = node_ids_of(request)
         fault = self._plans[action].popleft() if self._plans[action] else _Fault(None)
         if fault.answer is not None and not fault.after_effect:
             self.calls.append(Call(action=action, node_ids=node_ids, done=False))
             return fault.answer(request)
         answer = self._carry_out(event_name, action, node_ids, request)
+        if fault.twice:
+            answer = self._carry_out(event_name, action, node_ids, request)
         self.calls.append(Call(action=action, node_ids=node_ids, done=answer.status_code < 300))
         return answer if fault.answer is None else fault.answer(request)
 
     def _carry_out(
         self, event_name: str, action: str, node_ids: tuple[str, ...], request: AWSPreparedRequest
     ) -> AWSResponse:
-        """Moto's answer, with what EC2 would add."""
-        if action == "DescribeInstances" and b"NextToken" not in _body(request):
+        """Moto's answer, with what AWS would add."""
+        fields = fields_of(request)
+        if action == "DescribeInstances" and "NextToken" not in fields:
             self._let_time_pass(node_ids)
-        for node_id in node_ids:
-            if action == "CreateTags" and self._state_or_none(node_id) is None:
-                return _answer(request, 400, _error("InvalidInstanceID.NotFound", f"{node_id} does not exist"))
-            if self._state_or_none(node_id) in _WRONG_STATES.get(action, ()):
-                body = _error("IncorrectInstanceState", f"{node_id} is not in a state for it")
-                return _answer(request, 400, body)
+        refused = self._refusal(action, node_ids, fields)
+        if refused is not None:
+            return answer_of(request, 400, error_of(request, *refused))
+        if action == "RunInstances" and fields["ClientToken"] in self._tokens:
+            return answer_of(request, 200, self._tokens[fields["ClientToken"]][1])
         before = {node_id: self._state_or_none(node_id) for node_id in node_ids}
-        answer = botocore_stubber(event_name, request)
-        if answer is None:
-            pytest.fail(f"{action} would have left the process: {request.url}")
+        there = self._instances().keys() if action == "RunInstances" else frozenset()
+        answer = self._ask_moto(event_name, action, fields, request)
         if answer.status_code < 300:
             if action == "RunInstances":
-                node_ids = self._new_ids()
+                node_ids = tuple(self._instances().keys() - there)
+                answer = self._remember(fields, node_ids, request, answer)
             for node_id in node_ids:
                 self._mend(action, node_id, before.get(node_id))
         return answer
+
+    def _refusal(self, action: str, node_ids: tuple[str, ...], fields: dict[str, str]) -> moto_groups.Refusal | None:
+        """What AWS refuses and moto accepts."""
+        for node_id in node_ids:
+            if action == "CreateTags" and node_id.startswith("i-") and self._state_or_none(node_id) is None:
+                return "InvalidInstanceID.NotFound", f"{node_id} does not exist"
+            if self._state_or_none(node_id) in _WRONG_STATES.get(action, ()):
+                return "IncorrectInstanceState", f"{node_id} is not in a state for it"
+        if action == "TerminateInstances" and all(map(self._state_or_none, node_ids)):
+            return self._protection(node_ids)
+        if action == "RunInstances" and self._tokens.get(fields["ClientToken"], (fields,))[0] != fields:
+            return "IdempotentParameterMismatch", "The token was used with other parameters"
+        template = fields.get("LaunchTemplate.LaunchTemplateId") or fields.get("LaunchTemplate.LaunchTemplateName")
+        if action == "RunInstances" and template not in (None, *self._templates):
+            return "InvalidLaunchTemplateId.NotFound", f"There is no launch template {template}"
+        return moto_groups.refusal(action, fields)
+
+    def _protection(self, node_ids: tuple[str, ...]) -> moto_groups.Refusal | None:
+        """A protected machine saves all of the call in its own zone; those in other zones end, and the call fails."""
+        instances = [self._instance(node_id) for node_id in node_ids]
+        safe = {each.placement.zone for each in instances if each.disable_api_termination is True}
+        if not safe:
+            return None
+        for each in instances:
+            if each.placement.zone not in safe:
+                each.terminate()
+        return "OperationNotPermitted", "An instance may not be terminated: modify its 'disableApiTermination'"
+
+    def _ask_moto(
+        self, event_name: str, action: str, fields: dict[str, str], request: AWSPreparedRequest
+    ) -> AWSResponse:
+        """The effect."""
+        if action == _END_MEMBER:
+            answer = moto_groups.end_member(fields)
+            self._instance(fields["InstanceId"]).terminate()
+            if not self.lag_describes:
+                moto_groups.forget(fields["InstanceId"])
+            return answer_of(request, 200, answer)
+        if fields.get("Filter.1.Name") == "client-token":  # moto knows no such filter
+            ids = self._tokens.get(fields["Filter.1.Value.1"], ({}, "", ("i-none",)))[2]
+            fields |= {"Filter.1.Name": "instance-id", "Filter.1.Value.1": ids[0]}
+            request.body = urlencode(fields)
+        answered = botocore_stubber(event_name, request)
+        if answered is None:
+            pytest.fail(f"{action} would have left the process: {request.url}")
+        return answered
+
+    def _remember(
+        self, fields: dict[str, str], node_ids: tuple[str, ...], request: AWSPreparedRequest, answer: AWSResponse
+    ) -> AWSResponse:
+        """A launch, so that its token launches nothing more."""
+        text = answer.content.decode()
+        self._tokens[fields["ClientToken"]] = (fields, text, node_ids)
+        return answer_of(request, answer.status_code, text)
 
     def _mend(self, action: str, node_id: str, before: str | None) -> None:
         """Set what moto leaves out, where the action changed the machine's state."""
@@ -243,12 +357,14 @@ class MotoFaults:
                 state = self._instance(node_id)._state
                 state.name, state.code = final
                 del self._lagging[node_id]
+                if final[0] == "terminated":
+                    moto_groups.forget(node_id)
             else:
                 self._lagging[node_id] = (left - 1, final)
 
     def _instances(self) -> dict[str, Any]:
-        backends = ec2_backends[DEFAULT_ACCOUNT_ID]
-        return {instance.id: instance for backend in list(backends.values()) for instance in backend.all_instances()}
+        backends = [backend for regions in list(ec2_backends.values()) for backend in list(regions.values())]
+        return {instance.id: instance for backend in backends for instance in backend.all_instances()}
 
     def _instance(self, node_id: str) -> Any:  # noqa: ANN401  moto ships no types
         return self._instances()[node_id]
@@ -256,39 +372,3 @@ class MotoFaults:
     def _state_or_none(self, node_id: str) -> str | None:
         instance = self._instances().get(node_id)
         return None if instance is None else str(instance.state)
-
-    def _new_ids(self) -> tuple[str, ...]:
-        new = self._instances().keys() - self._launched
-        self._launched |= new
-        return tuple(new)
-
-
-def _body(request: AWSPreparedRequest) -> bytes:
-    body: Any = request.body or b""
-    return body if isinstance(body, bytes) else str(body).encode()
-
-
-def _node_ids(request: AWSPreparedRequest) -> tuple[str, ...]:
-    """The instances that a request names."""
-    fields = parse_qs(_body(request).decode())
-    return tuple(value[0] for key, value in sorted(fields.items()) if key.startswith(("InstanceId.", "ResourceId.")))
-
-
-def _answer(request: AWSPreparedRequest, status: int, body: str) -> AWSResponse:
-    raw: Any = MockRawResponse(body)
-    return AWSResponse(str(request.url), status, HTTPHeaders(), raw)
-
-
-def _error(code: str, message: str) -> str:
-    return (
-        f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
-        "<RequestID>0</RequestID></Response>"
-    )
-
-
-def _disconnect(request: AWSPreparedRequest) -> NoReturn:
-    raise ConnectionClosedError(endpoint_url=request.url)
-
-
-def _crash(request: AWSPreparedRequest) -> NoReturn:
-    raise Crash(request.url)

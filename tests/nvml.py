@@ -60,6 +60,10 @@ class StubGpu:
         entries = (f"{pid}:{'-' if size is None else size}" for pid, size in memory_bytes.items())
         return self._write({kind: " ".join(entries)})
 
+    def processes_in_mig(self, *rows: tuple[int, int, int, int], kind: str = "compute") -> Self:
+        """The same within MIG: pid, bytes, GPU instance, compute instance."""
+        return self._write({kind: " ".join(":".join(map(str, row)) for row in rows)})
+
     def field(self, number: int, value: int, scope: int = 0) -> Self:
         """That field value, in NVML's own units."""
         return self._write({f"field.{number}.{scope}": str(value)})

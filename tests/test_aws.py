@@ -21,7 +21,8 @@ from gpuwatch.clouds import (
     ProtectedError,
     ThrottledError,
 )
-from gpuwatch.clouds.aws import AwsCloud, managed_by
+from gpuwatch.clouds.aws import AwsCloud
+from gpuwatch.clouds.aws_owners import managed_by
 from gpuwatch.model.fleet import CapacityType, NodeState
 from tests.moto_faults import REGION, MotoFaults
 
@@ -182,7 +183,7 @@ def test_a_type_that_ec2_does_not_describe_costs_only_its_own_machines(
     ec2.launch(MINE, instance_type="p3.2xlarge")
     cloud = a_cloud(ec2)
 
-    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws"):
+    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws_machines"):
         assert [node.id for node in cloud.nodes()] == [known]
         cloud.nodes()
 
@@ -241,6 +242,7 @@ def test_a_machine_is_told_whole(ec2: MotoFaults) -> None:
         ("spot", None, CapacityType.SPOT),
         ("capacity-block", "cr-1", CapacityType.CAPACITY_BLOCK),
         ("scheduled", None, CapacityType.RESERVED),
+        ("interruptible-capacity-reservation", "cr-1", CapacityType.RESERVED),
         (None, "cr-1", CapacityType.RESERVED),
     ],
 )
@@ -253,6 +255,18 @@ def test_how_a_machine_was_bought(
     ec2._instance(node_id).capacity_reservation_id = reservation
 
     assert a_cloud(ec2).node(node_id).capacity_type is bought
+
+
+def test_a_machine_that_is_aimed_at_a_reservation_is_reserved(ec2: MotoFaults) -> None:
+    """Before it runs there, too: what it would free is paid for anyway. An open preference alone says nothing."""
+    cloud = a_cloud(ec2)
+    place, instance = cloud._look_for(ec2.launch(MINE))
+    target: Any = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
+    instance.told["CapacityReservationSpecification"] = {"CapacityReservationPreference": "open"}
+    before = cloud._told(place, instance).capacity_type
+    instance.told["CapacityReservationSpecification"] = target
+
+    assert (before, cloud._told(place, instance).capacity_type) == (CapacityType.ON_DEMAND, CapacityType.RESERVED)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +283,9 @@ def test_how_a_machine_was_bought(
         ({"aws:elasticmapreduce:job-flow-id": "j-1"}, "EMR j-1"),
         ({"sagemaker:cluster-name": "hyper"}, "SageMaker hyper"),
         ({"parallelcluster:cluster-name": "hpc"}, "ParallelCluster hpc"),
+        ({"aws:pcs:cluster-id": "pcs_1"}, "Parallel Computing Service pcs_1"),
+        ({"ray-cluster-name": "tune"}, "Ray cluster tune"),
+        ({"AmazonECSManaged": ""}, "ECS"),
         ({"aws:ec2spot:fleet-request-id": "sfr-1"}, "spot fleet sfr-1"),
         ({"aws:ec2:fleet-id": "fleet-1"}, "EC2 fleet fleet-1"),
         ({"aws:cloudformation:stack-name": "lab"}, "CloudFormation stack lab"),

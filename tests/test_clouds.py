@@ -24,38 +24,28 @@ from gpuwatch.clouds import (
     connect,
 )
 from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.model.fleet import Node, NodeState
-from tests.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, AwsWorld, SimulatedWorld, World
-from tests.moto_faults import REGION, MotoFaults
+from gpuwatch.model.fleet import NodeState
+from tests.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, WORLDS, World, a_world, seen
+from tests.moto_faults import REGION
 
 MUTATIONS: dict[str, Callable[[Cloud, str], None]] = {
     "stop": lambda cloud, node_id: cloud.stop(node_id, "key"),
     "start": lambda cloud, node_id: cloud.start(node_id, "key"),
+    "terminate": lambda cloud, node_id: cloud.terminate(node_id, "key"),
     "tag": lambda cloud, node_id: cloud.tag(node_id, {STOP_AT: "then"}, "key"),
 }
 
 
-@pytest.fixture(params=["simulated", "aws"])
+@pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Each cloud in turn."""
-    clock = ManualClock()
-    if request.param == "simulated":
-        yield SimulatedWorld(clock)
-        return
-    with MotoFaults(clock, lag_describes=2) as ec2:
-        yield AwsWorld(clock, ec2)
+    with a_world(request.param) as world:
+        yield world
 
 
 def states(cloud: Cloud) -> dict[str, NodeState]:
     """Every listed machine's state."""
     return {node.id: node.state for node in cloud.nodes()}
-
-
-def seen(world: World, node_id: str) -> Node:
-    """The machine as its cloud tells it; these clouds never say None."""
-    node = world.cloud.node(node_id)
-    assert node is not None
-    return node
 
 
 # The list
@@ -132,9 +122,21 @@ def test_a_protection_set_later_is_seen(world: World) -> None:
     node_id = world.launch(MINE)
     assert world.cloud.nodes()[0].protected is None
 
-    world.set_tags(node_id, {SNOOZE_TAG: "2100-01-01T00:00Z"})
+    world.set_tags(node_id, {PROTECT_TAG: "true", SNOOZE_TAG: "2100-01-01T00:00Z"})
 
-    assert world.cloud.nodes()[0].protected == "tag gpuwatch:snooze-until postpones it until 2100-01-01T00:00Z"
+    node = world.cloud.nodes()[0]
+    assert (node.protected, node.snoozed) == ("tag gpuwatch:protect protects it", "2100-01-01T00:00Z")
+
+
+def test_a_snooze_ends_with_its_time(world: World) -> None:
+    """What people postponed until a time is told until then, without anybody's call."""
+    until = (world.clock.now() + timedelta(hours=1)).isoformat()
+    world.launch({**MINE, SNOOZE_TAG: until})
+    assert world.cloud.nodes()[0].snoozed == until
+
+    world.clock.advance(3601)
+
+    assert world.cloud.nodes()[0].snoozed is None
 
 
 # One machine

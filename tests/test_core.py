@@ -1,5 +1,6 @@
 """agent/core.py: what an agent shows, message by message, and when it shows nothing."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -62,13 +63,13 @@ class Told:
         )
 
     @property
-    def downs(self) -> dict[int, tuple[DownCause, str]]:
+    def downs(self) -> dict[int | None, tuple[DownCause, str]]:
         """What is down now, and why."""
         shown = self.core.snapshot(self.clock.monotonic()).downs
         return {down.info.index: (down.cause, down.detail) for down in shown}
 
     @property
-    def up(self) -> list[int]:
+    def up(self) -> list[int | None]:
         """What has values now."""
         return [reading.info.index for reading in self.core.snapshot(self.clock.monotonic()).readings]
 
@@ -124,6 +125,25 @@ def test_a_gpu_no_longer_listed_is_missing(told: Told) -> None:
     told.cycle(a_reading(0))
 
     assert told.downs == {1: (DownCause.MISSING, "the driver no longer lists it")}
+
+
+def moved(reading: GpuReading, index: int) -> GpuReading:
+    """The same GPU under another index."""
+    return replace(reading, info=replace(reading.info, index=index))
+
+
+def test_an_index_belongs_to_the_gpu_that_is_listed_with_it(told: Told) -> None:
+    """A GPU that is gone keeps its index until another one has it, and gets one again when it is back."""
+    told.cycle(a_reading(0), a_reading(1), a_reading(2))
+    told.cycle(moved(a_reading(1), 0), moved(a_reading(2), 1))
+    shown = told.core.snapshot(told.clock.monotonic())
+    gone = told.downs
+    told.cycle(moved(a_reading(1), 0), moved(a_reading(2), 1), moved(a_reading(0), 2))
+
+    assert gone == {None: (DownCause.MISSING, "the driver no longer lists it")}
+    assert [(gpu.uuid, gpu.index) for gpu in shown.verdict.gpus] == [("GPU-1", 0), ("GPU-2", 1), ("GPU-0", None)]
+    assert shown.verdict.activity.doubt == "GPU-0: missing: the driver no longer lists it"
+    assert (told.up, told.downs) == ([0, 1, 2], {})
 
 
 def test_a_gpu_that_comes_back_is_up(told: Told) -> None:

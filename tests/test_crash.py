@@ -63,7 +63,7 @@ def a_mortal(desk: Desk, fate: Fate) -> Parts:
 
 
 def a_run(fatal: int, downtime: float, *, lag: float) -> tuple[Desk, str | None]:
-    """Thirty rounds over an idle and a busy machine, with one power cut; gives where it struck, or None.
+    """Twenty rounds over an idle and a busy machine, with one power cut; gives where it struck, or None.
 
     What the ledger acknowledged survives (test_ledger proves that with kill -9), all else of the controller is lost.
     """
@@ -72,7 +72,7 @@ def a_run(fatal: int, downtime: float, *, lag: float) -> tuple[Desk, str | None]
     for node in (a_node("i-1"), a_node("i-2", State.BUSY)):
         desk.fleet.put(node)
     fate, struck = Fate(fatal), None
-    for _ in range(30):
+    for _ in range(20):
         try:
             step(a_mortal(desk, fate))
         except PowerCut as cut:

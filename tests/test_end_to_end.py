@@ -77,7 +77,8 @@ class Site:
     def configure(self, mode: str) -> Path:
         """The configuration file of the controller: waits of seconds instead of minutes."""
         path = self.folder / "gpuwatch.yaml"
-        pool = {"warm_up": "0s", "idle": {"after": "2s", "notice": "2s"}}
+        idle = {"after": "2s", "notice": "2s", "instance_store": "discard"}  # moto's g4dn have local disks
+        pool = {"warm_up": "0s", "idle": idle}
         settings = {
             "mode": mode,
             "fleet": "lab",

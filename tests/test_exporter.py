@@ -268,7 +268,8 @@ def test_a_page_is_made_once_per_cycle() -> None:
 
     assert first is second
     assert third is not first
-    assert gzip.decompress(third.packed) == third.body
+    assert gzip.decompress(third.packed()) == third.body
+    assert third.packed() is third.packed(), "packed once"
 
 
 def test_process_series_are_bounded() -> None:
@@ -332,3 +333,14 @@ def test_every_name_follows_the_rules() -> None:
         assert name.endswith("_info") == (family.kind == "info"), name
         assert family.help.endswith("."), name
         assert f"| `{name}` |" in render_metrics_md()
+
+
+def test_no_two_gpus_share_an_index() -> None:
+    """A GPU that is gone is told by its uuid alone once another one has its index, in every family."""
+    scraped = Scraped().cycle(a_reading(0, remapped_rows_pending=1), FULL)
+    scraped.cycle(replace(a_reading(1), info=replace(a_reading(1).info, index=0)))
+    samples = [sample for family in parse_prometheus(scraped.text()) for sample in family.samples]
+    seen = {(sample.labels["uuid"], sample.labels.get("gpu")) for sample in samples if "uuid" in sample.labels}
+
+    assert seen == {("GPU-0", None), ("GPU-1", "0")}
+    assert scraped.values("gpuwatch_gpu_up") == {"": 0.0, 'gpu="0"': 1.0}

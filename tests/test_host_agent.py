@@ -132,7 +132,7 @@ def test_explain_prints_the_note() -> None:
     desk.fleet.put(a_node("i-1", signal=Signal(verdict=verdict)))
     plan = desk.plan()
     node = plan.observation.fleet.nodes[0]
-    text = show.explain_text(node, *explained(desk.parts, plan, node), ())
+    text = show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
 
     assert "people = 12 seconds since input (limit 1800) says busy; source: utmp; alice on pts/0\n" in text
 

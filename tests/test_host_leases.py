@@ -46,11 +46,50 @@ def a_lease(host: FolderHost, seconds: float, name: str = MINE, **other: object)
 
 
 def test_no_lease_is_idle(host: FolderHost) -> None:
-    """Also where there is no directory, for then nobody can have taken one."""
-    empty = host.tells(leases(host))
-    (host.root / "run/gpuwatch/leases").rmdir()
+    """A directory in which nothing lies."""
+    assert host.tells(leases(host)).says is State.IDLE
 
-    assert (empty.says, host.tells(leases(host)).says) == (State.IDLE, State.IDLE)
+
+def test_where_no_lease_can_be_taken_it_is_idle_and_said(host: FolderHost) -> None:
+    """A directory that never was holds no leases; made later, it is looked at like any other."""
+    directory = host.root / "run/gpuwatch/leases"
+    directory.rmdir()
+    signal = leases(host)
+    without = host.tells(signal)
+    make_directory(directory)
+    a_lease(host, HOUR)
+
+    assert without.says is State.IDLE
+    assert without.note == (
+        f"no lease can be taken: {directory} was never made (mkdir -p {directory} && chmod 1777 {directory})"
+    )
+    assert host.tells(signal).says is State.BUSY
+
+
+def test_a_directory_that_is_gone_is_unknown_until_it_is_back(host: FolderHost) -> None:
+    """Leases may have gone with it, so nobody knows that none holds."""
+    directory = host.root / "run/gpuwatch/leases"
+    lease = a_lease(host, HOUR)
+    signal = leases(host)
+    host.tells(signal)
+    lease.unlink()
+    directory.rmdir()
+    gone = [host.tells(signal).says for _ in range(3)]
+    shown = signal.current
+    make_directory(directory)
+
+    assert gone == [State.UNKNOWN] * 3
+    assert shown == (), "a lease that cannot be seen is not shown as one that holds"
+    assert host.tells(signal).says is State.IDLE
+
+
+def test_a_directory_that_cannot_be_listed_is_unknown(host: FolderHost) -> None:
+    """Also at the first look: what is there and cannot be read is not nothing."""
+    directory = host.root / "run/gpuwatch/leases"
+    directory.rmdir()
+    directory.write_text("no directory")
+
+    assert host.tells(leases(host)).says is State.UNKNOWN
 
 
 def test_a_lease_is_busy_until_it_ends(host: FolderHost) -> None:
@@ -143,8 +182,10 @@ def test_a_boot_that_cannot_be_told_ends_nothing(host: FolderHost) -> None:
     """Without the boot's id no lease can be said to be of another one."""
     a_lease(host, HOUR)
     host.write("proc/sys/kernel/random/boot_id", "")
+    empty = host.tells(leases(host))
+    (host.root / "proc/sys/kernel/random/boot_id").unlink()
 
-    assert host.tells(leases(host)).says is State.UNKNOWN
+    assert (empty.says, host.tells(leases(host)).says) == (State.UNKNOWN, State.UNKNOWN)
 
 
 @given(data=st.binary(max_size=300))

@@ -43,6 +43,15 @@ def test_ec2_tells_who_it_is() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "lifecycle"),
+    [("spot", "spot"), ("on-demand\n", "on-demand"), ("capacity-block", "capacity_block"), ("scheduled", "scheduled")],
+)
+def test_ec2_tells_how_it_is_paid_for(said: str, lifecycle: str) -> None:
+    """AWS, "Instance metadata categories", instance-life-cycle; words as the API's InstanceLifecycle has them."""
+    assert aws.life_cycle(said.encode(), Facts()).lifecycle == lifecycle
+
+
 @pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
 def test_ec2_interrupts(action: str) -> None:
     """AWS, "Spot Instance interruption notices", instance-action."""

@@ -6,6 +6,7 @@ import signal
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,7 +256,7 @@ def test_an_agent_tells_of_its_instance_and_runs_the_program(driver: StubDriver,
     with serving(Ec2()) as service:
         soon = datetime.fromtimestamp(int(tmp_path.stat().st_mtime) + 300, UTC)
         service.interrupt(f"{soon:%Y-%m-%dT%H:%M:%SZ}")
-        knobs = {
+        knobs: dict[str, Any] = {
             "instance__provider": "aws",
             "instance__endpoint": service.url,
             "instance__interval": 0.2,
@@ -281,7 +282,7 @@ def test_a_node_without_a_name_is_called_as_its_cloud_calls_it(driver: StubDrive
     service = Gcp()
     service.silent.add("/computeMetadata/v1/instance/id")
     with serving(service):
-        knobs = {
+        knobs: dict[str, Any] = {
             "instance__provider": "gcp",
             "instance__endpoint": service.url,
             "instance__interval": 0.2,

@@ -1,11 +1,14 @@
 """The ledger: what is written is there after any death of the process, and nobody shares it by mistake."""
 
+import re
+import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Reason, Status, Verb
@@ -16,14 +19,14 @@ REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
 def an_intent(ledger: Ledger, verb: Verb = Verb.STOP, node_id: str = "i-1") -> object:
     """One intent of a recorded round."""
-    round_id = ledger.record_round(an_observation(a_node(node_id)), ())
+    round_id = ledger.record_round(an_observation(a_node(node_id)))
     return ledger.intend(verb, node_id, "default", NOW, REASON, round_id)
 
 
 def test_an_intent_stays_open_until_its_final_outcome() -> None:
     """Accepted is not done; settled is."""
     ledger = Ledger.in_memory()
-    intent = ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation(), ()))
+    intent = ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation()))
     ledger.settle(intent, Status.ACCEPTED, "yes", NOW)
     (entry,) = ledger.view(NOW).open_intents
     ledger.settle(intent, Status.SETTLED, "stopped", NOW)
@@ -57,7 +60,7 @@ def test_an_observation_comes_back_as_it_was() -> None:
     """What a decision rested on is stored whole."""
     ledger, observation = Ledger.in_memory(), an_observation(a_node("i-1"), a_node("i-2"))
 
-    assert ledger.round(ledger.record_round(observation, ())) == (observation, ())
+    assert ledger.round(ledger.record_round(observation)).observation == observation
 
 
 def test_stops_and_failures_weigh_as_long_as_limits_and_cooldowns_look_back() -> None:
@@ -74,6 +77,28 @@ def test_stops_and_failures_weigh_as_long_as_limits_and_cooldowns_look_back() ->
     ]
     assert ledger.view(later).recent == ()
     assert len(ledger.view(later, recent=timedelta(hours=2)).recent) == 2
+
+
+def test_what_every_round_asks_never_walks_a_table_of_records() -> None:
+    """It goes by an index, however old the ledger is."""
+    ledger = Ledger.in_memory()
+    an_intent(ledger)
+    plans: list[str] = []
+
+    def explain(db: Connection, cursor: object, statement: str, values: tuple[object, ...], *_: object) -> None:
+        del cursor
+        asked = db.connection.driver_connection
+        if statement.startswith("SELECT") and asked is not None:
+            plans.extend(row[3] for row in asked.execute(f"EXPLAIN QUERY PLAN {statement}", values))
+
+    event.listen(ledger._store._engine, "before_cursor_execute", explain)
+    ledger.view(NOW)
+    ledger.history("i-1")
+    ledger.compact(NOW)
+    ledger.round_at(NOW)
+
+    assert len(plans) > 10
+    assert [plan for plan in plans if re.match(r"SCAN (intents|outcomes|rounds|controls|bodies|chain)", plan)] == []
 
 
 def test_a_clock_set_back_before_the_settlement_does_not_age_a_stop() -> None:
@@ -119,9 +144,11 @@ def test_a_file_that_is_no_ledger_is_refused_by_name(tmp_path: Path) -> None:
     assert garbage.read_text().startswith("these are my notes")
 
     other = tmp_path / "ledger.db"
-    ledger = Ledger.open(other)
-    ledger._db.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
-    ledger.close()
+    Ledger.open(other).close()
+    db = sqlite3.connect(other)
+    db.execute("UPDATE meta SET value = '99' WHERE name = 'schema_version'")
+    db.commit()
+    db.close()
     with pytest.raises(LedgerError, match="schema version 99"):
         Ledger.open(other)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.nvml import NvmlSource
+from gpuwatch.devices.nvml.source import FORGET_SECONDS
 from gpuwatch.model.gpu import GpuReading
 from tests.nvml import INVALID_ARGUMENT, NO_PERMISSION, NOT_SUPPORTED, TIMEOUT, UNKNOWN, StubDriver
 from tests.nvml_reading import cycle, reading
@@ -110,16 +111,47 @@ def test_a_sample_that_fails(driver: StubDriver, source: NvmlSource, hand: Manua
     assert failed.power_watts == 70.0
 
 
-def test_a_driver_of_the_first_hour(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
-    """If the whole answer fails, only the metrics that every driver with GPM knows are asked for next."""
-    driver.gpu(0).gpm({2: 40, 100: 1}).error("nvmlGpmMetricsGet", INVALID_ARGUMENT)
+@pytest.mark.parametrize("code", [INVALID_ARGUMENT, TIMEOUT, NO_PERMISSION, UNKNOWN])
+@pytest.mark.parametrize("call", ["nvmlGpmMetricsGet", "gpm.100", "gpm.2"])
+def test_one_failed_answer_hides_nothing_for_long(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock, call: str, code: int
+) -> None:
+    """Only what is not supported is remembered: what failed once is back in the next cycle."""
+    driver.gpu(0).gpm({2: 40, 100: 1})
     reading(source)
-    failed = later(source, hand)
-    driver.gpu(0).error("nvmlGpmMetricsGet", 0)
+    later(source, hand)
+    driver.gpu(0).error(call, code)
+    later(source, hand)
+    driver.gpu(0).error(call, 0)
     seen = later(source, hand)
 
-    assert (failed.sm_activity_ratio, failed.c2c_tx_bytes_per_second) == (None, None)
-    assert (seen.sm_activity_ratio, seen.c2c_tx_bytes_per_second) == (0.4, None)
+    assert (seen.sm_activity_ratio, seen.c2c_tx_bytes_per_second) == (0.4, 1024**2)
+
+
+def test_a_driver_of_the_first_hour(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
+    """One that refuses newer metrics tells those it knows in every cycle; after two refusals it is not asked again."""
+    driver.gpu(0).gpm({2: 40, 100: 1}).set(gpm_newest=97)
+    reading(source)
+    seen = [later(source, hand) for _ in range(2)]
+    driver.gpu(0).set(gpm_newest=0)
+    remembered = later(source, hand)
+    asked_anew = later(source, hand, FORGET_SECONDS)
+
+    assert [each.sm_activity_ratio for each in (*seen, remembered)] == [0.4] * 3
+    assert [each.c2c_tx_bytes_per_second for each in (*seen, remembered)] == [None] * 3
+    assert asked_anew.c2c_tx_bytes_per_second == 1024**2
+
+
+def test_a_refusal_and_an_answer(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
+    """Refusals that are not in a row are accidents."""
+    driver.gpu(0).gpm({2: 40, 100: 1})
+    reading(source)
+    for newest in (97, 0, 97):
+        driver.gpu(0).set(gpm_newest=newest)
+        later(source, hand)
+    driver.gpu(0).set(gpm_newest=0)
+
+    assert later(source, hand).c2c_tx_bytes_per_second == 1024**2
 
 
 def test_samples_are_given_back(driver: StubDriver, source: NvmlSource) -> None:

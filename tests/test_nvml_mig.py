@@ -144,6 +144,28 @@ def test_an_instance_without_activity(driver: StubDriver, source: NvmlSource, ha
     assert verdict(later(source, hand)) is State.UNKNOWN
 
 
+def test_processes_tell_their_instances(driver: StubDriver, source: NvmlSource) -> None:
+    """GPU instance and compute instance of each, in which the number 0 is one like others; outside of MIG neither."""
+    driver.gpu(0).processes_in_mig((7, 5, 1, 0), (8, 6, 0, 1)).processes({9: 4}, kind="graphics")
+
+    assert [(each.pid, each.gpu_instance, each.compute_instance) for each in reading(source).processes or ()] == [
+        (7, 1, 0),
+        (8, 0, 1),
+        (9, None, None),
+    ]
+
+
+def test_a_process_in_several_instances_is_in_none_for_certain(driver: StubDriver, source: NvmlSource) -> None:
+    """In whatever order and however often the lists tell them; two compute instances leave their GPU instance."""
+    driver.gpu(0).processes_in_mig((7, 5, 1, 0), (7, 6, 2, 0), (7, 5, 1, 0), (8, 1, 3, 0), (8, 2, 3, 1))
+    driver.gpu(0).processes_in_mig((7, 4, 2, 0), kind="graphics")
+
+    assert [(each.pid, each.gpu_instance, each.compute_instance) for each in reading(source).processes or ()] == [
+        (7, None, None),
+        (8, 3, None),
+    ]
+
+
 def test_samples_are_given_back(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
     """The GPM samples of an instance that is gone, and of all when the source is closed, are given back."""
     library = ctypes.CDLL(str(driver.library / "libnvidia-ml.so.1"))

@@ -47,3 +47,43 @@ def test_eight_gpus_cost_no_less_than_one_of_the_same_family() -> None:
         assert one is not None
         assert eight is not None
         assert 8 * one.usd_per_hour <= eight.usd_per_hour <= 17 * one.usd_per_hour, f"{small} against {large}"
+
+
+# Volumes and addresses
+
+GIB = 1024**3
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("kind", "size_bytes", "iops", "bytes_per_second", "usd"),
+    [
+        ("gp2", 100 * GIB, 300, None, "10.00"),
+        ("gp3", 100 * GIB, 3000, 125 * MIB, "8.00"),
+        ("gp3", 100 * GIB, 4000, 225 * MIB, "17.00"),
+        ("gp3", 100 * GIB, None, None, "8.00"),
+        ("io1", 100 * GIB, 1000, None, "77.50"),
+        ("io2", 100 * GIB, 1000, None, "77.50"),
+        ("st1", 500 * GIB, None, None, "22.50"),
+        ("sc1", 500 * GIB, None, None, "7.50"),
+        ("standard", 10 * GIB, None, None, "0.50"),
+    ],
+)
+def test_a_month_of_a_volume(
+    kind: str, size_bytes: int, iops: int | None, bytes_per_second: int | None, usd: str
+) -> None:
+    """Size, and what of IOPS and throughput is not free of charge, make the price; attached or not."""
+    price = prices.volume_usd_per_month(kind, size_bytes=size_bytes, iops=iops, bytes_per_second=bytes_per_second)
+
+    assert price == Decimal(usd)
+
+
+def test_a_volume_that_the_table_does_not_know_has_no_price() -> None:
+    """Another kind, and io2 where other prices begin, are not guessed."""
+    assert prices.volume_usd_per_month("gp9", size_bytes=GIB) is None
+    assert prices.volume_usd_per_month("io2", size_bytes=GIB, iops=32_001) is None
+
+
+def test_a_month_of_an_address() -> None:
+    """Half a cent an hour, used or not."""
+    assert prices.address_usd_per_month() == Decimal("3.650")

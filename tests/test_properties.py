@@ -14,12 +14,13 @@ from gpuwatch.model.decision import Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from tests.fleets import Desk, a_node
+from tests.fleets import LIVES, Desk, a_node, lived
 
 IDS = [f"i-{n}" for n in range(5)]
 ERRORS = [ThrottledError("busy"), ProtectedError("no"), CloudUnavailableError("silence"), NotFoundError("unknown")]
+AFTER = 300.0
 # Short waits, so that a few dozen events make a whole life.
-RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(after=300.0, notice=120.0))
+RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(after=AFTER, notice=120.0))
 LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_ratio=0.8)
 
 
@@ -50,7 +51,7 @@ class FleetLife(RuleBasedStateMachine):
             assert key in open_keys, "P12: a mutation without an earlier ledger record"
             assert node_id not in self.deaf, f"P1: {node_id} was stopped while its agent was silent"
             assert node.activity.state is State.IDLE, f"P2: {node_id} was stopped while {node.activity.state}"
-            assert node.activity.held_seconds >= RULES.idle.after, f"P9: idle for {node.activity.held_seconds} s only"
+            assert node.activity.held_seconds >= AFTER, f"P9: idle for {node.activity.held_seconds} s only"
             assert node.enrolled, f"P3: {node_id} is not enrolled"
             assert node.protected is None, f"P3: {node_id} is protected"
             assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
@@ -134,6 +135,12 @@ class FleetLife(RuleBasedStateMachine):
         fleet.lose = lambda asked, _: CloudUnavailableError("lost") if asked == call and lost else None
         fleet.lag = lambda: lag
 
+    @rule()
+    def a_day_passes(self) -> None:
+        """A day with a round every four hours."""
+        for _ in range(6):
+            self.desk.round(seconds=4 * 3600.0)
+
     @rule(count=st.sampled_from([1, 2, 6, 20]))
     def rounds(self, count: int) -> None:
         """The controller works, a round a minute."""
@@ -163,6 +170,11 @@ class FleetLife(RuleBasedStateMachine):
             within = sum(end - timedelta(hours=1) < at <= end for at in self.stopped_at)
             assert within <= LIMITS.max_stops_per_hour, f"P4: {within} stops within the hour before {end}"
 
+    def teardown(self) -> None:
+        """One life more."""
+        if hasattr(self, "desk"):
+            lived(self.desk)
 
-FleetLife.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+
+FleetLife.TestCase.settings = settings(max_examples=LIVES, stateful_step_count=50, deadline=None)
 TestFleetLife = FleetLife.TestCase

@@ -23,7 +23,7 @@ from gpuwatch.devices.protocol import Cycle, Down, Reading, Unavailable, decode,
 from gpuwatch.devices.recording import Mask
 from gpuwatch.devices.replay import CAPTURE_ENDED, ReplaySource
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo
-from tests.builders import START, a_gpu, a_reading
+from tests.builders import START, a_gpu, a_process, a_reading
 from tests.nvml import StubDriver
 
 HERE = Path(__file__).parent
@@ -78,6 +78,17 @@ def test_names_in_the_drivers_words_are_masked() -> None:
     assert line.down.detail == (
         f"GPU {MASKED[0]} (serial 0000000000001) fell off the bus; MIG{MASKED[2][3:]} went with it at 00000000:01:00.0"
     )
+
+
+def test_where_a_process_runs_is_kept() -> None:
+    """The MIG instances of a process are no secret; a line recorded before they were told says nothing of them."""
+    told = a_reading(processes=(replace(a_process(7), gpu_instance=1, compute_instance=0), a_process(8)))
+    line = Mask().apply(Reading(seq=0, reading=told))
+    before = re.sub(rb',"(gpu|compute)_instance":(null|[0-9]+)', b"", line)
+    processes = [decoded.reading.processes for text in (line, before) if isinstance(decoded := decode(text), Reading)]
+
+    assert before != line
+    assert processes == [told.processes, (a_process(7), a_process(8))]
 
 
 def test_a_serial_number_that_says_nothing_breaks_no_words() -> None:

@@ -11,13 +11,17 @@ from gpuwatch.clock import ManualClock, SystemClock
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.controller import Parts, step
-from gpuwatch.guard import Limits
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
+from gpuwatch.model.measure import Measure, Query
 from gpuwatch.rounds import one_round, scheduled
+from gpuwatch.signals.measures import of_verdicts
 from tests.cloud_worlds import FLEET, MINE
 from tests.fleets import RULES, Desk, a_node, a_verdict
 from tests.moto_faults import REGION, MotoFaults
+
+DISCARD = replace(RULES, idle=replace(RULES.idle, instance_store="discard"))  # moto's GPU machines have local disks
 
 
 class Agents:
@@ -32,6 +36,10 @@ class Agents:
         """All of them answer."""
         asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
         return Fleet(observed_at=self.clock.now(), nodes=asked)
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """Nobody asks for numbers."""
+        return of_verdicts(fleet, queries, self.clock.now())
 
     def confirm(self, node: Node) -> Signal:
         """One of them answers, as long as its machine runs."""
@@ -63,9 +71,7 @@ def a_controller(ec2: MotoFaults, clock: ManualClock) -> tuple[Parts, Agents]:
         cloud=cloud,
         signals=agents,
         ledger=Ledger.in_memory(),
-        pools=lambda _: RULES,
-        limits=Limits(max_stops_per_hour_ratio=1.0),
-        enforce=True,
+        rules=Rulebook(pools={DEFAULT_POOL: DISCARD}, limits=Limits(max_stops_per_hour_ratio=1.0), enforce=True),
     )
     return parts, agents
 
@@ -135,7 +141,9 @@ def test_a_round_takes_its_time_and_no_second_one_begins_beside_it() -> None:
         return None
 
     desk.fleet.fault = slow
-    scheduler = scheduled(replace(desk.parts, clock=SystemClock(), enforce=False), interval_seconds=0.02)
+    scheduler = scheduled(
+        replace(desk.parts, clock=SystemClock(), rules=replace(desk.rulebook, enforce=False)), interval_seconds=0.02
+    )
     scheduler.start()
     assert not done.acquire(timeout=0.5), "a round ended although it was held"
     held = running[0]

@@ -21,7 +21,7 @@ TIMEOUT = 1.0
 
 def page(accept: str) -> Response:
     """A route that has a packed form and shows which header it was given."""
-    return Response(body=PAGE, content_type=accept or "text/plain", packed=gzip.compress(PAGE))
+    return Response(body=PAGE, content_type=accept or "text/plain", packed=lambda: gzip.compress(PAGE))
 
 
 def broken(_: str) -> Response:

@@ -62,7 +62,10 @@ def test_explain_tells_verdict_evidence_rules_remedies_and_past(name: str) -> No
     assert node is not None
 
     check(
-        f"explain-{name}.txt", show.explain_text(node, *explained(desk.parts, plan, node), desk.ledger.history(node.id))
+        f"explain-{name}.txt",
+        show.explain_text(
+            node, *explained(plan.observation, plan.decisions, node, desk.rulebook), desk.ledger.history(node.id)
+        ),
     )
 
 
@@ -78,7 +81,7 @@ def test_explain_shows_each_gpu_that_is_not_well() -> None:
     healthy = GpuHealth(state=Health.HEALTHY, since=START)
     gpus = tuple(replace(node.verdict.gpus[0], index=n, health=each) for n, each in enumerate((failing, healthy)))
     ill = replace(node, signal=Signal(verdict=replace(node.verdict, gpus=gpus)))
-    text = show.explain_text(ill, *explained(desk.parts, plan, node), ())
+    text = show.explain_text(ill, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
 
     assert "    GPU 0 is failing since 2026-01-05 00:00:00 UTC\n" in text
     assert "        xid_48: A memory error could not be corrected. Remedy: reset; source: NVIDIA's Xid cat" in text
@@ -89,7 +92,7 @@ def test_the_same_as_json() -> None:
     """Each is one JSON document with the same content."""
     desk, plan = a_day()
     node = plan.observation.fleet.nodes[0]
-    step, review = explained(desk.parts, plan, node)
+    step, review = explained(plan.observation, plan.decisions, node, desk.rulebook)
 
     rows = json.loads(json.dumps(show.fleet_rows(plan)))
     planned = json.loads(json.dumps(show.plan_object(plan)))

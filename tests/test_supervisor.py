@@ -43,7 +43,7 @@ class Watched:
         return self.core.snapshot(self.clock.monotonic())
 
     @property
-    def up(self) -> list[int]:
+    def up(self) -> list[int | None]:
         """GPUs with values."""
         return [reading.info.index for reading in self.shown.readings]
 
@@ -51,6 +51,19 @@ class Watched:
     def starts(self) -> int:
         """How many probes there have been."""
         return len(list(self.folder.iterdir()))
+
+    def record(self, end: Callable[[], object]) -> list[Snapshot]:
+        """What the agent shows from now on, cycle by cycle, until then."""
+        seen: list[Snapshot] = []
+
+        def over() -> object:
+            shown = self.shown
+            if not seen or shown.version != seen[-1].version:
+                seen.append(shown)
+            return end()
+
+        self.until(over)
+        return seen
 
     def until(self, condition: Callable[[], object]) -> None:
         """Wait for it."""
@@ -126,12 +139,79 @@ def test_a_hung_gpu_is_skipped_and_the_others_are_served(watch: Watch) -> None:
     assert watched.shown.statistics.interruptions == {"hang": 1}
 
 
+IMPATIENT = AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=0.2)
+
+
 def test_a_hung_gpu_is_tried_again(watch: Watch) -> None:
-    """After hung_retry the probe is replaced by one that skips nothing; a GPU that answers then is up."""
-    watched = watch("hangs,hangs,steady", AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, hung_retry=1.0))
+    """After hung_retry a second probe reads it, too; if it answers, that probe takes over from the first."""
+    watched = watch("hangs,hangs,steady", IMPATIENT)
     watched.until(lambda: watched.up == [0, 1] and watched.starts > 2)
+    watched.until(lambda: watched.shown.statistics.cycles > 20)
 
     assert watched.shown.statistics.interruptions == {"hang": 1, "renew": 1}
+    assert (watched.up, watched.starts) == ([0, 1], 3)
+
+
+@pytest.mark.parametrize("life", ["hangs", "ends", "garbage", "deaf"])
+def test_a_trial_that_fails_costs_the_other_gpus_nothing(watch: Watch, life: str) -> None:
+    """The probe at work goes on, cycle by cycle, however often the GPU is tried, and however the trial ends."""
+    watched = watch(f"hangs,hangs,{life}", IMPATIENT)
+    watched.until(lambda: watched.starts == 2 and watched.shown.statistics.cycles > 1)
+    seen = watched.record(lambda: watched.starts == 4)
+
+    assert [shown.statistics.interruptions for shown in seen if shown.statistics.interruptions != {"hang": 1}] == []
+    assert [shown for shown in seen if [each.info.index for each in shown.readings] != [0]] == []
+    assert {down.info.index for shown in seen for down in shown.downs} == {1}
+
+
+def test_a_probe_that_takes_over_loses_no_cycle(watch: Watch) -> None:
+    """It has all that its first cycle cannot tell, and the GPU that never hung is shown without a break."""
+    watched = watch("hangs,hangs,steady", IMPATIENT)
+    watched.until(lambda: watched.starts == 2 and watched.shown.statistics.cycles > 1)
+    seen = watched.record(lambda: watched.up == [0, 1])
+
+    assert [shown for shown in seen if shown.readings[0].info.index != 0] == []
+    assert [shown for shown in seen if shown.trouble is not None or shown.stale] == []
+
+
+def test_a_gpu_is_tried_ever_more_rarely(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """The time for which it is left alone doubles with each hang."""
+    watched = watch("hangs", IMPATIENT)
+    watched.until(lambda: watched.starts == 4)
+    waits = re.findall(r"GPU-1 is left alone for (\S+)s", caplog.text)
+
+    assert waits[:2] == ["0.2", "0.4"]
+
+
+def test_trials_that_cannot_be_killed_leave_room_for_a_probe(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second abandoned probe is one too many for another trial: the others must not wait for it to end."""
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
+        watched = watch("hangs", IMPATIENT)
+        watched.until(lambda: len(watched.supervisor._stuck) == 2)
+        cycles = watched.shown.statistics.cycles
+        watched.until(lambda: watched.shown.statistics.cycles > cycles + 20)
+        starts, stuck = watched.starts, list(watched.supervisor._stuck)
+    for child in stuck:
+        child.process.kill()
+    watched.until(lambda: watched.starts > starts)
+
+    assert (starts, watched.up) == (3, [0])
+    assert watched.shown.statistics.interruptions == {"hang": 1}
+
+
+@pytest.mark.parametrize("life", ["silent", "steady"])
+def test_release_ends_a_trial(watch: Watch, life: str) -> None:
+    """No probe is left, whether the trial was at work or about to take over; afterwards all GPUs are read."""
+    watched = watch(f"hangs,hangs,{life},steady", IMPATIENT)
+    watched.until(lambda: watched.starts == 3)
+    trial = watched.supervisor._trial
+    held = watched.supervisor.release("released by alice")
+    watched.supervisor.acquire()
+    watched.until(lambda: watched.up == [0, 1])
+
+    assert held == ()
+    assert trial is None or trial.child.process.poll() is not None or life == "steady"
 
 
 def test_a_probe_deaf_to_sigterm_is_killed(watch: Watch) -> None:
@@ -165,7 +245,7 @@ def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
 ) -> None:
     """Three probes that sleep in the kernel are the most; a fourth is started only when one of them ends."""
     with monkeypatch.context() as unkillable:
-        unkillable.setattr("gpuwatch.agent.supervisor.os.killpg", lambda *_: None)
+        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
         watched = watch(
             "silent,silent,silent,steady", AgentKnobs(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
         )
@@ -213,7 +293,7 @@ def test_release_does_not_wait_for_a_probe_that_is_to_be_replaced(watch: Watch) 
 def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps in the kernel still holds the device, and whoever is about to reset it must know."""
     with monkeypatch.context() as unkillable:
-        unkillable.setattr("gpuwatch.agent.supervisor.os.killpg", lambda *_: None)
+        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
         watched = watch("steady")
         watched.until(lambda: watched.up == [0, 1])
         held = watched.supervisor.release("released by alice")

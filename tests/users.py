@@ -22,13 +22,19 @@ class Host:
         self.proc = folder / "proc"
         (self.proc / "self/ns").mkdir(parents=True)
         (self.proc / "self/ns/pid").symlink_to("pid:[4026531836]")
+        self.pod_logs = folder / "pods"
         self.process(1, uid=0)
         self.clock = ManualClock()
         self.core = AgentCore(
             node_id="n", clock=self.clock, rules=ActivityRules(), interval_seconds=1.0, stale_after_seconds=8.0
         )
         self.attribution = Attribution(
-            AttributionKnobs(proc=str(self.proc), pod_resources_socket=str(folder / "none.sock"), **(knobs or {})),
+            AttributionKnobs(
+                proc=str(self.proc),
+                pod_resources_socket=str(folder / "none.sock"),
+                pod_logs=str(self.pod_logs),
+                **(knobs or {}),
+            ),
             self.clock,
             lambda: self.core.snapshot(self.clock.monotonic()),
         )
@@ -54,6 +60,13 @@ class Host:
         (folder / "cgroup").write_text(cgroup, encoding="utf-8")
         (folder / "environ").write_bytes(environ)
         return folder
+
+    def numbered(self, **minors: int) -> None:
+        """What NVIDIA's driver tells in /proc: the minor numbers of its GPUs, by the PCI bus they are on."""
+        for bus, minor in minors.items():
+            folder = self.proc / f"driver/nvidia/gpus/0000:{bus.removeprefix('bus_')}:00.0"
+            folder.mkdir(parents=True)
+            (folder / "information").write_text(f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n", encoding="utf-8")
 
     def end(self, pid: int) -> None:
         """The process ends."""

@@ -22,6 +22,7 @@ from annotated_types import Ge, Gt, Le
 
 from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, ProcessKind
+from gpuwatch.model.identity import called, order
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
@@ -93,7 +94,7 @@ class Track:
 class GpuMemory:
     """What is remembered of one GPU between samples."""
 
-    index: int
+    index: int | None
     track: Track = field(default_factory=Track)
     energy_joules: float | None = None
     energy_at_seconds: float = 0.0
@@ -117,7 +118,7 @@ class Memory:
     @property
     def gpus(self) -> tuple[GpuVerdict, ...]:
         """Each GPU's verdict, by index."""
-        ordered = sorted(self.by_uuid.items(), key=lambda item: (item[1].index, item[0]))
+        ordered = sorted(self.by_uuid.items(), key=lambda item: order(item[0], item[1].index))
         return tuple(GpuVerdict(uuid=uuid, index=gpu.index, activity=gpu.track.shown) for uuid, gpu in ordered)
 
 
@@ -147,8 +148,8 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
     for uuid, (index, why) in missing.items():
         if uuid in gpus:
             continue
-        known = memory.by_uuid.get(uuid, GpuMemory(index=index))
-        judgement = Judgement(state=State.UNKNOWN, doubt=f"GPU {index}: {why}")
+        known = replace(memory.by_uuid.get(uuid, GpuMemory(index=index)), index=index)
+        judgement = Judgement(state=State.UNKNOWN, doubt=f"{called(uuid, index)}: {why}")
         gpus[uuid] = replace(known, track=_advance(known.track, judgement, sample.at, gap, rules), stall_seconds=0.0)
         judged.append(judgement)
 

@@ -123,7 +123,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
             *("slurm_job", "systemd_unit"),
         ),
         "Whose the largest processes are, as many per GPU as top_processes allows: join on uuid and pid.",
-        "/proc/PID/status, cgroup, environ (SLURM_JOB_ID only); the kubelet's pod-resources List: docs/attribution.md",
+        "/proc/PID/status, cgroup, environ (SLURM_JOB_ID only), the kubelet's List, log folders: docs/attribution.md",
     ),
     (
         "gpuwatch_gpu_pod_info",
@@ -277,7 +277,7 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "gpuwatch_probe_restarts_total",
         Kind.COUNTER,
         ("cause",),
-        "Probes replaced: hang, exit, garbage, or renew (on purpose: a new driver library, a hung GPU tried again).",
+        "Probes replaced: hang, exit, garbage, or renew (on purpose: a new driver library, a hung GPU answers again).",
         "the supervisor",
     ),
     (
@@ -305,7 +305,8 @@ def render_metrics_md() -> str:
         "",
         "Served at `/metrics` in the Prometheus and OpenMetrics text formats. Units are base units, told by the name;",
         "a ratio is 0 to 1. A value that could not be read has no series: it is never 0, NaN or an old one. `uuid` is",
-        "the GPU's key; `gpu` is its index, which may change at a reboot.",
+        "the GPU's key; `gpu` is its index, which may change at a reboot. A GPU that the driver no longer lists keeps",
+        "its index until another GPU has it, and has no label `gpu` from then on: alerts that must find it use `uuid`.",
         "",
         "Where a value comes from: `Samples` and the like are functions nvmlDeviceGet... of NVML, `field` is an entry",
         "of nvmlDeviceGetFieldValues, `GPM` one of nvmlGpmMetricsGet over the time since the last cycle (Hopper and",

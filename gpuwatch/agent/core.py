@@ -17,10 +17,11 @@ from enum import StrEnum
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.health_watch import HealthWatch
+from gpuwatch.agent.use import LatelyUsed
 from gpuwatch.agent.xids import Counts
 from gpuwatch.clock import Clock
 from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, NodeVerdict, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.knobs import format_duration
@@ -32,7 +33,7 @@ class Interruption(StrEnum):
     HANG = "hang"  # a line did not come within its deadline
     EXIT = "exit"  # it ended by itself
     GARBAGE = "garbage"  # it said what is no message
-    RENEW = "renew"  # replaced on purpose: to map a new driver library, or to try a hung GPU again
+    RENEW = "renew"  # replaced on purpose: to map a new driver library, or because a GPU that hung answers again
 
 
 class OutOfOrderError(ValueError):
@@ -92,6 +93,7 @@ class _Published:
     statistics: Statistics = field(default_factory=Statistics)
     host: tuple[Evidence, ...] = ()
     health: Mapping[str, GpuHealth] = field(default_factory=dict)
+    use: Mapping[str, GpuUse] = field(default_factory=dict)
 
 
 class AgentCore:
@@ -123,6 +125,7 @@ class AgentCore:
         self._read: dict[str, GpuReading | GpuDown] = {}
         self._expected: dict[str, GpuInfo] = {}
         self._sampled_at: dict[str, float] = {}
+        self._used = LatelyUsed()
         self._published = _Published(at=clock.now(), monotonic_seconds=clock.monotonic())
 
     def ingest_messages(self, messages: Iterable[Message]) -> None:
@@ -147,7 +150,7 @@ class AgentCore:
                 if self._cycle is not None:
                     raise OutOfOrderError(f"cycle {message.seq} began before cycle {self._cycle.seq} ended")
                 self._cycle = message
-                self._expected |= {info.uuid: info for info in message.gpus}
+                self._expect(message.gpus)
                 self._health.xids.know(message.gpus)
             case Event():
                 self._listed(message.seq, message.uuid)
@@ -223,6 +226,16 @@ class AgentCore:
         self._listed(seq, entry.info.uuid)
         self._read[entry.info.uuid] = entry
 
+    def _expect(self, gpus: tuple[GpuInfo, ...]) -> None:
+        """Rule 2; but an index is that of the GPU that is listed with it."""
+        listed = {info.uuid: info for info in gpus}
+        taken = {info.index for info in gpus}
+        self._expected = listed | {
+            uuid: replace(info, index=None) if info.index in taken else info
+            for uuid, info in self._expected.items()
+            if uuid not in listed
+        }
+
     def _listed(self, seq: int, uuid: str) -> None:
         """Refuse what is about a GPU that the cycle in progress does not list."""
         listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
@@ -296,6 +309,7 @@ class AgentCore:
             statistics=statistics,
             host=host,
             health=self._health.look(at, ended, readings, downs),
+            use=self._used.look(ended, readings),
         )
 
     def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
@@ -323,14 +337,15 @@ class AgentCore:
     def _verdict(self, published: _Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
         activity, known = published.memory.activity, published.memory.gpus
-        gpus = tuple(replace(gpu, health=published.health.get(gpu.uuid)) for gpu in known)
+        health, use = published.health, published.use
+        gpus = tuple(replace(gpu, health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
         doubt = self._staleness(published, now_monotonic)
         if doubt is None and published.version == 0:
             doubt = "no cycle is complete yet"
         if doubt is not None:
             activity = Activity(state=State.UNKNOWN, since=published.at, held_seconds=0.0, doubt=doubt)
-            health = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
-            gpus = tuple(replace(gpu, activity=activity, health=health) for gpu in gpus)
+            unknown = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
+            gpus = tuple(replace(gpu, activity=activity, health=unknown, use=None) for gpu in gpus)
         return NodeVerdict(
             schema=VERDICT_SCHEMA,
             node_id=self.node_id,

@@ -5,11 +5,11 @@ import os
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 
@@ -88,9 +88,9 @@ def serve(knobs: AgentKnobs) -> int:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", knobs.host, knobs.port, error)
         return _FAILED
     control = _control(knobs, supervisor, clock)
-    stop = threading.Event()
+    stop = SimpleQueue[None]()  # re-entrant, as a handler that interrupts its own waiting needs it and Event is not
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda *_: stop.put(None))
     supervisor.start()
     if knobs.source == "nvml" and knobs.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(knobs.kernel_log, clock, health.xids.hear).start()
@@ -104,7 +104,7 @@ def serve(knobs: AgentKnobs) -> int:
     if lacking and not is_loopback(str(server.server_address[0])):
         _LOG.warning("%s is open to the network without %s", server.url, " and without ".join(lacking))
     _notify("READY=1")
-    stop.wait()
+    stop.get()
     _notify("STOPPING=1")
     _LOG.info("ends")
     server.close()
@@ -156,6 +156,7 @@ def _foreign(knobs: AgentKnobs, users: Attribution) -> Callable[[Snapshot, bytes
         return lambda _, page: page
     from gpuwatch.agent.compat import Compatibility  # noqa: PLC0415  loaded by few agents
     from gpuwatch.agent.compat.host import HostFigures  # noqa: PLC0415  likewise
+    from gpuwatch.agent.compat.processes import ProcessFigures  # noqa: PLC0415  likewise
 
     return Compatibility(
         knobs.compat,
@@ -163,6 +164,7 @@ def _foreign(knobs: AgentKnobs, users: Attribution) -> Callable[[Snapshot, bytes
         top_processes=knobs.top_processes,
         users=users.view,
         host=HostFigures(),
+        processes=ProcessFigures(Path(knobs.attribution.proc)),
     ).extend
 
 

@@ -4,6 +4,7 @@ import gzip
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from itertools import islice
 
 from prometheus_client import CollectorRegistry
@@ -14,15 +15,16 @@ from prometheus_client.process_collector import ProcessCollector
 from gpuwatch import __version__
 from gpuwatch.agent.attribution.joiner import View
 from gpuwatch.agent.attribution.rows import holder_rows, process_rows
-from gpuwatch.agent.catalogue import FAMILIES, INFO, Family, gpu_metric, mig_metric
+from gpuwatch.agent.catalogue import FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.core import AgentCore, Interruption, Snapshot
+from gpuwatch.agent.exposition import Exposition, Labels, Sample, renames, sample_family
 from gpuwatch.agent.health_rows import health_rows, xid_rows
 from gpuwatch.agent.host.leases import Lease
 from gpuwatch.agent.instance import told
 from gpuwatch.agent.instance.watcher import InstanceStatus
 from gpuwatch.clock import Clock
 from gpuwatch.model.fleet import Activity, Evidence, State
-from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, Kind, metrics
+from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, metrics
 from gpuwatch.model.mig import MigInstance, mig_metrics
 
 _FIELDS = tuple((field, gpu_metric(field), bool(metric.label)) for field, metric in metrics())
@@ -34,8 +36,7 @@ _MOST_LEASES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
 
-Labels = tuple[str | None, ...]
-Rows = Iterator[tuple[str, Labels, float]]
+Rows = Iterator[Sample]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Page:
 
     content_type: str
     body: bytes
-    packed: bytes  # the same, gzipped
+    packed: Callable[[], bytes]  # the same, gzipped, once somebody asks for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Exporter:
         self._foreign = foreign
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        self._exposition = Exposition(FAMILIES)
         self._process = ProcessCollector(registry=None) if own_process else None
         self._cache: dict[str, _Cached] = {}
         self._rendering = threading.Lock()
@@ -103,8 +105,13 @@ class Exporter:
             shown = (snapshot.version, snapshot.stale, self._instance())
             if cached is not None and fresh and cached.shown == shown:
                 return cached.page
-            body = self._foreign(snapshot, encoder(self._registry))
-            page = Page(content_type=content_type, body=body, packed=gzip.compress(body, compresslevel=1, mtime=0))
+            if renames(content_type):
+                own = encoder(self._registry)
+            else:
+                own = self._exposition.page(self._rows(snapshot, now), openmetrics="openmetrics" in content_type)
+            body = self._foreign(snapshot, own)
+            packed = cache(partial(gzip.compress, body, compresslevel=1, mtime=0))
+            page = Page(content_type=content_type, body=body, packed=packed)
             until = now + _KEEP_PAGE_SECONDS
             if len(self._cache) >= _MOST_PAGES:  # content types repeat the version that a client names
                 self._cache.clear()
@@ -114,15 +121,11 @@ class Exporter:
     def collect(self) -> Iterable[SampleFamily]:
         """What prometheus-client renders: each family of the catalogue that has a sample now."""
         now = self._clock.monotonic()
-        made = {name: _family(family) for name, family in FAMILIES.items()}
+        made = {name: sample_family(family) for name, family in FAMILIES.items()}
         for name, labels, value in self._rows(self._core.snapshot(now), now):
             family = FAMILIES[name]
             known = {key: label for key, label in zip(family.labels, labels, strict=True) if label is not None}
             made[name].add_sample(name, known, value)
-        for metric in self._process.collect() if self._process is not None else ():
-            for sample in metric.samples:
-                if sample.name in FAMILIES:
-                    made[sample.name].add_sample(sample.name, sample.labels, sample.value)
         return [metric for metric in made.values() if metric.samples]
 
     def _rows(self, snapshot: Snapshot, now: float) -> Rows:
@@ -136,18 +139,20 @@ class Exporter:
         for lease in islice(self._leases(), _MOST_LEASES):
             yield "gpuwatch_keep_lease_expires_timestamp_seconds", (lease.user,), round(lease.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:
-            yield from _activity_rows("gpuwatch_gpu", (gpu.uuid, str(gpu.index)), gpu.activity)
+            yield from _activity_rows("gpuwatch_gpu", gpu.key, gpu.activity)
             yield from health_rows(gpu)
             if users is not None:
-                yield from holder_rows((gpu.uuid, str(gpu.index)), users)
+                yield from holder_rows(gpu.key, users)
         yield from xid_rows(snapshot.xids, snapshot.verdict.gpus)
         for down in snapshot.downs:
-            key = (down.info.uuid, str(down.info.index))
+            key = down.info.key
             yield from _info_rows(down.info)
             yield "gpuwatch_gpu_up", key, 0
             yield "gpuwatch_gpu_down_info", (*key, down.cause.value), 1
         for reading in snapshot.readings:
             yield from self._reading_rows(reading, snapshot.active_seconds.get(reading.info.uuid), users)
+        for metric in self._process.collect() if self._process is not None else ():
+            yield from ((each.name, (), each.value) for each in metric.samples if each.name in FAMILIES)
 
     def _agent_rows(self, snapshot: Snapshot, now: float) -> Rows:
         """The agent on itself and its probe."""
@@ -171,7 +176,7 @@ class Exporter:
 
     def _reading_rows(self, reading: GpuReading, active_seconds: float | None, users: View | None) -> Rows:
         """One GPU that was read."""
-        key = (reading.info.uuid, str(reading.info.index))
+        key = reading.info.key
         yield from _info_rows(reading.info)
         yield "gpuwatch_gpu_up", key, 1
         yield from _measured(reading, _FIELDS, key)
@@ -186,12 +191,6 @@ class Exporter:
             yield from _process_rows(key, reading.processes, self._top_processes, users)
 
 
-def _family(family: Family) -> SampleFamily:
-    """An empty family as prometheus-client wants it: without the suffix that the type adds."""
-    name = family.name.removesuffix("_total" if family.kind == Kind.COUNTER else f"_{INFO}")
-    return SampleFamily(name, family.help, family.kind, family.unit)
-
-
 def _measured(reading: GpuReading | MigInstance, known: Iterable[tuple[str, str, bool]], key: Labels) -> Rows:
     """The measurements of a reading, those by label as one sample for each of its values."""
     for field, name, labelled in known:
@@ -203,7 +202,7 @@ def _measured(reading: GpuReading | MigInstance, known: Iterable[tuple[str, str,
             yield name, key, value
 
 
-def _mig_rows(key: tuple[str, str], instance: MigInstance) -> Rows:
+def _mig_rows(key: tuple[str, str | None], instance: MigInstance) -> Rows:
     """One GPU instance: its compute instances by name, its memory and activity once."""
     within = str(instance.id)
     for device in instance.devices:
@@ -214,7 +213,7 @@ def _mig_rows(key: tuple[str, str], instance: MigInstance) -> Rows:
 def _info_rows(info: GpuInfo) -> Rows:
     """Who a GPU is."""
     facts = [getattr(info, field) for field in _INFO_FIELDS]
-    yield "gpuwatch_gpu_info", (info.uuid, str(info.index), *facts), 1
+    yield "gpuwatch_gpu_info", (*info.key, *facts), 1
 
 
 def _evidence_rows(host: Iterable[Evidence]) -> Rows:
@@ -228,7 +227,7 @@ def _evidence_rows(host: Iterable[Evidence]) -> Rows:
             yield "gpuwatch_node_evidence", (signal, state.value), state is told
 
 
-def _activity_rows(prefix: str, key: tuple[str, ...], activity: Activity) -> Rows:
+def _activity_rows(prefix: str, key: Labels, activity: Activity) -> Rows:
     """A verdict as a set of states and an idle time."""
     for state in State:
         yield f"{prefix}_activity", (*key, state.value), state is activity.state
@@ -236,7 +235,7 @@ def _activity_rows(prefix: str, key: tuple[str, ...], activity: Activity) -> Row
         yield f"{prefix}_idle_seconds", key, activity.held_seconds if activity.state is State.IDLE else 0
 
 
-def _process_rows(key: tuple[str, str], processes: Iterable[GpuProcess], top: int, users: View | None) -> Rows:
+def _process_rows(key: tuple[str, str | None], processes: Iterable[GpuProcess], top: int, users: View | None) -> Rows:
     """The largest processes by themselves and the rest in one sum, so that the number of series is bounded."""
     sizes: dict[int, int | None] = {}
     for process in processes:  # one that computes and draws is listed twice

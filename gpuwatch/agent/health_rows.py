@@ -6,14 +6,14 @@ from gpuwatch.agent.xids import Counts
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.health import Health
 
-Rows = Iterator[tuple[str, tuple[str, ...], float]]
+Rows = Iterator[tuple[str, tuple[str | None, ...], float]]
 
 
 def health_rows(gpu: GpuVerdict) -> Rows:
     """One GPU's verdict as a set of states, with each cause and its remedy."""
     if gpu.health is None:
         return
-    key = (gpu.uuid, str(gpu.index))
+    key = gpu.key
     for state in Health:
         yield "gpuwatch_gpu_health", (*key, state.value), state is gpu.health.state
     for finding in gpu.health.findings:
@@ -24,9 +24,9 @@ def health_rows(gpu: GpuVerdict) -> Rows:
 
 def xid_rows(counts: Counts, gpus: Sequence[GpuVerdict]) -> Rows:
     """Each XID of each GPU. They are history, so they stay while nothing can be read."""
-    indexes = {gpu.uuid: str(gpu.index) for gpu in gpus}
+    keys = {gpu.uuid: gpu.key for gpu in gpus}
     for (uuid, xid), count in counts.items():
-        if uuid in indexes:
-            key = (uuid, indexes[uuid], str(xid))
+        if uuid in keys:
+            key = (*keys[uuid], str(xid))
             yield "gpuwatch_gpu_xid_errors_total", key, count.total
             yield "gpuwatch_gpu_xid_last_seen_timestamp_seconds", key, count.last_at.timestamp()

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpuwatch.relaunch import own_command
+
 _FAILED = 1
 
 # Each flag says what a variable says too, and is judged by the same rules.
@@ -78,7 +80,7 @@ def _order(verb: str, argv: Sequence[str]) -> int:
 
 def _judge(config: Path | None, overrides: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """The process that judges the settings: it prints them, or every mistake on stderr and ends with status 2."""
-    command = [sys.executable, "-P", "-m", "gpuwatch.configuration.handover", *([str(config)] if config else [])]
+    command = own_command("handover", *([str(config)] if config else []))
     return subprocess.Popen(command, env={**os.environ, **overrides}, stdout=subprocess.PIPE)  # noqa: S603  ours
 
 

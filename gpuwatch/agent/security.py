@@ -44,8 +44,8 @@ _BUSY = Response(
 )
 
 
-def door_of(knobs: AgentKnobs, clock: Clock) -> Door:
-    """Who may come in by these settings. Certificates and users are read again when their files change.
+def door_of(knobs: AgentKnobs, clock: Clock, section: str = "agent") -> Door:
+    """Who may come in by these settings of that section. Certificates and users are read again when their files change.
 
     Raises:
         OSError: a file cannot be read.
@@ -55,10 +55,10 @@ def door_of(knobs: AgentKnobs, clock: Clock) -> Door:
     """
     gate, contexts = None, None
     if knobs.basic_auth_users or knobs.users_file is not None:
-        gate = Authenticator(users_of(knobs), clock)
+        gate = Authenticator(users_of(knobs, section), clock)
     if knobs.tls_certificate is not None and knobs.tls_key is not None:
         files = TlsFiles(
-            section="agent",
+            section=section,
             certificate=Path(knobs.tls_certificate),
             key=Path(knobs.tls_key),
             ca=None if knobs.tls_client_ca is None else Path(knobs.tls_client_ca),
@@ -134,7 +134,7 @@ class Authenticator:
         return None
 
 
-def users_of(knobs: AgentKnobs) -> Reread[Mapping[str, str]]:
+def users_of(knobs: AgentKnobs, section: str = "agent") -> Reread[Mapping[str, str]]:
     """The users that the settings list and name a file of; the file is read again when it changes.
 
     Raises:
@@ -150,7 +150,7 @@ def users_of(knobs: AgentKnobs) -> Reread[Mapping[str, str]]:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise OSError(f"agent.users_file: {path} cannot be read: {error.strerror}") from error
-        return {**knobs.basic_auth_users, **parse_users(text, f"agent.users_file: {path}")}
+            raise OSError(f"{section}.users_file: {path} cannot be read: {error.strerror}") from error
+        return {**knobs.basic_auth_users, **parse_users(text, f"{section}.users_file: {path}")}
 
     return Reread([] if path is None else [path], make)

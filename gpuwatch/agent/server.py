@@ -35,12 +35,12 @@ _LARGEST_HEAD_BYTES = 16384  # of a request: its first line and its headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """What a route answers; `packed` is the body in gzip, where it has one ready."""
+    """What a route answers; `packed` gives the body in gzip, where it can be had so, to those who take it."""
 
     body: bytes
     content_type: str
     status: HTTPStatus = HTTPStatus.OK
-    packed: bytes | None = None
+    packed: Callable[[], bytes] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -319,7 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         if response.packed is not None:
             self.send_header("Vary", "Accept, Accept-Encoding")
             if _takes_gzip(self.headers.get("Accept-Encoding", "")):
-                body = response.packed
+                body = response.packed()
                 self.send_header("Content-Encoding", "gzip")
         for name, value in response.headers:
             self.send_header(name, value)

@@ -2,44 +2,32 @@
 
 A driver call that hangs cannot be interrupted, only its process can be left behind. So each line has a deadline; a
 probe that misses it is killed, and abandoned if even that does not end it (it sleeps in the kernel). The next one skips
-the GPU that hung, until its time to be tried again.
+the GPU that hung; whether that one answers again, a second probe finds out, beside the one at work (`agent/trial.py`).
 """
 
 import logging
-import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 from gpuwatch.agent.core import AgentCore, Interruption
 from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.probe import NEEDS_FRESH_PROCESS
+from gpuwatch.agent.probe_child import KILL_SECONDS, TERMINATE_SECONDS, Ending, ProbeChild
+from gpuwatch.agent.trial import Trial
 from gpuwatch.clock import Clock
-from gpuwatch.devices.protocol import End, Message, Reading, Unavailable, decode
+from gpuwatch.devices.protocol import End, Message, Unavailable, decode
+from gpuwatch.model.identity import called
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.relaunch import own_command
 
 _LOG = logging.getLogger(__name__)
 
-_LONGEST_LINE_BYTES = 1 << 20
-_TERMINATE_SECONDS = 0.5  # a probe that is only busy ends by itself: SIGKILL inside a driver call can wedge the GPU
-_KILL_SECONDS = 0.5
-_RELEASE_SECONDS = 2 * (_TERMINATE_SECONDS + _KILL_SECONDS) + 1.0
-_MOST_STUCK = 3  # abandoned probes; beyond, a new one waits until one of them ends
+_RELEASE_SECONDS = 2 * (TERMINATE_SECONDS + KILL_SECONDS) + 1.0
+_MOST_STUCK = 3  # abandoned probes; then a new one waits until one of them ends, and a trial does one earlier
 _GOOD_CYCLES = 5  # so many make a probe a good one: the next failure is a first one again
 _LONGEST_RETRY_DOUBLINGS = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ending:
-    """Why a probe is to be replaced."""
-
-    why: Interruption
-    detail: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +40,7 @@ class _Hung:
 
 def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
     """How the probe of these settings is started."""
-    command = [sys.executable, "-P", "-m", "gpuwatch", "probe"]
+    command = own_command("probe")
     command += ["--source", knobs.source, "--interval", str(knobs.interval), "--seed", str(knobs.seed)]
     for flag, value in (("--script", knobs.script), ("--capture", knobs.capture)):
         if value is not None:
@@ -74,8 +62,9 @@ class ProbeSupervisor:
         self._resting = False  # released, and the loop has noticed
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
-        self._child: _Child | None = None
-        self._stuck: list[_Child] = []
+        self._child: ProbeChild | None = None
+        self._trial: Trial | None = None
+        self._stuck: list[ProbeChild] = []
         self._hung: dict[str, _Hung] = {}
         self._failures = 0
 
@@ -84,10 +73,10 @@ class ProbeSupervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the probe and the loop; at most about a second."""
+        """End the probes and the loop; a second, three if they do not want to."""
         self._stopping.set()
         self._call()
-        self._thread.join(_TERMINATE_SECONDS + _KILL_SECONDS + 0.5)
+        self._thread.join(_RELEASE_SECONDS)
 
     @property
     def alive(self) -> bool:
@@ -106,8 +95,8 @@ class ProbeSupervisor:
         self._call()
         with self._changed:
             self._changed.wait_for(lambda: self._resting, _RELEASE_SECONDS)
-            child = self._child
-        held = [*self._stuck, *([] if child is None else [child])]
+            child, trial = self._child, self._trial
+        held = [*self._stuck, *([] if child is None else [child]), *([] if trial is None else [trial.child])]
         return tuple(each.process.pid for each in held if each.process.poll() is None)
 
     def acquire(self) -> None:
@@ -125,9 +114,11 @@ class ProbeSupervisor:
         """Wake the loop, whatever it waits for."""
         with self._changed:
             self._changed.notify_all()
-        child = self._child
+        child, trial = self._child, self._trial
         if child is not None:
             child.lines.put(None)
+        if trial is not None:
+            trial.call_off()
 
     def _wait(self, seconds: float) -> None:
         """Let that time pass, unless the loop is called."""
@@ -136,6 +127,7 @@ class ProbeSupervisor:
 
     def _rest(self) -> None:
         """Say that the GPUs are released, again and again, until they are acquired: so the verdict is fresh."""
+        self._end_trial()
         with self._changed:
             self._resting = True
             self._changed.notify_all()
@@ -164,153 +156,124 @@ class ProbeSupervisor:
             _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
             self._wait(delay)
             self._await_stuck()
+        self._end_trial()
 
-    def _one_probe(self) -> _Ending:
-        """Start a probe and listen to it until it must be replaced."""
-        now = self._clock.monotonic()
-        skipped = [uuid for uuid, hung in self._hung.items() if now < hung.retry_at]
-        command = [*self._command, *(part for uuid in skipped for part in ("--skip", uuid))]
-        try:
-            child = _Child(command)
-        except OSError as error:
-            return _Ending(why=Interruption.EXIT, detail=f"it could not be started: {error}")
+    def _one_probe(self) -> Ending:
+        """Start a probe, or take over a trial that has passed, and listen to it until it must be replaced."""
+        heard: tuple[bytes, ...] = ()
+        if self._trial is not None and self._trial.cycle:
+            trial, self._trial = self._trial, None
+            self._hung.pop(trial.uuid, None)
+            child, heard = trial.child, trial.cycle
+        else:
+            try:
+                child = ProbeChild(self._skipping(self._hung))
+            except OSError as error:
+                return Ending(why=Interruption.EXIT, detail=f"it could not be started: {error}")
         self._child = child
         if self._called:
             child.lines.put(None)
         try:
-            return self._listen(child, min((self._hung[uuid].retry_at for uuid in skipped), default=None))
+            return self._listen(child, heard)
         finally:
             self._child = None
-            if not child.end():
-                self._stuck.append(child)
-                _LOG.error("probe %d does not die, it sleeps in the kernel; it is left behind", child.process.pid)
+            child.end()
+            self._leave_behind(child)
 
-    def _listen(self, child: "_Child", retry_at: float | None) -> _Ending:
-        """Feed the core line by line; the result is why there will be no more."""
+    def _skipping(self, uuids: Iterable[str]) -> list[str]:
+        """The command line of a probe that leaves these GPUs alone."""
+        return [*self._command, *(part for uuid in uuids for part in ("--skip", uuid))]
+
+    def _leave_behind(self, child: ProbeChild) -> None:
+        """Remember a probe that was killed and goes on."""
+        if child.process.poll() is None:
+            self._stuck.append(child)
+            _LOG.error("probe %d does not die, it sleeps in the kernel; it is left behind", child.process.pid)
+
+    def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> Ending:
+        """Feed the core line by line, first what was `heard`; the result is why there will be no more."""
         allowed, doing, good_cycles = self._knobs.start_deadline, "say its first word", 0
+        backlog = deque(heard)
         while True:
             try:
-                line = child.lines.get(timeout=allowed)
+                line = backlog.popleft() if backlog else child.lines.get(timeout=allowed)
             except queue.Empty:
                 return self._hang(allowed, doing)
             if self._called:
-                return _Ending(why=Interruption.EXIT, detail="it is no longer wanted")
+                return Ending(why=Interruption.EXIT, detail="it is no longer wanted")
             if line is None:
                 return child.farewell()
             try:
                 message = decode(line)
                 self._core.ingest(message)
             except Exception as error:  # noqa: BLE001  nothing that a probe says may end this loop
-                return _Ending(why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}")
+                return Ending(why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}")
             allowed, doing = self._after(message)
             if not isinstance(message, End):
                 continue
             good_cycles += 1
             self._failures = self._failures if good_cycles < _GOOD_CYCLES else 0
-            if retry_at is not None and self._clock.monotonic() >= retry_at:
-                return _Ending(why=Interruption.RENEW, detail="a GPU that hung is tried again")
+            if not backlog and self._try_again():
+                return Ending(why=Interruption.RENEW, detail="a GPU that hung answers again")
 
     def _after(self, message: Message) -> tuple[float, str]:
         """How long the next line may take, and what it should bring."""
         deadline = self._knobs.deadline
-        match message:
-            case Reading():
-                self._hung.pop(message.reading.info.uuid, None)
-            case End() | Unavailable():
-                return self._knobs.interval + deadline, "list its GPUs"
+        if isinstance(message, End | Unavailable):
+            return self._knobs.interval + deadline, "list its GPUs"
         return deadline, "end its cycle"
 
-    def _hang(self, allowed: float, doing: str) -> _Ending:
+    def _try_again(self) -> bool:
+        """Between two cycles: begin or conclude a trial; whether it has passed and is to take this probe's place."""
+        trial = self._trial
+        self._reap()
+        if trial is not None:
+            if not trial.over or trial.cycle:
+                return trial.over
+            self._trial = None
+            self._leave_behind(trial.child)
+            self._postpone(trial.uuid, trial.failure)
+        elif self._hung:
+            uuid = min(self._hung, key=lambda each: self._hung[each].retry_at)
+            if self._clock.monotonic() < self._hung[uuid].retry_at or len(self._stuck) >= _MOST_STUCK - 1:
+                return False
+            try:
+                self._trial = Trial(self._skipping(each for each in self._hung if each != uuid), uuid, self._knobs)
+            except OSError as error:
+                self._postpone(uuid, f"no probe could be started: {error}")
+        return False
+
+    def _end_trial(self) -> None:
+        """There is none any more."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.stop()
+            self._leave_behind(trial.child)
+
+    def _hang(self, allowed: float, doing: str) -> Ending:
         """Note which GPU it was, so that the next probe serves the others."""
         gpu = self._core.awaited
         if gpu is None:
-            return _Ending(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
-        hung = self._hung.setdefault(gpu.uuid, _Hung(times=0, retry_at=0.0))
+            return Ending(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
+        why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(allowed)}"
+        self._postpone(gpu.uuid, why)
+        return Ending(why=Interruption.HANG, detail=why)
+
+    def _postpone(self, uuid: str, why: str) -> None:
+        """Leave a GPU alone, for longer each time."""
+        hung = self._hung.setdefault(uuid, _Hung(times=0, retry_at=0.0))
         wait = self._knobs.hung_retry * 2 ** min(hung.times, _LONGEST_RETRY_DOUBLINGS)
         hung.times, hung.retry_at = hung.times + 1, self._clock.monotonic() + wait
-        return _Ending(why=Interruption.HANG, detail=f"GPU {gpu.index} was not read within {format_duration(allowed)}")
+        _LOG.warning("%s is left alone for %s: %s", uuid, format_duration(wait), why)
+
+    def _reap(self) -> None:
+        """Forget abandoned probes that have ended."""
+        self._stuck = [child for child in self._stuck if child.process.poll() is None]
 
     def _await_stuck(self) -> None:
-        """Reap abandoned probes that have ended; wait while there are too many."""
+        """Wait while there are too many abandoned probes."""
         while not self._called:
-            self._stuck = [child for child in self._stuck if child.process.poll() is None]
+            self._reap()
             if len(self._stuck) < _MOST_STUCK:
                 return
             self._wait(self._knobs.restart_max)
-
-
-class _Child:
-    """A probe process and the threads that drain its two pipes."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start it in a session of its own, so that it can be killed with all that it started."""
-        self.process = subprocess.Popen(  # noqa: S603  our own command line
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._last_words = ""
-        self._drains = [
-            self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
-            self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
-        ]
-
-    def farewell(self) -> _Ending:
-        """It closed its output: how it ended."""
-        try:
-            status: int | None = self.process.wait(_TERMINATE_SECONDS)
-        except subprocess.TimeoutExpired:
-            status = None
-        self._drains[1].join(_TERMINATE_SECONDS)
-        if status == NEEDS_FRESH_PROCESS:
-            return _Ending(why=Interruption.RENEW, detail="only a fresh process can reach the driver")
-        how = "it closed its output"
-        if status is not None:
-            how = f"it ended with status {status}" if status >= 0 else f"it was killed by {_signal_name(-status)}"
-        said = f": {self._last_words}" if self._last_words else ""
-        return _Ending(why=Interruption.EXIT, detail=how + said)
-
-    def end(self) -> bool:
-        """Terminate its process group, then kill it; False if even that does not end it."""
-        for number, patience in ((signal.SIGTERM, _TERMINATE_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
-            if self.process.poll() is not None:
-                return True
-            os.killpg(self.process.pid, number)
-            try:
-                self.process.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-        return self.process.poll() is not None
-
-    def _log(self, line: bytes) -> None:
-        """What it says to people goes to the agent's log."""
-        self._last_words = line.decode(errors="replace").strip()[:500]
-        _LOG.warning("probe: %s", self._last_words)
-
-    @staticmethod
-    def _drain(
-        name: str, pipe: IO[bytes] | None, take: Callable[[bytes], None], at_end: Callable[[], None]
-    ) -> threading.Thread:
-        """Read a pipe to its end in a thread; an endless line comes in pieces, which are no messages."""
-
-        def drain() -> None:
-            if pipe is not None:
-                with pipe:
-                    for line in iter(lambda: pipe.readline(_LONGEST_LINE_BYTES), b""):
-                        take(line)
-            at_end()
-
-        thread = threading.Thread(target=drain, name=f"probe-{name}", daemon=True)
-        thread.start()
-        return thread
-
-
-def _signal_name(number: int) -> str:
-    """SIGKILL rather than 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

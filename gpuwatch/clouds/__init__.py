@@ -5,12 +5,39 @@ A cloud is one module here and one line in CLOUDS. `tests/test_clouds.py` holds 
 
 import pkgutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, cast
 
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
 # Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
 CLOUDS = {"aws": "gpuwatch.clouds.aws:AwsCloud"}
+
+
+class LeftoverKind(StrEnum):
+    """What goes on costing money without a running machine."""
+
+    UNATTACHED_VOLUME = "unattached_volume"
+    STOPPED_VOLUME = "volume_of_a_stopped_machine"
+    UNUSED_ADDRESS = "unused_address"
+    STOPPED_ADDRESS = "address_of_a_stopped_machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something that is billed and that no running machine uses. Sizes are None where they are no part of its price."""
+
+    id: str
+    kind: LeftoverKind
+    region: str
+    account: str | None = None
+    type: str = ""  # of a volume: gp3, io2, …
+    size_bytes: int | None = None
+    iops: int | None = None
+    throughput_bytes_per_second: int | None = None
+    node_id: str | None = None  # the stopped machine that has it
+    name: str = ""
 
 
 class Cloud(Protocol):
@@ -56,6 +83,92 @@ class Cloud(Protocol):
             NotFoundError: the cloud does not know the id.
             CloudUnavailableError: nobody knows whether it was accepted.
             CloudError: it was not accepted, for example because the machine is still stopping, or gone.
+
+        """
+        ...
+
+    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+        """Ask for the end of one machine; returns when the cloud has accepted it, or if it is terminating or gone.
+
+        `group` is the id of the group that it is a member of: its place goes with it, so that it is not replaced.
+
+        Raises:
+            ProtectedError: the cloud protects the machine against it.
+            NotFoundError: the cloud does not know the id.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, for example because the group would fall below its minimum.
+
+        """
+        ...
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """Ask for one new machine and give its id; asked again with the same key it is the same machine.
+
+        `arguments` are what `gpuwatch.policies.capacity` makes of the pool's template. The machine carries the tags
+        gpuwatch:fleet, gpuwatch:pool and gpuwatch:decision-id (the key) from its first moment.
+
+        Raises:
+            InsufficientCapacityError: no such machine can be had there now.
+            QuotaExceededError: the account's own limit is reached.
+            CloudUnavailableError: nobody knows whether it was accepted; the same key finds out.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def find(self, key: str) -> Node | None:
+        """The machine that was launched with that key; None: the cloud shows none (shortly after a launch: not yet).
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        ...
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """All groups of GPU machines, paginated to the end, in the order of their ids; a cloud without any gives ().
+
+        Raises:
+            CloudError: the list could not be had whole.
+
+        """
+        ...
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group as the cloud sees it now.
+
+        Raises:
+            NotFoundError: the cloud knows no such group.
+            CloudError: no answer.
+
+        """
+        ...
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """Raise a group's desired size to `size`; nothing is to be done where it is that already, or larger.
+
+        Raises:
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted, for example because it is above the group's maximum.
+
+        """
+        ...
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Say whether the group may choose this member for a scale-in of its own.
+
+        Raises:
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        ...
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """What is billed and used by no running machine, in the order of the ids; it is only ever told, never removed.
+
+        Raises:
+            CloudError: the list could not be had whole.
 
         """
         ...
@@ -126,7 +239,8 @@ class CloudUnavailableError(CloudError):
     """No usable answer: a mutation may or may not have happened."""
 
 
-# The states in which a stop, or a start, has nothing left to do.
+# The states in which a stop, a termination or a start has nothing left to do.
+TERMINATE_IS_DONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 STOP_IS_DONE = frozenset({NodeState.STOPPING, NodeState.STOPPED, NodeState.TERMINATING, NodeState.TERMINATED})
 START_IS_DONE = frozenset({NodeState.PENDING, NodeState.RUNNING})
 

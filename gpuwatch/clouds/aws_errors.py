@@ -33,16 +33,19 @@ from gpuwatch.clouds import (
 # EC2's error codes, the first match wins; the API reference's "Error codes for the Amazon EC2 API".
 _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("*Throttl*", ThrottledError),
+    ("ResourceContention", ThrottledError),  # Auto Scaling is still busy with another change of the group
+    ("ScalingActivityInProgress", ThrottledError),
     ("RequestLimitExceeded", ThrottledError),
     ("TooManyRequests*", ThrottledError),
     ("SlowDown", ThrottledError),
     ("OperationNotPermitted", ProtectedError),
     ("UnsupportedOperation", ProtectedError),  # a one-time spot instance, an instance-store root
     ("Insufficient*Capacity*", InsufficientCapacityError),
+    ("InsufficientFreeAddressesInSubnet", InsufficientCapacityError),
     ("ReservationCapacityExceeded", InsufficientCapacityError),
     ("Unsupported", InsufficientCapacityError),  # the zone does not have the type
     ("MaxSpotInstanceCountExceeded", QuotaExceededError),
-    ("*LimitExceeded", QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, ...
+    ("*LimitExceeded", QuotaExceededError),  # VcpuLimitExceeded, InstanceLimitExceeded, …
     ("InvalidInstanceID*", NotFoundError),
     ("InvalidID", NotFoundError),  # CreateTags
     ("UnauthorizedOperation", AuthFailedError),
@@ -74,36 +77,47 @@ _CREDENTIALS = (
 )
 
 
+def throttled(code: str) -> bool:
+    """Whether an answer's code says that we ask too often."""
+    return _kind(code, CloudError) is ThrottledError
+
+
 @contextmanager
-def asking(call: str) -> Iterator[None]:
+def asking(call: str, *, service: str = "EC2", where: str = "") -> Iterator[None]:
     """Turn whatever botocore raises into a typed error; the original is cut off, because its text may hold secrets.
 
     An answer that lacks its parts (KeyError), such as a gateway's page, is no answer: never an empty list or a yes.
+    `where` is the region, and the account where there are several.
     """
+    asked = f"{service} {call} in {where}" if where else f"{service} {call}"
     try:
         yield
     except ClientError as error:
-        raise _refusal(call, error) from None
+        raise _refusal(asked, error) from None
     except _CREDENTIALS as error:
         name = type(error).__name__
         raise AuthFailedError(
-            f"EC2 {call}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
+            f"{asked}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
         ) from None
     except (ConnectionError, HTTPClientError, ResponseParserError, KeyError) as error:
         name = type(error).__name__
-        raise CloudUnavailableError(f"EC2 {call}: no usable answer ({name})", code=name) from None
+        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
     except BotoCoreError as error:
-        raise CloudError(f"EC2 {call}: {_first_line(str(error))}", code=type(error).__name__) from None
+        raise CloudError(f"{asked}: {_first_line(str(error))}", code=type(error).__name__) from None
 
 
-def _refusal(call: str, error: ClientError) -> CloudError:
-    """The typed form of EC2's answer; a server error of no known code leaves open what happened."""
+def _refusal(asked: str, error: ClientError) -> CloudError:
+    """The typed form of AWS's answer; a server error of no known code leaves open what happened."""
     code = error.response.get("Error", {}).get("Code", "")
     message = _first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     unlisted = CloudUnavailableError if status >= 500 else CloudError  # noqa: PLR2004  HTTP's server errors
-    kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
-    return kind(f"EC2 {call}: {message} ({code})", code=code)
+    return _kind(code, unlisted)(f"{asked}: {message} ({code})", code=code)
+
+
+def _kind(code: str, unlisted: type[CloudError]) -> type[CloudError]:
+    """The table's type of a code."""
+    return next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
 
 
 def _first_line(message: str) -> str:

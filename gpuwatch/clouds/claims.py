@@ -18,15 +18,18 @@ class Claims(TypedDict):
     pool: str
     owner: str | None
     protected: str | None
+    snoozed: str | None
 
 
 def claims(tags: Mapping[str, str], *, fleet: str, now: datetime) -> Claims:
-    """Whose machine it is, where it belongs, and why it must not be touched at this moment."""
+    """Whose machine it is, where it belongs, and why or until when it must not be touched at this moment."""
+    unreadable, snoozed = _snoozed(tags, now)
     return Claims(
         enrolled=tags.get(FLEET_TAG) == fleet,
         pool=tags.get(POOL_TAG) or DEFAULT_POOL,
         owner=tags.get(OWNER_TAG) or None,
-        protected=_protected(tags, now) or _snoozed(tags, now),
+        protected=_protected(tags, now) or unreadable,
+        snoozed=snoozed,
     )
 
 
@@ -44,16 +47,16 @@ def _protected(tags: Mapping[str, str], now: datetime) -> str | None:
     return f"tag {PROTECT_TAG} protects it until {value}" if until > now else None
 
 
-def _snoozed(tags: Mapping[str, str], now: datetime) -> str | None:
-    """A time postpones until then; what is no time postpones until somebody mends it."""
+def _snoozed(tags: Mapping[str, str], now: datetime) -> tuple[str | None, str | None]:
+    """Why it protects, and until when it postpones: what is no time protects until somebody mends it."""
     value = tags.get(SNOOZE_TAG)
     if value is None:
-        return None
+        return None, None
     try:
         until = _time(value)
     except ValueError as error:
-        return f"tag {SNOOZE_TAG} is {value!r}, which {error} ({_EXAMPLE}): it postpones until the tag is mended"
-    return f"tag {SNOOZE_TAG} postpones it until {value}" if until > now else None
+        return f"tag {SNOOZE_TAG} is {value!r}, which {error} ({_EXAMPLE}): it postpones until the tag is mended", None
+    return None, (value if until > now else None)
 
 
 def _time(value: str) -> datetime:

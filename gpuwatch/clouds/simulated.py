@@ -4,99 +4,34 @@ Machines need `pending_seconds` to start and `stopping_seconds` to stop. Changes
 somebody looks next, so `history` is the truth for billing. Nothing is random: faults come from the `faults` hook.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from gpuwatch.clock import Clock
 from gpuwatch.clouds import (
-    PROTECT_TAG,
-    SNOOZE_TAG,
+    DECISION_ID,
+    FLEET_TAG,
+    POOL_TAG,
     START_IS_DONE,
     STOP_IS_DONE,
+    TERMINATE_IS_DONE,
     CloudError,
-    CloudUnavailableError,
+    Leftover,
+    LeftoverKind,
     NotFoundError,
+    ProtectedError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.claims import claims
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.clouds.claims import DEFAULT_POOL
+from gpuwatch.clouds.simulated_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
-INCORRECT_STATE = "IncorrectInstanceState"
+__all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
 
-_TIMED_TAGS = frozenset({PROTECT_TAG, SNOOZE_TAG})  # what they claim changes with time alone
-
-# (name of the call, id or "") -> what goes wrong. LostResponseError is raised after the effect, others instead of it.
-Faults = Callable[[str, str], Exception | None]
+_DISK_BYTES = 100 * 1024**3
 
 
-class LostResponseError(CloudUnavailableError):
-    """The call happened and its answer was lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A machine entered a state, in seconds of the clock's monotonic time."""
-
-    at_seconds: float
-    state: NodeState
-
-
-class SimulatedCloud:
-    """Machines that exist because `add` said so. Tags decide enrolment, pool, owner and protection, as on EC2."""
-
-    def __init__(
-        self,
-        *,
-        fleet: str,
-        clock: Clock,
-        pending_seconds: float = 60.0,
-        stopping_seconds: float = 60.0,
-        faults: Faults | None = None,
-    ) -> None:
-        """Begin without machines."""
-        self.faults = faults
-        self._fleet = fleet
-        self._clock = clock
-        self._pending_seconds = pending_seconds
-        self._stopping_seconds = stopping_seconds
-        self._nodes: dict[str, Node] = {}
-        self._history: dict[str, list[Change]] = {}
-        self._timed: set[str] = set()
-        self._due: list[tuple[float, str, int, NodeState]] = []  # the int: how long the history was, a later one wins
-        self._listed: tuple[Node, ...] | None = None
-
-    # What the simulation does: machines, people and time.
-
-    def add(self, node: Node) -> None:
-        """Put a machine there in its present state; what its tags say replaces the fields that come from tags."""
-        launched_at = node.launched_at or self._clock.now()
-        self._nodes[node.id] = replace(node, launched_at=launched_at)
-        self._history[node.id] = [Change(at_seconds=self._clock.monotonic(), state=node.state)]
-        self.set_tags(node.id, {})
-
-    def set_tags(self, node_id: str, tags: Mapping[str, str]) -> None:
-        """Set any tags, as people and their tools do."""
-        node = self._known(node_id)
-        merged = {**node.tags, **tags}
-        self._put(replace(node, tags=merged, **claims(merged, fleet=self._fleet, now=self._clock.now())))
-        if _TIMED_TAGS & merged.keys():
-            self._timed.add(node_id)
-
-    def terminate(self, node_id: str) -> None:
-        """Take a machine away, as somebody else may."""
-        self._settle()
-        self._known(node_id)
-        self._enter(node_id, NodeState.TERMINATING, self._clock.monotonic())
-        self._later(node_id, NodeState.TERMINATED, self._stopping_seconds)
-
-    def history(self, node_id: str) -> Sequence[Change]:
-        """Every state the machine was in, oldest first, up to now."""
-        self._settle()
-        return self._history[node_id]
-
-    # What a cloud does: the protocol.
+class SimulatedCloud(Machines):
+    """The protocol, over machines in memory."""
 
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that are not terminated; the same tuple again while nothing changes."""
@@ -122,6 +57,7 @@ class SimulatedCloud:
             if self._may(node_id, NodeState.RUNNING, done=STOP_IS_DONE, verb="stopped"):
                 self._enter(node_id, NodeState.STOPPING, self._clock.monotonic())
                 self._later(node_id, NodeState.STOPPED, self._stopping_seconds)
+                self._fill(self._nodes[node_id].group)
 
     def start(self, node_id: str, key: str) -> None:
         """Stopped becomes pending with a new launch time, and running `pending_seconds` later."""
@@ -132,6 +68,70 @@ class SimulatedCloud:
                 self._enter(node_id, NodeState.PENDING, self._clock.monotonic())
                 self._later(node_id, NodeState.RUNNING, self._pending_seconds)
 
+    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+        """Any state becomes terminating, and terminated `stopping_seconds` later."""
+        del key  # a second one changes nothing
+        with self._call("terminate", node_id):
+            node = self._known(node_id)
+            if node.state in TERMINATE_IS_DONE:
+                return
+            if group is not None:
+                self._take_place(node, group)
+            self._end(node_id)
+            self._fill(node.group)
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """A new machine like its template; the same key is the same machine."""
+        with self._call("launch", key):
+            if key not in self._launches:
+                if arguments["template"] not in self._templates:
+                    raise CloudError(
+                        f"there is no launch template {arguments['template']}", code="InvalidLaunchTemplateId.NotFound"
+                    )
+                tags = {FLEET_TAG: self._fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
+                self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
+            node_id, before = self._launches[key]
+            if before != arguments:
+                raise CloudError(f"the key {key} launched something else", code="IdempotentParameterMismatch")
+            return node_id
+
+    def find(self, key: str) -> Node | None:
+        """The machine launched with that key."""
+        with self._call("find", key):
+            return self._nodes[self._launches[key][0]] if key in self._launches else None
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """All groups."""
+        with self._call("groups"):
+            return tuple(self._told(group_id) for group_id in sorted(self._groups))
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group as it is now."""
+        with self._call("group", group_id):
+            return self._told(group_id)
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """A larger group launches what it lacks."""
+        del key  # growing to the same size again changes nothing
+        with self._call("grow", group_id):
+            group = self._told(group_id)
+            if group.desired >= size:
+                return
+            if size > group.max_size:
+                raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+            self._refuse(group, "Launch")
+            self._resize(group_id, size)
+            self._fill(group_id)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Noted on the member."""
+        del key  # saying it again changes nothing
+        with self._call("protect", node_id):
+            self._refuse(self._told(group_id))
+            node = self._member(node_id, group_id)
+            if node.scale_in_protected is not on:
+                self._put(replace(node, scale_in_protected=on))
+
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
         """Set tags of the allow-list."""
         del key  # setting them again changes nothing
@@ -139,52 +139,59 @@ class SimulatedCloud:
         with self._call("tag", node_id):
             self.set_tags(node_id, tags)
 
-    @contextmanager
-    def _call(self, name: str, node_id: str = "") -> Iterator[None]:
-        """One call: its fault, if it has one, before or after the effect."""
-        fault = None if self.faults is None else self.faults(name, node_id)
-        if fault is not None and not isinstance(fault, LostResponseError):
-            raise fault
-        self._settle()
-        yield
-        if fault is not None:
-            raise fault
+    def leftovers(self) -> Sequence[Leftover]:
+        """What was left, and one volume of each stopped machine."""
+        with self._call("leftovers"):
+            volumes = (
+                Leftover(
+                    id=f"vol-{node.id}",
+                    kind=LeftoverKind.STOPPED_VOLUME,
+                    region=node.region,
+                    account=node.account,
+                    type="gp3",
+                    size_bytes=_DISK_BYTES,
+                    node_id=node.id,
+                )
+                for node in self._nodes.values()
+                if node.state is NodeState.STOPPED and node.gpu_count > 0
+            )
+            return tuple(sorted([*self._leftovers, *volumes], key=lambda each: each.id))
 
-    def _known(self, node_id: str) -> Node:
-        if node_id not in self._nodes:
-            raise NotFoundError(f"the simulated cloud knows no machine {node_id}", code="InvalidInstanceID.NotFound")
+    def _told(self, group_id: str) -> NodeGroup:
+        """A group with its members."""
+        if group_id not in self._groups:
+            raise NotFoundError(f"the simulated cloud knows no group {group_id}", code="GroupNotFound")
+        return replace(self._groups[group_id][0], node_ids=tuple(self._serving(group_id)))
+
+    def _refuse(self, group: NodeGroup, process: str | None = None) -> None:
+        """As `clouds/aws_acts.py` does."""
+        if not group.enrolled:
+            raise CloudError(f"the group {group.name} is not ours: it is left alone", code="NotEnrolled")
+        if process in group.suspended:
+            raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
+
+    def _member(self, node_id: str, group_id: str) -> Node:
+        """One that serves there."""
+        if node_id not in self._serving(group_id):
+            raise CloudError(f"{node_id} is no member of {group_id} any more: it is left alone", code="NotAMember")
         return self._nodes[node_id]
 
-    def _may(self, node_id: str, wanted: NodeState, *, done: frozenset[NodeState], verb: str) -> bool:
-        """Whether the machine is in the state to act from; False where there is nothing left to do."""
-        state = self._known(node_id).state
-        if state is not wanted and state not in done:
-            raise CloudError(f"{node_id} is {state} and cannot be {verb} now", code=INCORRECT_STATE)
-        return state is wanted
+    def _take_place(self, node: Node, group_id: str) -> None:
+        """The member's place goes before the member does, so that it is not replaced."""
+        group = self._told(group_id)
+        self._member(node.id, group_id)
+        self._refuse(group, "Terminate")
+        if group.desired - 1 < group.min_size:
+            raise CloudError(
+                f"{group.name} would fall below its minimum: it wants {group.desired} machines, "
+                f"at least {group.min_size}",
+                code="MinSize",
+            )
+        self._reread(node.id)
+        if self._nodes[node.id].protected:
+            raise ProtectedError(f"{node.id}: {self._nodes[node.id].protected}")
+        self._resize(group_id, group.desired - 1)
 
-    def _settle(self) -> None:
-        """Let every change happen that is due, at its own time."""
-        now = self._clock.monotonic()
-        while self._due and self._due[0][0] <= now:
-            at_seconds, node_id, length, state = heappop(self._due)
-            if len(self._history[node_id]) == length:
-                self._enter(node_id, state, at_seconds)
-
-    def _enter(self, node_id: str, state: NodeState, at_seconds: float) -> None:
-        self._history[node_id].append(Change(at_seconds=at_seconds, state=state))
-        self._put(replace(self._nodes[node_id], state=state))
-
-    def _later(self, node_id: str, state: NodeState, delay_seconds: float) -> None:
-        due = self._clock.monotonic() + delay_seconds
-        heappush(self._due, (due, node_id, len(self._history[node_id]), state))
-
-    def _reread(self, node_id: str) -> None:
-        """Ask the tags again, whose claims may have run out."""
-        node = self._nodes[node_id]
-        claimed = claims(node.tags, fleet=self._fleet, now=self._clock.now())
-        if claimed["protected"] != node.protected:
-            self._put(replace(node, **claimed))
-
-    def _put(self, node: Node) -> None:
-        self._nodes[node.id] = node
-        self._listed = None
+    def _resize(self, group_id: str, desired: int) -> None:
+        group, machine = self._groups[group_id]
+        self._groups[group_id] = (replace(group, desired=desired), machine)

@@ -19,6 +19,7 @@ _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
 _LONGEST_SHOWN = 60
 _SECRET = re.compile(r"secret|passw|basic_auth|token|credential|private|access_?key|api_?key", re.IGNORECASE)
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@|[?&]password=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ def show(value: object, path: Path) -> str:
     """A value for people, unless its key sounds like a secret."""
     if isinstance(value, Mapping | list | tuple):
         return "a section" if isinstance(value, Mapping) else "a list"
-    if _SECRET.search(".".join(path)):
+    if _SECRET.search(".".join(path)) or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
         return "(hidden)"
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

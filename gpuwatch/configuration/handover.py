@@ -1,7 +1,8 @@
-"""`python -m gpuwatch.configuration.handover [FILE]`: the agent's settings as JSON for the lean process that asked."""
+"""`gpuwatch handover [FILE]`: the agent's settings as JSON for the lean process that asked. No command for people."""
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,16 +12,12 @@ from gpuwatch.configuration import ConfigError, load_agent
 _BAD_CONFIGURATION = 2
 
 
-def main() -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the settings, or every mistake on stderr; the result is the exit status."""
     try:
-        knobs = load_agent(Path(sys.argv[1]) if len(sys.argv) > 1 else None, os.environ)
+        knobs = load_agent(Path(argv[0]) if argv else None, os.environ)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return _BAD_CONFIGURATION
     sys.stdout.buffer.write(msgspec.json.encode(knobs))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -7,12 +7,13 @@ import dataclasses
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
-from gpuwatch.model.knobs import DurationSyntax, Knob, format_duration
+from gpuwatch.model.knobs import DurationOr, DurationSyntax, Knob, format_duration
 
 NAME = "<name>"  # stands in a path for a name that the user chooses, such as a pool's
 PREFIX = "GPUWATCH_"
@@ -34,7 +35,7 @@ class Kind(StrEnum):
     NAMES = "a section of names"
 
 
-_SCALARS = {float: Kind.NUMBER, int: Kind.WHOLE, str: Kind.TEXT, bool: Kind.SWITCH}
+_SCALARS = {float: Kind.NUMBER, Decimal: Kind.NUMBER, int: Kind.WHOLE, str: Kind.TEXT, bool: Kind.SWITCH}
 NUMERIC = frozenset({Kind.DURATION, Kind.NUMBER, Kind.WHOLE})
 GROUPS = frozenset({Kind.SECTION, Kind.NAMES})
 
@@ -62,7 +63,8 @@ class Key:
         if any(isinstance(b, MinLen) for b in self.bounds):
             low = "that is not empty"
         high = next((f"at most {b.max_length} characters long" for b in self.bounds if isinstance(b, MaxLen)), high)
-        return " ".join(filter(None, (self.kind.value, " and ".join(filter(None, (low, high))))))
+        told = " ".join(filter(None, (self.kind.value, " and ".join(filter(None, (low, high))))))
+        return ", or ".join((told, *self.choices))
 
     def show(self, value: object) -> str:
         """A value as one would write it: durations as `30m`."""
@@ -142,9 +144,11 @@ def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN4
     elif origin in {tuple, list}:
         yield Key(path=path, kind=Kind.LIST, sentence=sentence, default=default)
     else:
-        timed = any(isinstance(each, DurationSyntax) for each in metadata)
+        words = next((each.words for each in metadata if isinstance(each, DurationOr)), ())
+        timed = words or any(isinstance(each, DurationSyntax) for each in metadata)
         kind = Kind.DURATION if timed else _SCALARS[plain]
-        yield Key(path=path, kind=kind, sentence=sentence, default=default, bounds=bounds)
+        bounds = (Gt(0),) if words else bounds
+        yield Key(path=path, kind=kind, sentence=sentence, default=default, bounds=bounds, choices=words)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:  # noqa: ANN401  likewise
@@ -155,6 +159,6 @@ def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:  # noqa: ANN401  likew
             hint, *more = get_args(hint)
             metadata = (*metadata, *more)
         elif get_origin(hint) in {Union, types.UnionType}:
-            (hint,) = (each for each in get_args(hint) if each is not type(None))
+            hint = next(each for each in get_args(hint) if each is not type(None) and get_origin(each) is not Literal)
         else:
             return hint, metadata

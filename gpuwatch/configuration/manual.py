@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from gpuwatch.configuration.keys import GROUPS, NAME, Key, Kind, Path, declared
-from gpuwatch.settings import DEFAULT_POOL, Settings
+from gpuwatch.guard import DEFAULT_POOL
+from gpuwatch.settings import Settings
 
 _INTRODUCTION = """\
 # Configuration
@@ -73,7 +74,7 @@ def _lines(keys: dict[Path, Key], group: Path) -> Iterator[str]:
         margin = "  " * (len(key.path) - 1)
         name = DEFAULT_POOL if key.path[-1] == NAME else key.path[-1]
         below = list(_lines(keys, key.path))
-        if key.kind is Kind.NAMES and keys[(*key.path, NAME)].kind not in GROUPS:
+        if key.kind is Kind.NAMES and key.path != ("pools",):
             yield f"{margin}{name}: {{}}"
         elif below:
             yield f"{margin}{name}:"

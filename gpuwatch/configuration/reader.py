@@ -28,8 +28,9 @@ from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.configuration import document, keys
 from gpuwatch.configuration.document import ConfigError, Origin, Problem, show
 from gpuwatch.configuration.keys import GROUPS, NAME, PREFIX, Key, Kind
+from gpuwatch.guard import DEFAULT_POOL
 from gpuwatch.model.knobs import Contradiction
-from gpuwatch.settings import DEFAULT_POOL, Settings, contradictions
+from gpuwatch.settings import Settings, contradictions
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "schema"]
 
@@ -95,14 +96,25 @@ def schema() -> dict[str, Any]:
     for key in _KEYS.values():
         node: dict[str, Any] = whole
         for part in key.path:
-            node = whole["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+            told = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # an optional section
+            node = whole["$defs"][told["$ref"].rpartition("/")[2]] if "$ref" in told else told
             node = node["additionalProperties"] if part == NAME else node["properties"][part]
         node["description"] = key.sentence
         node.pop("title", None)
         if key.kind is Kind.DURATION:
-            node["anyOf"][1].update(_limits(key))
-            node["default"] = key.show(key.default)
+            for number in _numbers(node):
+                number.update(_limits(key))
+            node["default"] = None if key.default is None else key.show(key.default)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "gpuwatch.yaml"}
+
+
+def _numbers(node: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The numbers among what a duration may be written as."""
+    for each in node["anyOf"]:
+        if "anyOf" in each:
+            yield from _numbers(each)
+        elif each.get("type") == "number":
+            yield each
 
 
 def _limits(key: Key) -> dict[str, Any]:

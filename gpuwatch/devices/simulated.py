@@ -190,7 +190,7 @@ def _processes(gpu: SimulatedGpu, phase: Phase) -> tuple[GpuProcess, ...]:
     count = phase.process_count
     if count == 0:
         return ()
-    each, first = phase.memory_bytes // count, 4000 + 100 * gpu.info.index
+    each, first = phase.memory_bytes // count, 4000 + 100 * (gpu.info.index or 0)
     return tuple(
         GpuProcess(pid=first + i, kind=ProcessKind.COMPUTE, memory_bytes=each + (phase.memory_bytes % count) * (i == 0))
         for i in range(count)

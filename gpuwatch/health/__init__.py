@@ -9,7 +9,8 @@ Rules, all of them:
    asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing.
 4. A GPU that was reset, or whose driver was reloaded (its energy counter starts again, or the kernel log says so), is
    rid of all that a reset mends; what still holds is seen again at once. A reboot ends all memory.
-5. No reading and no cause is unknown, never healthy. A driver that is not there accuses no GPU, a hang does so only
+5. No reading and no cause is unknown, never healthy; so is a reading that tells nothing a cause could be seen by, and
+   neither heals. A driver that is not there accuses no GPU, a hang does so only
    once it has lasted.
 6. An XID that is a program's fault, or that is not in the table, says nothing about the GPU.
 """
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpuwatch.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
+from gpuwatch.health.causes import DOWN, LEVELS, RECOVERY, tells, xid_finding
 from gpuwatch.health.figures import Figures
 from gpuwatch.health.rules import BLIND_SECONDS, HealthRules
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, GpuDown, GpuReading
@@ -29,6 +30,7 @@ __all__ = ["Cause", "HealthRules", "Look", "Record", "fold"]
 
 _RANK = {health: rank for rank, health in enumerate((Health.HEALTHY, Health.DEGRADED, Health.FAILING))}
 _REMEDY_RANK = {remedy: rank for rank, remedy in enumerate(Remedy)}
+_MUTE = "nothing that it could be judged by is supported or could be read"
 _MENDED_BY_RESET = {Remedy.NOTHING, Remedy.DRAIN, Remedy.RESET}
 
 
@@ -92,7 +94,8 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
 
     present = {finding.code: (finding, after) for finding, after in _present(look.entry, figures, action, rules)}
     if record.causes or present or look.xids:
-        blind = gap if reading is None or gap > BLIND_SECONDS else 0.0  # nothing gets better unseen
+        unseen = reading is None or not tells(reading)
+        blind = gap if unseen or gap > BLIND_SECONDS else 0.0  # nothing gets better unseen
         causes = {
             code: cause if code in present else cause.later(blind)
             for code, cause in record.causes.items()
@@ -147,7 +150,8 @@ def _present(
 def _verdict(record: Record, look: Look) -> GpuHealth:
     """The worst of the causes; what the driver asks for comes first among them."""
     before, causes = record.verdict, record.causes
-    if not causes and before.state is Health.HEALTHY and isinstance(look.entry, GpuReading):
+    told = isinstance(look.entry, GpuReading) and tells(look.entry)
+    if not causes and before.state is Health.HEALTHY and told:
         return before
     asked = {finding.code for finding in RECOVERY.values()}
     findings = sorted(
@@ -157,10 +161,11 @@ def _verdict(record: Record, look: Look) -> GpuHealth:
     doubt = None
     if findings:
         state = max((finding.health for finding in findings), key=_RANK.__getitem__)
-    elif isinstance(look.entry, GpuReading):
+    elif told:
         state = Health.HEALTHY
     else:
-        state, doubt = Health.UNKNOWN, f"{look.entry.cause.value}: {look.entry.detail}"
+        state = Health.UNKNOWN
+        doubt = _MUTE if isinstance(look.entry, GpuReading) else f"{look.entry.cause.value}: {look.entry.detail}"
     since = before.since if state is before.state and before.since is not None else look.at
     verdict = GpuHealth(state=state, since=since, findings=tuple(findings), doubt=doubt)
     return before if verdict == before else verdict

@@ -97,6 +97,23 @@ LEVELS: tuple[Level, ...] = (
     ),
 )
 
+_WITNESSES = (
+    "clock_events",
+    "recovery_action",
+    "remapped_rows_failure",
+    "remapped_rows_pending",
+    "retired_pages_pending",
+    "ecc_uncorrected_volatile_errors_total",
+    "ecc_corrected_volatile_errors_total",
+    "clock_event_seconds_total",
+    "pcie_link_width",
+)
+
+
+def tells(reading: GpuReading) -> bool:
+    """Whether anything was read that a cause could have been seen by."""
+    return any(getattr(reading, name) is not None for name in _WITNESSES)
+
 
 def _asked(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[str, Finding]:
     source = "recovery_action, or XID 154 in the kernel log"

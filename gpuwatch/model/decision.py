@@ -1,24 +1,42 @@
 """What is proposed, decided, refused, intended and done, each with its reason.
 
-A Step is one thing for one node. A Proposal is a policy's view of a pool and never a command; it is returned also when
-it holds. A Decision is what `resolve` makes of all proposals; the guard answers each of its steps; an Intent is written
-to the ledger before the cloud is called, and Outcomes after.
+A Step is one thing for one target: a node, a group that grows, or a node yet to be launched. A Proposal is a policy's
+view of a pool and never a command; it is returned also when it holds. A Decision is what `resolve` makes of all
+proposals; the guard answers each of its steps; an Intent is written to the ledger before the cloud is called, and
+Outcomes after.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 
-from gpuwatch.model.fleet import Evidence, Fleet
+from gpuwatch.model.fleet import Evidence, Fleet, Node
+from gpuwatch.model.measure import Measure
+from gpuwatch.model.money import Price
 
 
 class Verb(StrEnum):
-    """What a step does to its node; HOLD does nothing and says why."""
+    """What a step does to its target; HOLD does nothing and says why."""
 
     HOLD = "hold"
     NOTICE = "notice"  # tell: tag the instance, write to the log; the grace period begins
     WITHDRAW = "withdraw"  # the notice no longer holds
     STOP = "stop"
+    TERMINATE = "terminate"  # of a group's member: with its place in the group
+    START = "start"  # a stopped node runs again
+    LAUNCH = "launch"  # one new node from the pool's template
+    GROW = "grow"  # a group's desired size is raised to `size`; never lowered
+    PROTECT = "protect"  # the group may not choose this member for its own scale-in
+    UNPROTECT = "unprotect"
+
+
+REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
+# The tag by which a machine tells the intent that it was launched or told about with; its value is the intent's key.
+DECISION_TAG = "gpuwatch:decision-id"
+
+ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +50,36 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One node's part in a proposal. `change` says what would make it come out otherwise."""
+    """One target's part in a proposal. `change` says what would make it come out otherwise.
+
+    `node_id` is the node; of GROW the group's id; of LAUNCH `new:<pool>:<number>`. `arguments` go to the cloud as they
+    are and stay with the intent, so that a second attempt asks for the very same: GROW has `size` (absolute, so that
+    asking twice is asking once), LAUNCH what its pool's template says.
+    """
 
     node_id: str
     verb: Verb
     reason: Reason
     change: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What people might do about a node or a pool and gpuwatch never does by itself."""
+
+    target: str
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What one policy wants of one pool: bounds on its running nodes, and a step for each node."""
+    """What one policy wants of one pool: bounds on its running nodes, and steps.
+
+    `want` is a wish and at the same time a floor for removals. `grows` says whether this policy's want and floor may
+    add nodes; without it they only keep nodes from being removed. `wish` is the unsmoothed want, kept in the ledger for
+    the stabilisation window.
+    """
 
     policy: str
     pool: str
@@ -50,16 +87,24 @@ class Proposal:
     want: int | None = None
     at_least: int | None = None
     at_most: int | None = None
+    grows: bool = False
+    wish: int | None = None
     steps: tuple[Step, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One pool's resolved steps; `clamps` says in sentences what the bounds changed."""
+    """One pool's resolved steps; `clamps` says in sentences what the bounds changed.
+
+    `target` is how many nodes the pool should have where a policy wants a number; None where none does.
+    """
 
     pool: str
     steps: tuple[Step, ...]
     clamps: tuple[str, ...] = ()
+    target: int | None = None
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +138,10 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """What the ledger holds before the cloud is called; `key` is the idempotency key, allocated with it."""
+    """What the ledger holds before the cloud is called; `key` is the idempotency key, allocated with it.
+
+    `owner` and `usd_per_hour` are the node's at that time (a launch: the template's), for limits per owner and money.
+    """
 
     key: str
     verb: Verb
@@ -101,6 +149,9 @@ class Intent:
     pool: str
     at: datetime
     reason: Reason
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    usd_per_hour: Decimal | None = None
 
 
 class Status(StrEnum):
@@ -118,6 +169,8 @@ class Status(StrEnum):
 
 
 FINAL = frozenset({Status.SETTLED, Status.CANCELLED, Status.FAILED})
+# After these the cloud has certainly not (yet) carried it out, so that the same intent may be tried again.
+NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.INTERRUPTED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +195,11 @@ class OpenIntent:
     last: Outcome | None
     reached: bool = False
 
+    @property
+    def resumable(self) -> bool:
+        """Whether the cloud has certainly not (yet) carried it out, so that the same intent may be tried again."""
+        return self.last is not None and self.last.status in NOT_DONE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
@@ -154,7 +212,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A finished intent of the recent past, for limits and cooldowns."""
+    """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's."""
 
     key: str
     verb: Verb
@@ -162,15 +220,53 @@ class Done:
     pool: str
     status: Status
     at: datetime
+    owner: str | None = None
+    usd_per_hour: Decimal | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since."""
+
+    node_id: str
+    key: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """How many nodes a policy wanted for a pool in an earlier round, before smoothing."""
+
+    pool: str
+    policy: str
+    at: datetime
+    want: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Somebody's order to do nothing: to a pool, or to all (`pool` None), until a time, or until it is taken back."""
+
+    pool: str | None
+    at: datetime
+    who: str
+    reason: str
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerView:
-    """What decisions may know of the past."""
+    """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None)."""
 
     notices: tuple[Notice, ...] = ()
     open_intents: tuple[OpenIntent, ...] = ()
     recent: tuple[Done, ...] = ()
+    stopped: tuple[Stopped, ...] = ()
+    wishes: tuple[Wish, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    resumed: tuple[tuple[str | None, datetime], ...] = ()
 
     def notice(self, node_id: str) -> Notice | None:
         """The notice in force for a node."""
@@ -188,3 +284,13 @@ class Observation:
     now: datetime
     fleet: Fleet
     ledger: LedgerView = field(default_factory=LedgerView)
+    measures: tuple[Measure, ...] = ()
+    prices: Mapping[str, Price] = field(default_factory=dict)  # by machine type, valid now
+
+    def price(self, node: Node) -> Price | None:
+        """What an hour of the node costs; None is not known, never free."""
+        return self.prices.get(node.instance_type)
+
+    def measure(self, pool: str, name: str) -> Measure | None:
+        """What was measured of a pool under that name; None: nobody asked."""
+        return next((each for each in self.measures if (each.pool, each.name) == (pool, name)), None)

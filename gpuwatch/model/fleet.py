@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from gpuwatch.model.health import GpuHealth
+from gpuwatch.model.identity import gpu_key
 
 
 class State(StrEnum):
@@ -51,13 +52,35 @@ class Activity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """How much one GPU did lately, for scaling and right-sizing: means over the last `over_seconds`; None is unknown.
+
+    Never a ground for removal: that is the activity's part.
+    """
+
+    over_seconds: float
+    utilization_ratio: float | None = None
+    memory_used_ratio: float | None = None
+    sm_active_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuVerdict:
-    """One GPU's activity and health within its node's verdict; an older agent tells no health."""
+    """One GPU's activity, health and use within its node's verdict; an older agent tells the first alone.
+
+    `index` is None once the driver no longer lists the GPU and another one has its number.
+    """
 
     uuid: str
-    index: int
+    index: int | None
     activity: Activity
     health: GpuHealth | None = None
+    use: GpuUse | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """The labels `uuid` and `gpu`."""
+        return gpu_key(self.uuid, self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +136,9 @@ class Node:
     """A GPU machine: what the cloud says of it, and what its own agent says of its use.
 
     `launched_at` is the last start (EC2 renews it at every start). `managed_by` names the other system a machine
-    belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched.
+    belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched, `snoozed` until when
+    somebody wants it left alone, which counts up to a cap. `group` is the id of the Auto Scaling group it is a member
+    of; `scale_in_protected` whether that group may not choose it for a scale-in.
     """
 
     id: str
@@ -130,8 +155,12 @@ class Node:
     owner: str | None = None
     enrolled: bool = False
     protected: str | None = None
+    snoozed: str | None = None
     managed_by: str | None = None
     instance_store: bool = False  # its local disks lose their data at a stop
+    account: str | None = None
+    group: str | None = None
+    scale_in_protected: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: Signal = field(default_factory=Signal)
 
@@ -150,20 +179,47 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """A group of like machines that its cloud keeps at a size (EC2: an Auto Scaling group). Sizes are in machines.
+
+    `enrolled` is the administrator's consent by the group's own tag: without it the group and its members are its
+    owner's alone. `suspended` are the group's processes that do not run, in the cloud's words.
+    """
+
+    id: str
+    name: str
+    pool: str
+    min_size: int
+    max_size: int
+    desired: int
+    region: str
+    zones: tuple[str, ...] = ()
+    enrolled: bool = False
+    protected: str | None = None
+    suspended: frozenset[str] = frozenset()
+    instance_type: str | None = None  # None: mixed, or not known
+    account: str | None = None
+    node_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """One pool: all its nodes; its members, which are the running, enrolled ones; and how many of those are known."""
+    """One pool: its nodes; its members, the running, enrolled ones; how many of those are known; and its groups."""
 
     nodes: tuple[Node, ...] = ()
     members: frozenset[str] = frozenset()
     known: int = 0
+    groups: tuple[NodeGroup, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the rosters are made once, at the first question
 class Fleet:
-    """All nodes of one round, and when they were observed."""
+    """All nodes and groups of one round, and when they were observed. `named` are pools that may have none yet."""
 
     observed_at: datetime
     nodes: tuple[Node, ...]
+    groups: tuple[NodeGroup, ...] = ()
+    named: tuple[str, ...] = ()
 
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""
@@ -174,17 +230,34 @@ class Fleet:
         """One pool, whose minimum and coverage are about its members."""
         return self._rosters.get(pool, Roster())
 
+    def find(self, node_id: str) -> Node | None:
+        """The node of that id, and never of that name."""
+        return self._by_id.get(node_id)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
+
+    def group(self, group_id: str) -> NodeGroup | None:
+        """The group of that id."""
+        return next((group for group in self.groups if group.id == group_id), None)
+
+    @property
+    def pools(self) -> list[str]:
+        """The names of all pools, in order: those that have a node or a group, and those that may get one."""
+        return sorted(self._rosters.keys() | set(self.named))
+
     @cached_property
     def _rosters(self) -> dict[str, Roster]:
         """Every pool's roster: guard rules ask for it at each step, so it must not cost O(nodes) each time."""
-        pools: dict[str, list[Node]] = {}
+        pools: dict[str, list[Node]] = {group.pool: [] for group in self.groups}
         for node in self.nodes:
             pools.setdefault(node.pool, []).append(node)
-        return {pool: _roster(nodes) for pool, nodes in pools.items()}
+        return {pool: self._roster(pool, nodes) for pool, nodes in pools.items()}
 
-
-def _roster(nodes: list[Node]) -> Roster:
-    """One pool's roster."""
-    members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
-    known = sum(node.activity.state is not State.UNKNOWN for node in members)
-    return Roster(nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known)
+    def _roster(self, pool: str, nodes: list[Node]) -> Roster:
+        """One pool's roster."""
+        members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
+        known = sum(node.activity.state is not State.UNKNOWN for node in members)
+        groups = tuple(group for group in self.groups if group.pool == pool)
+        return Roster(nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known, groups=groups)

@@ -11,7 +11,7 @@ class Health(StrEnum):
     HEALTHY = "healthy"
     DEGRADED = "degraded"  # works, and something is wrong
     FAILING = "failing"  # is not to be given work
-    UNKNOWN = "unknown"  # nothing is known against it, and it was not read
+    UNKNOWN = "unknown"  # nothing is known against it, and nothing was read that could be
 
 
 class Remedy(StrEnum):

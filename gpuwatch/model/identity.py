@@ -14,25 +14,53 @@ class ProcessKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process that holds a GPU. Memory in bytes, None where the driver does not say. Source: the v3 process lists."""
+    """A process that holds a GPU. Memory in bytes, None where the driver does not say. Source: the v3 process lists.
+
+    The instances are the ids of the MIG instances it runs in; None outside of MIG, and where it runs in several.
+    """
 
     pid: int
     kind: ProcessKind
     memory_bytes: int | None = None
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInfo:
-    """Who a GPU is: static facts, exported once on an info metric. Key by uuid; the index may change over reboots."""
+    """Who a GPU is: static facts, exported once on an info metric. Key by uuid; the index may change over reboots.
+
+    `index` is None once the driver no longer lists the GPU and another one has its number.
+    """
 
     uuid: str
-    index: int
+    index: int | None
     name: str | None = None
     pci_bus_id: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
     vbios_version: str | None = None
     serial: str | None = None
+
+    @property
+    def key(self) -> tuple[str, str | None]:
+        """The labels `uuid` and `gpu`."""
+        return gpu_key(self.uuid, self.index)
+
+
+def gpu_key(uuid: str, index: int | None) -> tuple[str, str | None]:
+    """The labels `uuid` and `gpu` of a GPU's series; None is left out."""
+    return uuid, None if index is None else str(index)
+
+
+def called(uuid: str, index: int | None) -> str:
+    """A GPU in a sentence."""
+    return uuid if index is None else f"GPU {index}"
+
+
+def order(uuid: str, index: int | None) -> tuple[bool, int, str]:
+    """What GPUs are sorted by: their index, and those without one last."""
+    return index is None, index or 0, uuid
 
 
 class DownCause(StrEnum):

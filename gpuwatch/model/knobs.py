@@ -56,6 +56,39 @@ class DurationSyntax:
 Seconds = Annotated[float, DurationSyntax()]
 
 
+@dataclass(frozen=True, slots=True)
+class DurationOr:
+    """Accepts a duration above zero, or one of some words that stand for a way to find one."""
+
+    words: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Judge the text here: no bound applies to a word."""
+        del source, handler
+        return {"type": "function-plain", "function": {"type": "no-info", "function": self.parse}}
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Tell editors what is right."""
+        del core_schema, handler
+        duration = {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"}
+        return {"anyOf": [{"enum": list(self.words)}, duration, {"type": "number", "exclusiveMinimum": 0}]}
+
+    def parse(self, value: object) -> object:
+        """The word, or seconds above zero.
+
+        Raises:
+            ValueError: it is neither.
+
+        """
+        if value in self.words:
+            return value
+        seconds = parse_duration(value)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            msg = f"{value!r} is neither a duration above 0s nor {' or '.join(self.words)}"
+            raise ValueError(msg)
+        return float(seconds)
+
+
 def parse_duration(value: object) -> object:
     """Seconds of a text such as `30m` or `1h30m`; other values pass through for the number check to judge.
 

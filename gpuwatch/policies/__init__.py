@@ -10,10 +10,14 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.decision import REMOVALS, Decision, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
-from gpuwatch.policies import idle
+from gpuwatch.policies import capacity, idle, scaling, schedule, shield
+from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.scaling import ScalingRules
+from gpuwatch.policies.schedule import Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,59 +27,153 @@ class PoolRules:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     min_nodes: Annotated[int, Ge(0), Knob("So many nodes of the pool are always left running.")] = 0
+    max_nodes: Annotated[
+        int | None, Ge(0), Knob("The pool never grows above so many nodes. None: only the limits hold.")
+    ] = None
     warm_up: Annotated[
         Seconds, Ge(0), Knob("A node started more recently than this is not touched, whatever it shows.")
     ] = 900.0
     idle: Annotated[IdleRules, Knob("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
+    scaling: Annotated[
+        ScalingRules, Knob("How many nodes the load needs; without metrics the pool never follows it.")
+    ] = field(default_factory=ScalingRules)
+    schedule: Annotated[
+        dict[str, Window], Knob("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
+    ] = field(default_factory=dict)
+    launch: Annotated[
+        LaunchRules, Knob("Where new nodes come from when no stopped node and no group is left to grow.")
+    ] = field(default_factory=LaunchRules)
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """The idle policy with its part of the pool's rules."""
-    return idle.propose(observation, pool, rules.idle)
+    """The idle policy with its part of the pool's rules; a schedule's window may shorten the wait."""
+    return idle.propose(observation, pool, _idle_rules(observation, rules))
 
 
-def _floor(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """The administrator's minimum."""
+def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
+    """The idle rules with the wait of the schedule's windows in force."""
+    waits = [window.after for window in schedule.in_force(rules.schedule, observation.now) if window.after is not None]
+    return replace(rules.idle, after=min(waits)) if waits else rules.idle
+
+
+def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
+    """The scaling policy, where the pool has one."""
+    if not rules.scaling.metrics:
+        return None
+    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up)
+
+
+def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
+    """The schedule policy, where the pool has windows."""
+    return schedule.propose(observation, pool, rules.schedule) if rules.schedule else None
+
+
+def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
+    """Scale-in protection of working members of groups."""
+    return shield.propose(observation, pool, _idle_rules(observation, rules))
+
+
+def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
+    """The administrator's minimum and maximum."""
     del observation
-    sentence = f"The pool keeps at least {rules.min_nodes} nodes."
+    most = "" if rules.max_nodes is None else f" and at most {rules.max_nodes}"
+    sentence = f"The pool keeps at least {rules.min_nodes} nodes{most}."
     return Proposal(
-        policy="floor", pool=pool, reason=Reason(code="min_nodes", sentence=sentence), at_least=rules.min_nodes
+        policy="bounds",
+        pool=pool,
+        reason=Reason(code="bounds", sentence=sentence),
+        at_least=rules.min_nodes,
+        at_most=rules.max_nodes,
     )
 
 
-Policy = Callable[[Observation, str, PoolRules], Proposal]
-POLICIES: dict[str, Policy] = {"idle": _idle, "floor": _floor}
+Policy = Callable[[Observation, str, PoolRules], Proposal | None]
+POLICIES: dict[str, Policy] = {
+    "idle": _idle,
+    "scaling": _scaling,
+    "schedule": _schedule,
+    "shield": _shield,
+    "bounds": _bounds,
+}
 
-# Where policies differ over one node, the safest verb wins.
-_SAFEST_FIRST = (Verb.WITHDRAW, Verb.HOLD, Verb.NOTICE, Verb.STOP)
+# Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
+_SAFEST_FIRST = (
+    Verb.WITHDRAW,
+    Verb.PROTECT,
+    Verb.UNPROTECT,
+    Verb.START,
+    Verb.HOLD,
+    Verb.NOTICE,
+    Verb.STOP,
+    Verb.TERMINATE,
+    Verb.GROW,
+    Verb.LAUNCH,
+)
 
 
 def propose(observation: Observation, pool: str, rules: PoolRules) -> tuple[Proposal, ...]:
     """Every policy's proposal for one pool, those that hold included."""
-    return tuple(policy(observation, pool, rules) for policy in POLICIES.values())
+    return tuple(proposal for policy in POLICIES.values() if (proposal := policy(observation, pool, rules)) is not None)
 
 
-def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal]) -> Decision:
-    """One decision of all proposals."""
+def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
+    """One decision of all proposals: what must stay, what must come, and a step for each node."""
+    steps = [step for proposal in proposals for step in proposal.steps]
+    wanted = max((proposal.want for proposal in proposals if proposal.want is not None), default=0)
+    least = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
+    most = min((proposal.at_most for proposal in proposals if proposal.at_most is not None), default=None)
+    clamps: list[str] = []
+    target = None
+    if any(proposal.grows for proposal in proposals):
+        target = max(wanted, least)
+        if wanted < least:
+            clamps.append(f"{wanted} nodes are wanted, the floor is {least}.")
+        if most is not None and target > most:
+            clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
+            target = most
+        added = capacity.additions(observation, pool, target, rules.launch)
+        steps += added
+        missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
+        if missing > 0:
+            clamps.append(
+                f"{missing} more nodes are needed and there is nothing to get them from: "
+                f"set pools.{pool}.launch, or enrol stopped nodes or a group."
+            )
     chosen: dict[str, Step] = {}
-    for step in (step for proposal in proposals for step in proposal.steps):
+    for step in steps:
         rival = chosen.get(step.node_id, step)
         chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
-    steps = list(chosen.values())
 
-    floor = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
-    nodes = {node.id: node for node in observation.fleet.roster(pool).nodes}
-    running = len(observation.fleet.roster(pool).members)
-    stops = sorted(
-        (step for step in steps if step.verb is Verb.STOP),
-        key=lambda step: (-nodes[step.node_id].activity.held_seconds, step.node_id),
+    # A wish keeps as many nodes as it wants, whatever else would let them go.
+    kept, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
+    clamps += [told] if told else []
+    return Decision(
+        pool=pool,
+        steps=tuple(kept.get(step.node_id, step) for step in chosen.values()),
+        clamps=tuple(clamps),
+        target=target,
+        advice=tuple(advice for proposal in proposals for advice in proposal.advice),
     )
-    kept = stops[max(0, running - floor) :]
+
+
+def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) -> tuple[dict[str, Step], str]:
+    """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest."""
+    roster = observation.fleet.roster(pool)
+    nodes = {node.id: node for node in roster.nodes}
+    removals = sorted(
+        (step for step in steps if step.verb in REMOVALS and step.node_id in roster.members),
+        key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
+    )
+    kept = removals[max(0, len(roster.members) - floor) :]
     if not kept:
-        return Decision(pool=pool, steps=tuple(steps))
-    clamp = f"{len(stops)} stops were proposed, {len(stops) - len(kept)} leave the floor of {floor} running nodes."
-    held = {step.node_id: _held(step, clamp) for step in kept}
-    return Decision(pool=pool, steps=tuple(held.get(step.node_id, step) for step in steps), clamps=(clamp,))
+        return {}, ""
+    told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes."
+    return {step.node_id: _held(step, told) for step in kept}, told
+
+
+def _spoken_for(node: Node) -> bool:
+    """Whether somebody keeps the node: it must not take the place of one that may go."""
+    return any(each is not None for each in (node.protected, node.snoozed, node.managed_by))
 
 
 def _held(step: Step, clamp: str) -> Step:

@@ -1,4 +1,4 @@
-"""PURE: find idle nodes, give notice, and ask for their stop after a grace period.
+"""PURE: find idle nodes, give notice, and ask for their removal after a grace period.
 
 Rules, all of them:
 
@@ -6,21 +6,30 @@ Rules, all of them:
 2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
    nor frees it from its notice, it waits.
-4. Parked and stalled nodes are told about; they are stopped only where the pool says so, after a time of their own.
-5. It holds aloud: every node gets a step, and the step says what would change it.
+4. Parked and stalled nodes are told about; they are removed only where the pool says so, after a time of their own.
+5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
+6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
+7. It holds aloud: every node gets a step, and the step says what would change it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, MinLen
 
-from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
-from gpuwatch.model.knobs import STRICT, Knob, Seconds, format_duration
+from gpuwatch.model.knobs import STRICT, DurationOr, Knob, Seconds, format_duration
+from gpuwatch.model.money import Price
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
+_OLD_AND_IDLE_SECONDS = 300.0  # what is too old for its pool waits no longer than this once it is idle
+
+Removal = Literal["stop", "terminate", "tell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +38,66 @@ class IdleRules:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    after: Annotated[Seconds, Gt(0), Knob("A node idle for this long without a break becomes a candidate.")] = 1800.0
+    after: Annotated[
+        float | Literal["break_even"],
+        DurationOr(("break_even",)),
+        Knob("A node idle for this long without a break becomes a candidate; break_even: what a restart costs."),
+    ] = 1800.0
+    restart_cost: Annotated[
+        Seconds, Gt(0), Knob("break_even: the machine time that a restart costs (boot, environment, warm caches).")
+    ] = 600.0
+    restart_usd: Annotated[
+        Decimal,
+        Ge(0),
+        Knob(
+            "break_even: what a restart costs in money besides, such as people who wait; by the price "
+            "of the machine's hour that is more waiting."
+        ),
+    ] = Decimal(0)
     notice: Annotated[
-        Seconds, Ge(0), Knob("Grace between the notice (tag and log) and the stop; the node must stay idle.")
+        Seconds, Ge(0), Knob("Grace between the notice (tag and log) and the removal; the node must stay idle.")
     ] = 600.0
     then: Annotated[
-        Literal["stop", "tell"], Knob("What happens to an idle node: stop it, or tell (log and metrics) only.")
+        Literal["stop", "terminate", "tell", "resize-advice"],
+        Knob("What happens to an idle node: stop it, terminate it (also members of groups), tell, or advise a resize."),
     ] = "stop"
+    terminate_after: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Knob("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
+    ] = None
+    instance_store: Annotated[
+        Literal["keep", "discard"],
+        Knob(
+            "Local disks lose their data at a stop. keep: such nodes are left alone; discard: nothing on them counts."
+        ),
+    ] = "keep"
+    requires: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."),
+    ] = ()
     parked: Annotated[
-        Literal["stop", "tell"],
-        Knob("What happens to a node that holds GPU memory but computes nothing: tell, unless you choose stop."),
+        Removal, Knob("What happens to a node that holds GPU memory but computes nothing: tell, unless you choose.")
     ] = "tell"
     parked_after: Annotated[
-        Seconds, Gt(0), Knob("A node parked for this long without a break becomes a candidate, where parked: stop.")
+        Seconds,
+        Gt(0),
+        Knob("A node parked for this long without a break becomes a candidate, where parked is not tell."),
     ] = 14400.0
+    stalled: Annotated[
+        Removal, Knob("What happens to a node in a deadlock (full utilization at idle power): tell, unless you choose.")
+    ] = "tell"
+    stalled_after: Annotated[
+        Seconds, Gt(0), Knob("A node stalled for this long becomes a candidate, where stalled is not tell.")
+    ] = 14400.0
+    max_age: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Knob(
+            "A node up for longer is told about while it works, and waits five minutes at most once idle. None: never."
+        ),
+    ] = None
+    snooze_max: Annotated[
+        Seconds, Ge(0), Knob("A snooze tag holds a node back for this long at most after it turned idle.")
+    ] = 604800.0
 
 
 # What each verdict means to this policy; the sentence finishes "It is …".
@@ -55,13 +110,32 @@ _WORDS = {
 }
 
 
+def wait_seconds(rules: IdleRules, price: Price | None) -> float | None:
+    """How long a node is to be idle; None: it takes a price, and there is none.
+
+    break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
+    """
+    if rules.after != "break_even":
+        return rules.after
+    if not rules.restart_usd:
+        return rules.restart_cost
+    if price is None or price.usd_per_hour <= 0:
+        return None
+    return rules.restart_cost + float(rules.restart_usd / price.usd_per_hour) * 3600
+
+
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
-    """A step for each node of the pool."""
-    steps = tuple(_step(node, observation, rules) for node in observation.fleet.roster(pool).nodes)
+    """A step for each node of the pool, and advice."""
+    nodes = observation.fleet.roster(pool).nodes
+    steps = tuple(_step(node, observation, rules) for node in nodes)
     counts = {verb: sum(step.verb is verb for step in steps) for verb in Verb}
     said = ", ".join(f"{count} {verb.value}" for verb, count in counts.items() if count)
     return Proposal(
-        policy="idle", pool=pool, reason=Reason(code="idle", sentence=said or "the pool has no nodes"), steps=steps
+        policy="idle",
+        pool=pool,
+        reason=Reason(code="idle", sentence=said or "the pool has no nodes"),
+        steps=steps,
+        advice=tuple(advice for node in nodes for advice in _advice(node, observation, rules)),
     )
 
 
@@ -69,6 +143,8 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     """One node's step; the table of the rules above, top to bottom."""
     activity, notice = node.activity, observation.ledger.notice(node.id)
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
+    if node.state is NodeState.STOPPED:
+        return _asleep(node, observation, rules)
     if node.state is not NodeState.RUNNING:
         return _say(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
     if activity.state is State.UNKNOWN:
@@ -76,15 +152,20 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return _say(
             node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", "A fresh, complete verdict of its agent."
         )
+    missing = lacking(activity, rules)
+    if missing is not None and activity.state is not State.BUSY:
+        return _say(node, Verb.HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal.")
     held, word = format_duration(activity.held_seconds), _WORDS[activity.state]
-    wait = {State.IDLE: rules.after, State.PARKED: rules.parked_after}.get(activity.state)
-    if wait is None:
-        change = f"It would have to be idle for {format_duration(rules.after)}."
+    choice, wait = chosen(node, observation, rules)
+    if choice is None:
+        wait = wait_seconds(rules, observation.price(node))
+        change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
         return _say(node, undo, activity.state.value, f"It has been {word} for {held}.", change)
-    choice = rules.then if activity.state is State.IDLE else rules.parked
-    if choice == "tell":
-        change = f"The pool says `tell` for {activity.state.value} nodes; `stop` would reclaim it."
+    if choice in {"tell", "resize-advice"}:
+        change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
         return _say(node, undo, f"{activity.state.value}_tell", f"It has been {word} for {held}.", change)
+    if wait is None:
+        return _say(node, undo, "no_price", f"It has been {word} for {held}; break_even needs its price.", "A price.")
     if activity.held_seconds < wait:
         left = format_duration(wait - activity.held_seconds)
         sentence = f"It has been {word} for {held} of {format_duration(wait)}."
@@ -92,13 +173,91 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}."
         return _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
-    return _after_notice(node, activity, (observation.now - notice.at).total_seconds(), rules)
+    then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
+    return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules)
 
 
-def _after_notice(node: Node, activity: Activity, since_notice: float, rules: IdleRules) -> Step:
+def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
+    """What the pool does with a node in this state, and after how long; no choice for one that works."""
+    state = node.activity.state
+    if state is State.PARKED:
+        return rules.parked, rules.parked_after
+    if state is State.STALLED:
+        return rules.stalled, rules.stalled_after
+    if state is not State.IDLE:
+        return None, None
+    wait = wait_seconds(rules, observation.price(node))
+    if wait is not None and _too_old(node, observation, rules):
+        wait = min(wait, _OLD_AND_IDLE_SECONDS)
+    return rules.then, wait
+
+
+def lacking(activity: Activity, rules: IdleRules) -> str | None:
+    """The first required evidence that a verdict does not hold; one that says nothing is none."""
+    names = [evidence.name for evidence in activity.evidence if evidence.says is not State.UNKNOWN]
+    return next((each for each in rules.requires if not any(fnmatchcase(name, each) for name in names)), None)
+
+
+def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
+    """Rule 6: what gpuwatch stopped itself is terminated in the end, where the pool says so."""
+    notice = observation.ledger.notice(node.id)
+    undo = Verb.HOLD if notice is None else Verb.WITHDRAW
+    found = next((each for each in observation.ledger.stopped if each.node_id == node.id), None)
+    if rules.terminate_after is None or found is None:
+        return _say(node, undo, "not_running", "It is stopped.", "It would have to run.")
+    age = (observation.now - found.at).total_seconds()
+    stopped = f"gpuwatch stopped it {format_duration(age)} ago"
+    limit = format_duration(rules.terminate_after)
+    if age + rules.notice < rules.terminate_after:
+        return _say(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+    if notice is not None and notice.at <= found.at:
+        return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
+    if notice is None:
+        return _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+    if age < rules.terminate_after or (observation.now - notice.at).total_seconds() < rules.notice:
+        return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
+    return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
+
+
+def _too_old(node: Node, observation: Observation, rules: IdleRules) -> bool:
+    """Whether a node has been up for longer than its pool likes."""
+    if rules.max_age is None or node.launched_at is None:
+        return False
+    return (observation.now - node.launched_at).total_seconds() > rules.max_age
+
+
+def _advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[Advice]:
+    """Rule 5: what people might do about it."""
+    verdict, state = node.verdict, node.activity.state
+    if node.state is not NodeState.RUNNING or verdict is None:
+        return
+    if state is State.BUSY:
+        wait = wait_seconds(rules, observation.price(node))
+        idle = [gpu for gpu in verdict.gpus if gpu.activity.state is State.IDLE]
+        shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
+        if idle and len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:
+            sentence = (
+                f"{len(idle)} of its {len(verdict.gpus)} GPUs have been idle for {format_duration(shortest)} or longer "
+                "while the others work: a smaller machine, or MIG, may do."
+            )
+            yield _advise(node, "partly_idle", sentence)
+        if rules.max_age is not None and _too_old(node, observation, rules):
+            sentence = f"It has been up for longer than {format_duration(rules.max_age)} and is still busy."
+            yield _advise(node, "max_age", sentence)
+    if state is State.IDLE and rules.then == "resize-advice":
+        held = format_duration(node.activity.held_seconds)
+        yield _advise(node, "resize", f"It has been idle for {held}: a smaller machine, or none, may do.")
+
+
+def _advise(node: Node, code: str, sentence: str) -> Advice:
+    """Advice with the evidence of its node."""
+    return Advice(target=node.id, reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence))
+
+
+def _after_notice(node: Node, then: Verb, since_notice: float, rules: IdleRules) -> Step:
     """Rule 2: the grace period, and idleness without a break since the notice."""
+    activity, verdict = node.activity, node.verdict
     word, held = _WORDS[activity.state], format_duration(activity.held_seconds)
-    verdict = node.verdict
     lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
     if activity.held_seconds + lag < since_notice:
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
@@ -108,7 +267,7 @@ def _after_notice(node: Node, activity: Activity, since_notice: float, rules: Id
         sentence = f"It has been {word} for {held} and has had its notice for {format_duration(since_notice)}."
         return _say(node, Verb.HOLD, "grace", sentence, f"Any activity within {left} withdraws the notice.")
     sentence = f"It has been {word} for {held}, and its notice of {format_duration(rules.notice)} has run out."
-    return _say(node, Verb.STOP, "expired", sentence, "Any activity, protection, or the veto of its agent.")
+    return _say(node, then, "expired", sentence, "Any activity, protection, or the veto of its agent.")
 
 
 def _say(node: Node, verb: Verb, code: str, sentence: str, change: str) -> Step:

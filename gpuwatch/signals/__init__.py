@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gpuwatch.model.fleet import Fleet, Node, Signal
+from gpuwatch.model.measure import Measure, Query
 
 
 class SignalSource(Protocol):
@@ -15,4 +16,8 @@ class SignalSource(Protocol):
 
     def confirm(self, node: Node) -> Signal:
         """Ask one node itself, now, past every cache."""
+        ...
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """One measure for each query, in their order; a number that cannot be had is data (its doubt), no exception."""
         ...

@@ -1,4 +1,4 @@
-"""How the controller proves to agents who it is, and they to it: TLS, and a password that never goes out in the clear.
+"""How the controller proves who it is to agents and Prometheus, and they to it: TLS, no secret in the clear.
 
 Files are read again when they change. No password is ever part of a message.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpuwatch.reread import Reread
-from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
 from gpuwatch.tls import TlsFiles, client_context
 
 # Ends of handshakes as OpenSSL calls them, and what they mean for whoever has to mend the settings.
@@ -36,6 +36,7 @@ class Credentials:
 
     context: ssl.SSLContext | bool  # True: checked as every https is
     authorization: str | None
+    in_the_clear: str = ""  # what to say to whoever would send it so
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -52,11 +53,11 @@ class Credentials:
             return {}
         parts = urlsplit(base_url)
         if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
-            raise ValueError("the password of signals.password_file goes out over https only; set signals.scheme")
+            raise ValueError(self.in_the_clear)
         return {"Authorization": self.authorization}
 
 
-def credentials_of(knobs: ScrapeKnobs) -> Reread[Credentials]:
+def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
     """Made once, and again when a file changes.
 
     Raises:
@@ -64,19 +65,28 @@ def credentials_of(knobs: ScrapeKnobs) -> Reread[Credentials]:
         ValueError: a file is not what it should be.
 
     """
+    section = "signals" if isinstance(knobs, ScrapeKnobs) else "signals.promql"
     files = TlsFiles(
-        section="signals",
+        section=section,
         certificate=_path(knobs.tls_certificate),
         key=_path(knobs.tls_key),
         ca=_path(knobs.tls_ca),
     )
-    password = _path(knobs.password_file)
+    bearer = None if isinstance(knobs, ScrapeKnobs) else _path(knobs.bearer_file)
+    secret, kind = (bearer, "token") if bearer is not None else (_path(knobs.password_file), "password")
+    key = f"{section}.{'bearer' if bearer is not None else 'password'}_file"
+    remedy = "signals.scheme" if section == "signals" else "another signals.promql.url"
 
     def make() -> Credentials:
         context = client_context(files) if files.paths else True
-        return Credentials(context=context, authorization=_authorization(knobs.username, password))
+        authorization = None
+        if secret is not None:
+            read = _secret(secret, key, kind)
+            authorization = _bearer(read) if bearer is not None else _basic(knobs.username, read)
+        in_the_clear = f"the {kind} of {key} goes out over https only; set {remedy}"
+        return Credentials(context=context, authorization=authorization, in_the_clear=in_the_clear)
 
-    return Reread([*files.paths, *([] if password is None else [password])], make)
+    return Reread([*files.paths, *([] if secret is None else [secret])], make)
 
 
 def refusal_of(status: int) -> str:
@@ -98,17 +108,33 @@ def failure_of(error: BaseException) -> str:
     return f"its agent could not be asked: {str(error) or type(error).__name__}"
 
 
-def _authorization(username: str | None, password_file: Path | None) -> str | None:
-    """The value of the header (RFC 7617); the end of the file's last line is no part of the password."""
-    if username is None or password_file is None:
-        return None
+def _secret(file: Path, key: str, kind: str) -> bytes:
+    """What the file holds; the end of its last line is no part of it."""
     try:
-        password = password_file.read_bytes().rstrip(b"\r\n")
+        secret = file.read_bytes().rstrip(b"\r\n")
     except OSError as error:
-        raise OSError(f"signals.password_file: {password_file} cannot be read: {error.strerror}") from error
-    if not password:
-        raise ValueError(f"signals.password_file: {password_file} is empty; write the password into it")
+        raise OSError(f"{key}: {file} cannot be read: {error.strerror}") from error
+    if not secret:
+        raise ValueError(f"{key}: {file} is empty; write the {kind} into it")
+    return secret
+
+
+def _basic(username: str | None, password: bytes) -> str | None:
+    """The value of the header (RFC 7617)."""
+    if username is None:
+        return None
     return "Basic " + base64.b64encode(username.encode() + b":" + password).decode()
+
+
+def _bearer(token: bytes) -> str:
+    """The value of the header (RFC 6750)."""
+    try:
+        text = token.decode("ascii")
+    except UnicodeDecodeError:
+        text = " "
+    if not text.isprintable() or " " in text:
+        raise ValueError("signals.promql.bearer_file holds more than one token of printable ASCII") from None
+    return f"Bearer {text}"
 
 
 def _path(text: str | None) -> Path | None:

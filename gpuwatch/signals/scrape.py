@@ -11,9 +11,12 @@ import msgspec
 from gpuwatch.clock import Clock
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.measure import Measure, Query
 from gpuwatch.reread import Reread
 from gpuwatch.signals.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.signals.measures import evaluated, of_verdicts
+from gpuwatch.signals.promapi import PromApi
 
 __all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
 
@@ -44,6 +47,17 @@ class ScrapeSource:
         """Ask one node itself, now; nothing in between may cache."""
         return self._ask([node])[0]
 
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
+        at = self.clock.now()
+        api = None if self.knobs.promql.url is None else PromApi(knobs=self.knobs.promql, clock=self.clock)
+        return tuple(
+            evaluated(api, query, at, self.max_age_seconds)
+            if api is not None and query.expression is not None
+            else of_verdicts(fleet, [query], at)[0]
+            for query in queries
+        )
+
     def _ask(self, nodes: Sequence[Node]) -> list[Signal]:
         """Each node's answer; nobody is asked with credentials that cannot be read."""
         try:
@@ -65,7 +79,7 @@ class ScrapeSource:
         async def ask(node: Node) -> Signal:
             if node.state is not NodeState.RUNNING:
                 return Signal(failure=f"it is {node.state.value}")
-            base = self._base_url(node)
+            base = self.knobs.base_url(node)
             if base is None:
                 return Signal(failure="the cloud tells no address for it; set signals.targets")
             async with limit:
@@ -94,16 +108,6 @@ class ScrapeSource:
         headers = {"Cache-Control": "no-cache", "Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
-
-    def _base_url(self, node: Node) -> str | None:
-        """Where the node's agent is."""
-        target = self.knobs.targets.get(node.id) or self.knobs.targets.get(node.name)
-        if target is not None:
-            return target.rstrip("/")
-        if node.address is None:
-            return None
-        host = f"[{node.address}]" if ":" in node.address else node.address
-        return f"{self.knobs.scheme}://{host}:{self.knobs.port}"
 
 
 def _of_one(node: Node, signal: Signal, sharing: int) -> Signal:

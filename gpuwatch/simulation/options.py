@@ -10,7 +10,7 @@ from gpuwatch import prices
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, Cloud
 from gpuwatch.controller import Parts
-from gpuwatch.guard import Limits
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
@@ -47,7 +47,9 @@ class Options:
     def pool(self) -> PoolRules:
         """The pool's rules. A recorded node has nobody at it, so its held memory may be reclaimed like idleness."""
         parked = self.parked or ("tell" if self.trace is None else "stop")
-        idle = IdleRules(after=self.after, notice=self.notice, parked=parked, parked_after=self.after)
+        idle = IdleRules(
+            after=self.after, notice=self.notice, parked=parked, parked_after=self.after, instance_store="discard"
+        )
         return PoolRules(warm_up=self.warm_up, idle=idle)
 
     @property
@@ -56,7 +58,13 @@ class Options:
         limits = Limits(max_verdict_age=max(30.0, 3 * self.sample + 5.0))
         if self.trace is None:
             return limits
-        return replace(limits, max_stops_per_round=10**9, max_stops_per_hour=10**9, max_stops_per_hour_ratio=1.0)
+        return replace(
+            limits,
+            max_stops_per_round=10**9,
+            max_stops_per_hour=10**9,
+            max_stops_per_hour_ratio=1.0,
+            mass_idleness_nodes=10**9,
+        )
 
 
 def lives(options: Options) -> tuple[tuple[Life, ...], float]:
@@ -81,15 +89,13 @@ def lives(options: Options) -> tuple[tuple[Life, ...], float]:
 
 def assemble(options: Options, clock: Clock, cloud: Cloud, signals: SignalSource, ledger: Ledger) -> Parts:
     """The real controller's parts, enforcing."""
-    pool = options.pool
     return Parts(
         clock=clock,
         cloud=cloud,
         signals=signals,
         ledger=ledger,
-        pools=lambda _: pool,
-        limits=options.limits,
-        enforce=True,
+        rules=Rulebook(pools={DEFAULT_POOL: options.pool}, limits=options.limits, enforce=True),
+        prices=prices.lookup,
     )
 
 

@@ -16,7 +16,7 @@ from gpuwatch.agent.core import AgentCore
 from gpuwatch.agent.exporter import Exporter
 from gpuwatch.agent.server import AgentServer, Response, Route
 from gpuwatch.clock import Clock
-from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.passed_on import PassedOn
 from gpuwatch.model.fleet import Node
 from gpuwatch.simulation.world import Host, World
 
@@ -166,10 +166,9 @@ def launch(session: boto3.Session, machines: Iterable[tuple[str, Mapping[str, st
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedTime:
+class PlayedTime(PassedOn):
     """A Cloud whose launch times are told on the simulation's clock: moto's are real, and those of the first start."""
 
-    cloud: Cloud
     clock: Clock
     begin: datetime
     _started: dict[str, datetime] = field(default_factory=dict)
@@ -183,18 +182,10 @@ class PlayedTime:
         found = self.cloud.node(node_id)
         return None if found is None else self._in_time(found)
 
-    def stop(self, node_id: str, key: str) -> None:
-        """Stop it."""
-        self.cloud.stop(node_id, key)
-
     def start(self, node_id: str, key: str) -> None:
         """Start it, and remember when."""
         self.cloud.start(node_id, key)
         self._started[node_id] = self.clock.now()
-
-    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Tag it."""
-        self.cloud.tag(node_id, tags, key)
 
     def _in_time(self, node: Node) -> Node:
         return replace(node, launched_at=self._started.get(node.id, self.begin))

@@ -14,9 +14,12 @@ from gpuwatch.agent.core import AgentCore
 from gpuwatch.agent.probe import sample
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import Cloud, CloudError
+from gpuwatch.clouds.passed_on import PassedOn
 from gpuwatch.devices.programme import Programme, Spans
 from gpuwatch.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
+from gpuwatch.model.measure import Measure, Query
+from gpuwatch.signals.measures import of_verdicts
 from gpuwatch.simulation.lives import Life
 
 _TRY_AGAIN_SECONDS = 15.0  # a machine that still stops cannot be started yet
@@ -197,32 +200,20 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class WitnessedCloud:
+class WitnessedCloud(PassedOn):
     """A Cloud that tells the world of every stop that was accepted."""
 
-    cloud: Cloud
     world: World
-
-    def nodes(self) -> Sequence[Node]:
-        """All machines."""
-        return self.cloud.nodes()
-
-    def node(self, node_id: str) -> Node | None:
-        """One machine."""
-        return self.cloud.node(node_id)
 
     def stop(self, node_id: str, key: str) -> None:
         """Stop it, and tell."""
         self.cloud.stop(node_id, key)
         self.world.witness_stop(node_id)
 
-    def start(self, node_id: str, key: str) -> None:
-        """Start it."""
-        self.cloud.start(node_id, key)
-
-    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Tag it."""
-        self.cloud.tag(node_id, tags, key)
+    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+        """Terminate it, and tell."""
+        self.cloud.terminate(node_id, key, group=group)
+        self.world.witness_stop(node_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +233,10 @@ class InProcess:
         """One node itself, now."""
         self.world.hosts[node.id].sample()
         return self._ask(node)
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """Means of what the agents told in this round."""
+        return of_verdicts(fleet, queries, self.clock.now())
 
     def _asked(self, node: Node) -> Node:
         """The node with its signal; one that does not run is made once, since it stays the same for hours."""

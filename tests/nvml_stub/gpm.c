@@ -78,6 +78,9 @@ int nvmlGpmMetricsGet(MetricsGet *request) {
     ENTER(device, __func__, first->gpu);
     if (request->version != VERSION)
         return VERSION_MISMATCH;
+    for (unsigned i = 0; i < request->count; i++)  /* one id that it does not know spoils the whole */
+        if (first->gpu->gpm_newest && (long long)request->metrics[i].id > first->gpu->gpm_newest)
+            return INVALID_ARGUMENT;
     for (unsigned i = 0; i < request->count; i++)
         request->metrics[i].code = measure(first->gpu, first->instance, &request->metrics[i]);
     return SUCCESS;

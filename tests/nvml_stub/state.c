@@ -49,11 +49,13 @@ static void set_processes(Processes *list, char *value) {
     list->set = 1;
     list->count = 0;
     for (char *word = strtok(value, " \n"); word && list->count < PROCESSES; word = strtok(NULL, " \n")) {
-        char *memory = strchr(word, ':');
+        char *memory = strchr(word, ':'), *gpu = memory ? strchr(memory + 1, ':') : NULL;
+        char *compute = gpu ? strchr(gpu + 1, ':') : NULL;
         list->entry[list->count++] = (Process){
             .pid = (unsigned)strtoul(word, NULL, 10),
             .memory = memory && memory[1] != '-' ? strtoull(memory + 1, NULL, 10) : ULLONG_MAX,
-            .gpu_instance = UINT_MAX, .compute_instance = UINT_MAX};
+            .gpu_instance = gpu ? (unsigned)strtoul(gpu + 1, NULL, 10) : UINT_MAX,
+            .compute_instance = compute ? (unsigned)strtoul(compute + 1, NULL, 10) : UINT_MAX};
     }
 }
 

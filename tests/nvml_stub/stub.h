@@ -33,7 +33,7 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, device_id, subsy
     X(bar1_total, 137438953472LL) X(bar1_used, 1048576) X(temperature_margin, 52) X(power_default, 700000)            \
     X(power_min, 200000) X(power_max, 700000) X(graphics_clock, 345) X(video_clock, 765) X(clock_max, 1980)           \
     X(pstate, 0) X(fan, 30) X(pcie_generation, 5) X(pcie_generation_max, 5) X(pcie_width, 16) X(pcie_width_max, 16)   \
-    X(persistence, 1) X(compute_mode, 0) X(mig, 0) X(gpm, 1) X(xid, 0)              \
+    X(persistence, 1) X(compute_mode, 0) X(mig, 0) X(gpm, 1) X(gpm_newest, 0) X(xid, 0)                               \
     X(xid_count, 0)
 
 typedef struct { int set, count; Process entry[PROCESSES]; } Processes;

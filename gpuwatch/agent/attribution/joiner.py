@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwatch.agent.attribution.knobs import AttributionKnobs
+from gpuwatch.agent.attribution.minors import device_minors
+from gpuwatch.agent.attribution.parts import Node, Part, is_numbered
+from gpuwatch.agent.attribution.pod_folders import PodFolders
 from gpuwatch.agent.attribution.pod_resources import Allocation, list_allocations
-from gpuwatch.agent.attribution.pods import Node, Workload, holders, name_pods
+from gpuwatch.agent.attribution.pods import Workload, granted, holders, name_pods
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
 from gpuwatch.agent.attribution.unary import CallError, NoServerError
 from gpuwatch.agent.core import Snapshot
@@ -50,6 +53,9 @@ class Attribution:
         self._known: dict[tuple[int, int], Owner] = {}
         self._gone: dict[int, int] = {}  # pid -> the cycle whose process was found gone
         self._pods = _PodList(Path(knobs.pod_resources_socket), clock)
+        self._folders = PodFolders(Path(knobs.pod_logs))
+        self._numbered: tuple[Allocation, ...] = ()  # the list for which the minor numbers were read
+        self._minors: Mapping[str, int] = {}
         self._view: View | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="attribution", daemon=True)
@@ -74,24 +80,37 @@ class Attribution:
     def refresh(self) -> None:
         """Look once."""
         snapshot, now = self._snapshot(), self._clock.monotonic()
-        uses: dict[int, frozenset[str]] = {}
+        uses: dict[int, frozenset[Part]] = {}
         for reading in snapshot.readings:
             for process in reading.processes or ():
-                uses[process.pid] = uses.get(process.pid, frozenset()) | {reading.info.uuid}
+                part = Part(
+                    gpu=reading.info.uuid,
+                    gpu_instance=process.gpu_instance,
+                    compute_instance=process.compute_instance,
+                )
+                uses[process.pid] = uses.get(process.pid, frozenset()) | {part}
         visible = sees_host_pids(self._proc)
         owners = self._owners(sorted(uses)[:_MOST_PROCESSES], snapshot.version) if visible else {}
         pod_uids = {pid: owner.placement.pod_uid for pid, owner in owners.items() if owner.placement.pod_uid}
+        names = self._folders.names(frozenset(pod_uids.values()))
         allocations = self._pods.allocations(frozenset(pod_uids.values()))
-        gpus = (*(reading.info for reading in snapshot.readings), *(down.info for down in snapshot.downs))
-        held = holders(allocations, Node.of(gpus, snapshot.readings))
-        listed = {pid: uid for pid, uid in pod_uids.items() if uid in self._pods.covers}
+        grants = granted(allocations, self._node(snapshot, allocations))
+        sure = {pid: uid for pid, uid in pod_uids.items() if uid in names or uid in self._pods.covers}
         self._view = View(
             monotonic_seconds=now,
             owners=owners,
-            workloads=name_pods(uses, listed, held),
-            held=held,
+            workloads=name_pods(uses, sure, grants, names),
+            held=holders(grants),
             dead=frozenset(pid for pid, cycle in self._gone.items() if cycle < snapshot.version) if visible else None,
         )
+
+    def _node(self, snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Node:
+        """The GPUs by their names; minor numbers are read once for each list of the kubelet that counts in them."""
+        if allocations is not self._numbered:
+            numbers = any(is_numbered(allocation.device) for allocation in allocations)
+            self._numbered, self._minors = allocations, device_minors(self._proc) if numbers else {}
+        gpus = (*(reading.info for reading in snapshot.readings), *(down.info for down in snapshot.downs))
+        return Node.of(gpus, snapshot.readings, self._minors)
 
     def _owners(self, pids: Iterable[int], cycle: int) -> dict[int, Owner]:
         """The owner of each pid that lives; who is gone is dead once a later cycle than this still lists it."""

@@ -23,3 +23,6 @@ class AttributionKnobs:
     pod_resources_socket: Annotated[
         str, MinLen(1), Knob("The kubelet's pod-resources socket, asked for pod names where it exists.")
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    pod_logs: Annotated[
+        str, MinLen(1), Knob("The kubelet's folder of logs; the names of what is in it tell which pod an uid is.")
+    ] = "/var/log/pods"

@@ -1,7 +1,7 @@
 """Which devices the kubelet has given to which containers: its pod-resources API, v1.PodResourcesLister/List.
 
-Source: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Only the names of its fields 1 to 3 are read; cpus, memory,
-topology and claims of DRA are passed over.
+Source: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Devices of plugins are read, and devices claimed through DRA
+from NVIDIA's driver; cpus, memory and topology are passed over.
 """
 
 import re
@@ -12,9 +12,13 @@ from pathlib import Path
 from gpuwatch.agent.attribution.unary import CallError, call
 from gpuwatch.clock import Clock
 
+CLAIMED = "gpu.nvidia.com/"  # the name of NVIDIA's DRA driver, put before the names that it gives to devices
+
 _METHOD = "/v1.PodResourcesLister/List"
 _TIMEOUT_SECONDS = 2.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")  # RFC 1123, as Kubernetes checks names of all three kinds
+# A device in the driver's CDI specification: of a claim by the claim's uid, in older versions of the whole node.
+_CDI_DEVICE = re.compile(r"k8s\.gpu\.nvidia\.com/(?:device=|claim=[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-)(.+)")
 _LONGEST_DEVICE = 128
 _LONGEST_VARINT = 10
 _BYTES = 2
@@ -22,7 +26,7 @@ _BYTES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One device that one container may use. `device` is what its device plugin calls it."""
+    """One device that one container may use. `device` is what its device plugin calls it; a claimed one is marked."""
 
     namespace: str
     pod: str
@@ -59,18 +63,44 @@ def _allocations(message: bytes) -> Iterator[Allocation]:
         pod_name, namespace = _text(pod, 1), _text(pod, 2)
         for container in _nested(pod, 3):
             container_name = _text(container, 1)
-            for devices in _nested(container, 2):
-                for device in _nested(devices, 2):
-                    yield Allocation(
-                        namespace=_name(namespace),
-                        pod=_name(pod_name),
-                        container=_name(container_name),
-                        device=device[:_LONGEST_DEVICE].decode(),
-                    )
+            for device in _devices(container):
+                yield Allocation(
+                    namespace=_name(namespace),
+                    pod=_name(pod_name),
+                    container=_name(container_name),
+                    device=device,
+                )
+
+
+def _devices(container: bytes) -> Iterator[str]:
+    """What its device plugins gave it, then what it has through claims."""
+    for devices in _nested(container, 2):
+        for device in _nested(devices, 2):
+            yield device[:_LONGEST_DEVICE].decode()
+    for claim in _nested(container, 5):
+        for resource in _nested(claim, 4):
+            for name in _claimed(resource):
+                yield f"{CLAIMED}{name}"[:_LONGEST_DEVICE]
+
+
+def _claimed(resource: bytes) -> Iterator[str]:
+    """NVIDIA's device of a ClaimResource; before Kubernetes 1.31 only its CDI devices are told."""
+    driver, device = _text(resource, 2), _text(resource, 4)
+    if driver:
+        yield from [device] if f"{driver}/" == CLAIMED and device else []
+        return
+    for cdi_device in _nested(resource, 1):
+        if found := _CDI_DEVICE.fullmatch(_text(cdi_device, 1)):
+            yield found[1]
+
+
+def is_name(text: str) -> bool:
+    """Whether Kubernetes would allow it as the name of a namespace, pod or container."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
+    if not is_name(text):
         raise ValueError("a name in it is none that Kubernetes allows")
     return text
 

@@ -1,23 +1,27 @@
 """PURE: which pod a process belongs to. The kubelet knows pods and devices, /proc knows pods' uids and processes.
 
-They meet in the GPUs: the pod of an uid is the one that was given all GPUs that this uid's processes hold. Where that
-fits several pods (time slicing), or one pod fits several uids (a privileged pod holds what it was not given), nobody
-is named: a missing name is better than a wrong one.
+The kubelet's own folders tell the name of an uid for certain. Where they cannot be read, the two meet in the GPUs: the
+pod of an uid is the one that was given all GPUs, or parts of GPUs, that this uid's processes hold. Where that fits
+several pods (time slicing), or one pod fits several uids (a privileged pod holds what it was not given), nobody is
+named: a missing name is better than a wrong one.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from gpuwatch.agent.attribution.parts import Node, Part
 from gpuwatch.agent.attribution.pod_resources import Allocation
-from gpuwatch.model.gpu import GpuInfo, GpuReading
 
 _T = TypeVar("_T")
 
-_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/[0-9]+/[0-9]+")  # drivers before 470
-_GKE = re.compile(r"nvidia([0-9]+)(?:/(?:gi|vgpu)[0-9]+)*")  # GKE's own device plugin, with or without MIG, sharing
+
+class PodName(NamedTuple):
+    """A pod as people call it; unique on a node at one time, not over time."""
+
+    namespace: str
+    pod: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,67 +32,90 @@ class Workload:
     pod: str
     container: str | None
 
+    @property
+    def of(self) -> PodName:
+        """Its pod."""
+        return PodName(self.namespace, self.pod)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """The GPUs of this node by all their names."""
+class Grant:
+    """One device that a container was given: one of these parts."""
 
-    by_device: Mapping[str, str]
-
-    @classmethod
-    def of(cls, gpus: Iterable[GpuInfo], readings: Iterable[GpuReading]) -> "Node":
-        """From the last cycle."""
-        names = {name: info.uuid for info in gpus for name in (info.uuid, f"nvidia{info.index}")}
-        for reading in readings:
-            for instance in reading.mig_instances or ():
-                names |= {device.uuid: reading.info.uuid for device in instance.devices}
-        return cls(by_device=names)
-
-    def gpu(self, device: str) -> str | None:
-        """The uuid of the GPU that a device is or is part of; `::n` marks one of several shares of one device."""
-        name = device.partition("::")[0]
-        parent = _OLD_MIG.fullmatch(name) or _GKE.fullmatch(name)
-        if parent is not None:
-            name = parent[1] if name.startswith("MIG") else f"nvidia{parent[1]}"
-        return self.by_device.get(name)
+    workload: Workload
+    parts: frozenset[Part]
 
 
-def holders(allocations: Iterable[Allocation], node: Node) -> dict[str, tuple[Workload, ...]]:
-    """The containers that each GPU, or a part of it, was given to, by the GPU's uuid."""
+_Given = Mapping[str, frozenset[tuple[Workload, Part]]]  # by the GPU's uuid: who may have been given what of it
+
+
+def granted(allocations: Iterable[Allocation], node: Node) -> tuple[Grant, ...]:
+    """The GPUs, and parts of them, among what the kubelet gave away."""
+    return tuple(
+        Grant(
+            workload=Workload(namespace=allocation.namespace, pod=allocation.pod, container=allocation.container),
+            parts=parts,
+        )
+        for allocation in allocations
+        if (parts := node.parts(allocation.device))
+    )
+
+
+def holders(grants: Iterable[Grant]) -> dict[str, tuple[Workload, ...]]:
+    """The containers that each GPU, or a part of it, was given to for certain, by the GPU's uuid."""
     found: dict[str, set[Workload]] = {}
-    for allocation in allocations:
-        gpu = node.gpu(allocation.device)
-        if gpu is not None:
-            workload = Workload(namespace=allocation.namespace, pod=allocation.pod, container=allocation.container)
-            found.setdefault(gpu, set()).add(workload)
+    for grant in grants:
+        gpu, *others = {part.gpu for part in grant.parts}
+        if not others:
+            found.setdefault(gpu, set()).add(grant.workload)
     return {gpu: tuple(sorted(workloads, key=_order)) for gpu, workloads in found.items()}
 
 
 def name_pods(
-    uses: Mapping[int, frozenset[str]], pod_uids: Mapping[int, str], held: Mapping[str, tuple[Workload, ...]]
+    uses: Mapping[int, frozenset[Part]],
+    pod_uids: Mapping[int, str],
+    grants: Iterable[Grant],
+    known: Mapping[str, PodName],
 ) -> dict[int, Workload]:
-    """The workload of each pid, where it is certain. `uses`: the GPUs of a pid; `pod_uids`: the uid of a pid's pod."""
-    gpus: dict[str, frozenset[str]] = {}
+    """The workload of each pid, where it is certain.
+
+    `uses`: the parts of GPUs that a pid holds; `pod_uids`: the uid of a pid's pod; `known`: names told by their uid.
+    """
+    given = _by_gpu(grants)
+    held: dict[str, frozenset[Part]] = {}
     for pid, uid in pod_uids.items():
-        gpus[uid] = gpus.get(uid, frozenset()) | uses[pid]
-    fitting = {
-        uid: _common({(w.namespace, w.pod) for w in held.get(gpu, ())} for gpu in of) for uid, of in gpus.items()
-    }
-    certain = {uid: next(iter(pods)) for uid, pods in fitting.items() if len(pods) == 1}
-    claims = Counter(certain.values())
+        if uid not in known:
+            held[uid] = held.get(uid, frozenset()) | uses[pid]
+    fitting = {uid: _common({each.of for each in _given(part, given)} for part in parts) for uid, parts in held.items()}
+    fitted = {uid: next(iter(pods)) for uid, pods in fitting.items() if len(pods) == 1}
+    claims = Counter((*fitted.values(), *known.values()))
+    names = {**known, **{uid: pod for uid, pod in fitted.items() if claims[pod] == 1}}
     return {
         pid: Workload(
-            namespace=certain[uid][0], pod=certain[uid][1], container=_container(certain[uid], uses[pid], held)
+            namespace=names[uid].namespace, pod=names[uid].pod, container=_container(names[uid], uses[pid], given)
         )
         for pid, uid in pod_uids.items()
-        if uid in certain and claims[certain[uid]] == 1
+        if uid in names
     }
 
 
-def _container(pod: tuple[str, str], gpus: frozenset[str], held: Mapping[str, tuple[Workload, ...]]) -> str | None:
-    """The one container of the pod that was given all these GPUs."""
-    names = _common({w.container for w in held[gpu] if (w.namespace, w.pod) == pod} for gpu in gpus)
+def _by_gpu(grants: Iterable[Grant]) -> _Given:
+    found: dict[str, set[tuple[Workload, Part]]] = {}
+    for grant in grants:
+        for part in grant.parts:
+            found.setdefault(part.gpu, set()).add((grant.workload, part))
+    return {gpu: frozenset(pairs) for gpu, pairs in found.items()}
+
+
+def _container(pod: PodName, parts: frozenset[Part], given: _Given) -> str | None:
+    """The one container of the pod that was given all these parts."""
+    names = _common({each.container for each in _given(part, given) if each.of == pod} for part in parts)
     return next(iter(names)) if len(names) == 1 else None
+
+
+def _given(part: Part, given: _Given) -> list[Workload]:
+    """Those that were given this part, or may have been."""
+    return [workload for workload, other in given.get(part.gpu, ()) if part.may_be(other)]
 
 
 def _common(sets: Iterable[set[_T]]) -> set[_T]:

@@ -9,7 +9,9 @@ _MOST_HOLDERS = 64
 _Rows = Iterator[tuple[str, tuple[str | None, ...], float]]
 
 
-def process_rows(key: tuple[str, str], sizes: Mapping[int, int | None], told: Sequence[int], view: View) -> _Rows:
+def process_rows(
+    key: tuple[str, str | None], sizes: Mapping[int, int | None], told: Sequence[int], view: View
+) -> _Rows:
     """The owners of those processes of a GPU that are told one by one, and what the dead among all of them hold."""
     for pid in told:
         labels = _labels(pid, view)
@@ -22,7 +24,7 @@ def process_rows(key: tuple[str, str], sizes: Mapping[int, int | None], told: Se
             yield "gpuwatch_gpu_dead_process_memory_bytes", key, sum(known)
 
 
-def holder_rows(key: tuple[str, str], view: View) -> _Rows:
+def holder_rows(key: tuple[str, str | None], view: View) -> _Rows:
     """The containers that the kubelet gave the GPU or a part of it, whether they use it or not."""
     for holder in view.held.get(key[0], ())[:_MOST_HOLDERS]:
         yield "gpuwatch_gpu_pod_info", (*key, holder.namespace, holder.pod, holder.container), 1

@@ -4,10 +4,11 @@ A dialect is a table (`dcgm.py`, `nvidia_smi.py`, `nvitop.py`) of what `table.py
 here rather than through prometheus-client, which gives each counter a name that ends in `_total`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
 from gpuwatch.agent.attribution.joiner import View
+from gpuwatch.agent.compat.processes import Figures
 from gpuwatch.agent.compat.table import Dialect, Extra, Labels, Row, Sample, Scene
 from gpuwatch.agent.core import Snapshot
 from gpuwatch.model.gpu import Kind
@@ -25,7 +26,10 @@ def load(name: str) -> Dialect:
 
 
 class Compatibility:
-    """Adds the families of some dialects to a page. `users` tells who is behind the processes, `host` of the host."""
+    """Adds the families of some dialects to a page.
+
+    `users` tells who is behind the processes, `processes` what those use, `host` of the host.
+    """
 
     def __init__(
         self,
@@ -35,12 +39,14 @@ class Compatibility:
         top_processes: int,
         users: Callable[[], View | None] = lambda: None,
         host: Callable[[], Iterable[Sample]] = tuple,
+        processes: Callable[[Iterable[int]], Mapping[int, Figures]] = lambda _: {},
     ) -> None:
         self._dialects = tuple(load(name) for name in dict.fromkeys(names))
         self._hostname = hostname
         self._top_processes = top_processes
         self._users = users
         self._host = host
+        self._processes = processes
 
     def extend(self, snapshot: Snapshot, page: bytes) -> bytes:
         """The page with the foreign families behind its own, in its format: plain text or OpenMetrics."""
@@ -50,6 +56,7 @@ class Compatibility:
             top_processes=self._top_processes,
             users=self._users(),
             host=self._host,
+            processes=self._processes,
         )
         openmetrics = page.endswith(_OPENMETRICS_END)
         added = "".join(_text(dialect, scene, openmetrics=openmetrics) for dialect in self._dialects).encode()

@@ -159,29 +159,35 @@ _EXTRAS = (
 )
 
 _LEFT_OUT = {
-    "DCGM_EXP_XID_ERRORS_COUNT": "counts of a window are no counters; use gpuwatch_gpu_xid_errors_total",
-    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "its unit is documented nowhere; use DCGM_FI_PROF_NVLINK_TX_BYTES, _RX_BYTES",
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "a guest's license is not read",
-    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": "drivers count CRC errors by link, not by flit and data",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "said to be a counter and seen to be a rate, in MB/s or KB/s depending on who"
+    " is asked; use DCGM_FI_PROF_NVLINK_TX_BYTES and _RX_BYTES",
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "a guest's license is not read, and 0 would say that there is none",
+    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "a default before 4.0; the driver waits 20 ms for it; use"
+    " DCGM_FI_PROF_PCIE_TX_BYTES",
+    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "likewise; use DCGM_FI_PROF_PCIE_RX_BYTES",
+    "DCGM_FI_DEV_THERMAL_VIOLATION": "the driver's newer counters tell hardware from software, and overlap in time; use"
+    " gpuwatch_gpu_clock_event_seconds_total",
+    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "off by default there; not read",
+    "DCGM_FI_DEV_LOW_UTIL_VIOLATION": "off by default there; not read",
+    "DCGM_FI_DEV_RELIABILITY_VIOLATION": "off by default there; not read",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": "drivers count CRC errors by link, not by flit and data; use"
+    " gpuwatch_gpu_nvlink_crc_errors_total",
     "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": "likewise",
-    "DCGM_FI_DEV_THERMAL_VIOLATION": "the driver's newer counters tell hardware from software, and overlap in time",
-    "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "not read",
-    "DCGM_FI_DEV_LOW_UTIL_VIOLATION": "not read",
-    "DCGM_FI_DEV_RELIABILITY_VIOLATION": "not read",
-    "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "the driver waits 20 ms for it; use DCGM_FI_PROF_PCIE_TX_BYTES",
-    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "the driver waits 20 ms for it; use DCGM_FI_PROF_PCIE_RX_BYTES",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0": "as DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL; use"
+    " gpuwatch_gpu_nvlink_link_tx_bytes_total and _rx_",
+    "DCGM_EXP_XID_ERRORS_COUNT": "counts of a window are no counters; use gpuwatch_gpu_xid_errors_total",
     "DCGM_EXP_CLOCK_EVENTS_COUNT": "counts of a window are no counters; use gpuwatch_gpu_clock_event_seconds_total",
-    "DCGM_EXP_GPU_HEALTH_STATUS": "it is DCGM's own verdict",
-    "DCGM_EXP_P2P_STATUS": "not read",
+    "DCGM_EXP_GPU_HEALTH_STATUS": "it is DCGM's own verdict; ours is gpuwatch_gpu_health",
+    "DCGM_EXP_P2P_STATUS": "off by default there; not read",
 }
 
 
 def _labels(info: GpuInfo, scene: Scene) -> dict[str, str | None]:
     return {
-        "gpu": str(info.index),
+        "gpu": info.key[1],
         "UUID": info.uuid,
         "pci_bus_id": info.pci_bus_id,
-        "device": f"nvidia{info.index}",
+        "device": None if info.index is None else f"nvidia{info.index}",
         "modelName": info.name,
         "Hostname": scene.hostname,  # its name until 2026, which most dashboards and alerts still use
         "hostname": scene.hostname,

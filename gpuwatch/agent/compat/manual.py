@@ -13,7 +13,8 @@ rules and joins made for them work on the agent unchanged. Our own metrics are t
 
 - A value that was not read is absent, as everywhere in gpuwatch: never 0, never NaN, never an old one. A GPU that is
   down has no values; alert on `gpuwatch_gpu_up`.
-- What we cannot serve truthfully is left out, and said below. So is what needs command lines.
+- What we cannot serve truthfully is left out, and said below with the reason: the other exporter's defaults and what
+  its dashboards ask for are all here or there. A command line is never shown; what stands in its place is said below.
 - Utilization is the mean of the driver's samples since the last cycle, not its last sample: the same quantity, without
   the bursts that fall between two looks.
 - Process series stay within `top_processes` per GPU and dialect.

@@ -3,10 +3,10 @@
 Source: utkuozdemir/nvidia_gpu_exporter docs/METRICS.md and the expositions of its integration tests.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gpuwatch.agent.compat.table import Dialect, Extra, Part, Row, Sample, Scene, every_gpu, largest
-from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, Kind, ProcessKind
+from gpuwatch.agent.compat.table import Dialect, Extra, Labels, Part, Row, Sample, Scene, every_gpu
+from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, Kind, ProcessKind
 
 _EVENT_BITS = {name: bit for bit, name in CLOCK_EVENTS.items()}
 _NO_DRIVER_MODEL = "[N/A]"  # what nvidia-smi says of it wherever there is no Windows
@@ -106,6 +106,12 @@ _EXTRAS = (
     Extra("nvidia_smi_clocks_event_reasons_active", "`clock_events` as the driver's bits", "", "All clock events."),
     Extra("nvidia_smi_compute_apps", "`processes` that compute", "", "Number of processes with a compute context."),
     Extra(
+        "nvidia_smi_compute_app_info",
+        "`processes` that compute, the largest `top_processes`",
+        "",
+        "A metric with a constant '1' value: a process with a compute context.",
+    ),
+    Extra(
         "nvidia_smi_compute_app_used_memory_bytes",
         "`processes`, the largest `top_processes`",
         "bytes",
@@ -119,6 +125,12 @@ _EXTRAS = (
         "when each XID was last reported",
         "s",
         "Unix timestamp of the most recent XID error.",
+    ),
+    Extra(
+        "nvidia_smi_compute_apps_last_collect_success",
+        "1 if `processes` of every GPU expected could be listed",
+        "",
+        "Whether the most recent per-process collection succeeded (1) or not (0).",
     ),
     Extra(
         "nvidia_smi_last_collect_success",
@@ -140,23 +152,26 @@ _EXTRAS = (
     ),
 )
 
+_NOT_READ = "not read"
 _LEFT_OUT = {
     "nvidia_smi_power_limit_watts": "the limit set is not read, only the one in force: enforced_power_limit_watts",
-    "nvidia_smi_power_draw_average_watts": "power_draw_watts is the driver's average where it makes one",
+    "nvidia_smi_power_draw_average_watts": "power_draw_watts is the driver's average where it makes one, and a reading"
+    " does not tell whether it did",
     "nvidia_smi_clocks_throttle_reasons_*": "their name on drivers before R535; use clocks_event_reasons_*",
-    "nvidia_smi_clocks_event_reasons_supported": "not read",
+    "nvidia_smi_clocks_event_reasons_supported": _NOT_READ,
     "nvidia_smi_command_exit_code": "no command is run; use last_collect_success",
     "nvidia_smi_nvml_return_code": "the agent tells causes by name: gpuwatch_probe_down_info",
     "nvidia_smi_failed_scrapes_total": "cycles that never began are not counted; use last_collect_success",
-    "nvidia_smi_compute_app_info": "it exists for the program's path, which may hold anything and is never shown",
-    "nvidia_smi_compute_apps_last_collect_success": "processes are read with the rest, or compute_apps is absent",
-    "nvidia_smi_ecc_errors_*, by place": "not read; the totals are",
-    "nvidia_smi_mig_memory_reserved_bytes": "not read",
-    "nvidia_smi_mig_pcie_throughput_*": "not read",
+    "nvidia_smi_ecc_errors_*_device_memory, _dram, _sram*": "not read; the totals are",
+    "nvidia_smi_remapped_rows_histogram_*": _NOT_READ,
+    "nvidia_smi_pcie_link_gen_gpucurrent, _gpumax, _hostmax": "not read; pcie_link_gen_current and _max are",
+    "nvidia_smi_mig_memory_reserved_bytes": _NOT_READ,
+    "nvidia_smi_mig_pcie_throughput_*": _NOT_READ,
+    "nvidia_smi_fabric_state, _fabric_*": "not read; the panel Fabric State of 14574 takes that for `No NVLink fabric`",
     "nvidia_smi_name": "a text read as a number there (`NVIDIA H200` is 200); use gpu_info",
     "nvidia_smi_serial": "likewise",
-    "nvidia_smi_compute_cap, _pci_*, _inforom_*, _platform_*, _fabric_*, _encoder_stats_*, _display_*, _accounting_*,"
-    " _gsp_mode_*, _c2c_mode, _edpp_*, _protected_memory_*, *_pending modes": "not read",
+    "nvidia_smi_compute_cap, _pci_*, _inforom_*, _platform_*, _encoder_stats_*, _display_*, _accounting_*,"
+    " _gsp_mode_*, _c2c_mode, _edpp_*, _protected_memory_*, _ecc_mode_pending, _mig_mode_pending": _NOT_READ,
 }
 
 
@@ -175,17 +190,14 @@ def _samples(scene: Scene) -> Iterator[Sample]:
     for reading in snapshot.readings:
         labels = {"uuid": _uuid(reading.info.uuid)}
         yield "nvidia_smi_gpu_info", _info(reading.info), 1
-        yield "nvidia_smi_index", labels, reading.info.index
+        if reading.info.index is not None:
+            yield "nvidia_smi_index", labels, reading.info.index
         yield "nvidia_smi_count", labels, count
         if reading.clock_events is not None:
             bits = sum(_EVENT_BITS.get(event, 0) for event in reading.clock_events)
             yield "nvidia_smi_clocks_event_reasons_active", labels, bits
         if reading.processes is not None:
-            computing = {process.pid for process in reading.processes if process.kind is ProcessKind.COMPUTE}
-            yield "nvidia_smi_compute_apps", labels, len(computing)
-            for pid, size in largest(reading, scene.top_processes):
-                if pid in computing:
-                    yield "nvidia_smi_compute_app_used_memory_bytes", {**labels, "pid": str(pid)}, size
+            yield from _app_samples(reading.processes, scene, labels)
         yield from _mig_samples(reading)
     for (uuid, xid), heard in snapshot.xids.items():
         labels = {"uuid": _uuid(uuid), "xid": str(xid)}
@@ -193,11 +205,30 @@ def _samples(scene: Scene) -> Iterator[Sample]:
         yield "nvidia_smi_xid_last_timestamp_seconds", labels, heard.last_at.timestamp()
     whole = snapshot.version > 0 and not snapshot.stale and snapshot.trouble is None and not snapshot.downs
     yield "nvidia_smi_last_collect_success", {}, whole
+    listed = whole and all(reading.processes is not None for reading in snapshot.readings)
+    yield "nvidia_smi_compute_apps_last_collect_success", {}, listed
     statistics = snapshot.statistics
     if statistics.complete_at is not None:
         yield "nvidia_smi_last_collect_success_timestamp_seconds", {}, statistics.complete_at.timestamp()
     if statistics.cycle_duration_seconds is not None:
         yield "nvidia_smi_last_collect_duration_seconds", {}, statistics.cycle_duration_seconds
+
+
+def _app_samples(processes: Iterable[GpuProcess], scene: Scene, of_gpu: Labels) -> Iterator[Sample]:
+    """The processes that compute; one whose memory the driver does not tell comes last, and has none."""
+    sizes = {process.pid: process.memory_bytes for process in processes if process.kind is ProcessKind.COMPUTE}
+    yield "nvidia_smi_compute_apps", of_gpu, len(sizes)
+    for pid, size in sorted(sizes.items(), key=_by_size)[: scene.top_processes]:
+        labels = {**of_gpu, "pid": str(pid), "process_name": scene.work_of(pid)}
+        yield "nvidia_smi_compute_app_info", labels, 1
+        if size is not None:
+            yield "nvidia_smi_compute_app_used_memory_bytes", labels, size
+
+
+def _by_size(item: tuple[int, int | None]) -> tuple[bool, int, int]:
+    """The largest first, the unknown last."""
+    pid, size = item
+    return size is None, -(size or 0), pid
 
 
 def _info(info: GpuInfo) -> dict[str, str | None]:
@@ -210,7 +241,7 @@ def _info(info: GpuInfo) -> dict[str, str | None]:
         "driver_version": info.driver_version,
         "pci_bus_id": info.pci_bus_id,
         "serial": info.serial,
-        "index": str(info.index),
+        "index": info.key[1],
         "cuda_version": info.cuda_version,
     }
 
@@ -236,8 +267,10 @@ DIALECT = Dialect(
     stands_for="nvidia_gpu_exporter (Grafana dashboards 14574 and 25547)",
     labels_told="`uuid`, in lower case and without `GPU-`; `nvidia_smi_gpu_info` also has `name`,"
     " `driver_model_current`, `driver_model_pending`, `vbios_version`, `driver_version`, `pci_bus_id`, `serial`,"
-    " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read; processes have `pid`,"
-    " XIDs `xid`, MIG instances `gpu_instance_id`",
+    " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read; XIDs have `xid`, MIG"
+    " instances `gpu_instance_id`; processes have `pid`, and **as `process_name` never the program's path**, which may"
+    " hold anything, but what attribution knows the process to belong to, in brackets: `[namespace/pod/container]`,"
+    " `[slurm job 4711]`, `[3f8a…]` for a container or `[unit.service]`, and no such label where it knows nothing",
     rows=_ROWS,
     extras=_EXTRAS,
     parts=_parts,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from gpuwatch.agent.attribution.joiner import View
+from gpuwatch.agent.compat.processes import Figures
 from gpuwatch.agent.core import Snapshot
 from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind
 
@@ -97,6 +98,7 @@ class Scene:
     top_processes: int
     users: View | None = None
     host: Callable[[], Iterable[Sample]] = tuple
+    processes: Callable[[Iterable[int]], Mapping[int, Figures]] = lambda _: {}
 
     def pod_of(self, uuid: str) -> Labels:
         """Namespace, pod and container that hold a GPU, where there is one and only one."""
@@ -109,6 +111,25 @@ class Scene:
         """Whose a process is, where that is known."""
         owner = self.users.owners.get(pid) if self.users is not None else None
         return None if owner is None else owner.user
+
+    def work_of(self, pid: int) -> str | None:
+        """What a process belongs to, where others name its program: in brackets, as ps shows what has no command."""
+        if self.users is None:
+            return None
+        owner, workload = self.users.owners.get(pid), self.users.workloads.get(pid)
+        if workload is not None:
+            names = (workload.namespace, workload.pod, workload.container)
+            return f"[{'/'.join(name for name in names if name)}]"
+        if owner is None:
+            return None
+        place = owner.placement
+        job = f"slurm job {place.slurm_job}" if place.slurm_job else None
+        work = job or place.container_id or place.systemd_unit
+        return f"[{work}]" if work else None
+
+    def figures(self, pids: Iterable[int]) -> Mapping[int, Figures]:
+        """What processes use, of those only that attribution has found to be the ones that the driver means."""
+        return self.processes(pid for pid in pids if self.users is not None and pid in self.users.owners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ share, so no jump of the wall clock ends or prolongs it; the boot id ends it wit
 import os
 import pwd
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -64,11 +65,32 @@ class Leases:
         self._directory = Path(knobs.directory)
         self._longest = knobs.max
         self._roots = roots
+        self._seen = False  # the directory was there once
         self.current: tuple[Lease, ...] = ()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding for each lease, and one for all that cannot be read."""
-        leases, broken = self.read(now)
+        """One finding for each lease, and one for all that cannot be read.
+
+        Where there never was a directory nobody can have taken a lease. One that is gone took its leases along.
+
+        Raises:
+            OSError: the directory is there and cannot be listed.
+            UnseenError: it was there, and is not any more; or this boot cannot be told.
+
+        """
+        try:
+            paths = listed(self._directory)
+        except OSError as error:
+            self.current = ()
+            if not isinstance(error, FileNotFoundError):
+                raise
+            if self._seen:
+                why = f"{self._directory} is gone, with the leases in it: {_remedy(self._directory)}"
+                raise UnseenError(why) from None
+            note = f"no lease can be taken: {self._directory} was never made ({_remedy(self._directory)})"
+            return (say(self, State.IDLE, note),)
+        self._seen = True
+        leases, broken = self.read(paths, now)
         self.current = leases
         found = [
             say(
@@ -87,17 +109,13 @@ class Leases:
             found.append(say(self, State.IDLE, "no lease holds"))
         return tuple(found)
 
-    def read(self, now: Moment) -> tuple[tuple[Lease, ...], list[str]]:
-        """The leases that hold, the longest first, and what is wrong with those that cannot be read.
+    def read(self, paths: Iterable[Path], now: Moment) -> tuple[tuple[Lease, ...], list[str]]:
+        """Of these files the leases that hold, the longest first, and what is wrong with those that cannot be read.
 
         Raises:
-            OSError: the directory is there and cannot be listed.
+            OSError, UnseenError: this boot cannot be told.
 
         """
-        try:
-            paths = listed(self._directory)
-        except FileNotFoundError:
-            return (), []  # so nobody can have taken one
         boot = _boot_id(self._roots)
         leases: list[Lease] = []
         broken: list[str] = []
@@ -184,7 +202,7 @@ def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise LeaseError(
             f"The lease cannot be written: {why}: {directory}. An agent that runs as root makes the directory;"
-            f" so may an administrator: mkdir -p {directory} && chmod 1777 {directory}"
+            f" so may an administrator: {_remedy(directory)}"
         ) from error
     until = clock.now() + timedelta(seconds=granted)
     longest = f" {format_duration(knobs.keep.max)} is the longest that is allowed here." if granted < seconds else ""
@@ -198,8 +216,10 @@ def listing(knobs: KeepKnobs, clock: Clock) -> str:
         LeaseError: they cannot be read.
 
     """
+    now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
+    directory = Path(knobs.directory)
     try:
-        leases, broken = Leases(knobs, Roots()).read(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))
+        leases, broken = Leases(knobs, Roots()).read(listed(directory) if directory.exists() else (), now)
     except (OSError, UnseenError) as error:
         raise LeaseError(f"The leases cannot be read: {error}") from error
     told = [
@@ -237,6 +257,11 @@ def _write(directory: Path, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _remedy(directory: Path) -> str:
+    """How an administrator makes the directory."""
+    return f"mkdir -p {directory} && chmod 1777 {directory}"
 
 
 def _file_name(uid: int) -> str:

@@ -1,7 +1,8 @@
 """Alibaba Cloud's metadata service (ECS pages "Instance metadata", "Detect and respond to spot interruptions").
 
 A spot instance is released five minutes after its termination time appears, which is in UTC. The service does not tell
-how the instance is paid for. The form of its maintenance/active-system-events is not documented: it is not asked.
+how the instance is paid for. Of maintenance/active-system-events the pages tell that it is there, and "None" as the
+example of what it says; the form of an event and the zone of its times are not documented, so it is not asked.
 """
 
 from dataclasses import replace

@@ -1,7 +1,8 @@
 """EC2's instance metadata service, version 2 (AWS EC2 User Guide, "Instance metadata categories").
 
 Spot: two minutes (page "Spot Instance interruption notices"), none for hibernation. A rebalance recommendation names
-when it was made and no deadline. Scheduled events come days or weeks ahead (page "Scheduled events").
+when it was made and no deadline. Scheduled events come days or weeks ahead (page "Scheduled events"). No category tells
+when a Capacity Block ends.
 """
 
 from collections.abc import Mapping
@@ -16,14 +17,15 @@ from gpuwatch.agent.instance.protocol import (
     NoticeQuestion,
     TokenScheme,
     decoded,
-    fact,
     moment,
+    text_of,
     word,
 )
 
 _ISO = "%Y-%m-%dT%H:%M:%S%z"
 _EVENT_TIME = "%d %b %Y %H:%M:%S GMT%z"
 _OVER = frozenset({"completed", "canceled"})
+_LIFECYCLES = {"capacity-block": "capacity_block"}  # as model.fleet.CapacityType has it
 _NEVER_INTERRUPTED = frozenset({"on-demand", "scheduled"})
 
 
@@ -64,6 +66,12 @@ def identity(body: bytes, known: Facts) -> Facts:
         region=word(document.region),
         zone=word(document.availabilityZone),
     )
+
+
+def life_cycle(body: bytes, known: Facts) -> Facts:
+    """instance-life-cycle; one that is not known here keeps the cloud's own word."""
+    said = text_of(body)
+    return replace(known, lifecycle=_LIFECYCLES.get(said, said))
 
 
 def instance_action(body: bytes, _: Facts) -> tuple[Notice, ...]:
@@ -110,7 +118,7 @@ AWS = MetadataService(
     ),
     facts=(
         FactQuestion(path="/latest/dynamic/instance-identity/document", parse=identity),
-        FactQuestion(path="/latest/meta-data/instance-life-cycle", parse=fact("lifecycle")),
+        FactQuestion(path="/latest/meta-data/instance-life-cycle", parse=life_cycle),
     ),
     notices=(
         NoticeQuestion(

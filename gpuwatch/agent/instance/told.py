@@ -18,7 +18,7 @@ FAMILIES: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
         "gpuwatch_instance_info",
         _INFO,
         ("provider", *_FACTS),
-        "What the machine is to its cloud; lifecycle is spot, on-demand or the cloud's own word. Absent elsewhere.",
+        "What the machine is to its cloud; lifecycle: spot, on-demand, capacity_block or another. Absent elsewhere.",
         _SOURCE,
     ),
     (

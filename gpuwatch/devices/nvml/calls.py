@@ -96,6 +96,7 @@ class Device:
     samples_seen: int | None = None  # the driver's time stamp of the newest sample that was looked at
     gpm_samples: list[Any] = field(default_factory=list)  # the one to take next, the one taken last
     gpm_taken: float | None = None  # when the last one was taken, by the monotonic clock
+    gpm_refusals: int = 0  # in a row: answers that came only without the metrics of newer drivers
     slow: dict[str, Any] = field(default_factory=dict)  # the slow rows, as last read
     parts: dict[Any, "Device"] = field(default_factory=dict)  # its MIG instances
 

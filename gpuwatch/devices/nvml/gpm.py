@@ -14,12 +14,14 @@ from gpuwatch.devices.nvml.calls import Absence, Device, FieldKey, Visit
 
 _SHORTEST_SECONDS = 0.1  # between two samples, says nvml.h
 _FIRST_MAX = 98  # NVML_GPM_METRIC_MAX of the first drivers with GPM
+_REFUSALS = 2  # in a row: so it was no accident that an answer came only without the metrics of newer drivers
 
 # Where nvmlGpmMetricsGet_t has its entries, and in each an id, a return code and a value; as in calls.py, as a whole.
 _METRICS = nvml.c_nvmlGpmMetricsGet_t.metrics.offset
 _METRIC_BYTES = ctypes.sizeof(nvml.c_nvmlGpmMetric_t)
 _ID = struct.Struct("@I")
 _ANSWER = struct.Struct("=id")
+_UNASKED = (nvml.NVML_ERROR_NO_DATA, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class Gpm:
         entries = visit.once("gpm", lambda: _difference(visit))
         if isinstance(entries, Absence):
             return entries
-        code, value = entries[self.id]
+        code, value = entries.get(self.id, _UNASKED)
         if code != nvml.NVML_SUCCESS:
-            return visit.entry(key, f"GPM metric {self.id}", code)
+            return visit.judge(key, f"GPM metric {self.id}", code)
         return self.convert(value) if math.isfinite(value) else None
 
 
@@ -83,6 +85,21 @@ def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
     device.gpm_samples, device.gpm_taken = [last, fresh], visit.now
     if taken is None:
         return Absence.NOTHING
+    answer = _ask(visit, wanted, last, fresh)
+    oldest = [metric for metric in wanted if metric < _FIRST_MAX]
+    if answer is Absence.FAILED and len(oldest) < len(wanted):  # perhaps because of an id newer than this driver
+        answer = _ask(visit, oldest, last, fresh)
+        if not isinstance(answer, Absence):
+            device.gpm_refusals += 1
+            if device.gpm_refusals >= _REFUSALS:
+                device.unsupported.update(("gpm", metric) for metric in wanted if metric >= _FIRST_MAX)
+    elif not isinstance(answer, Absence):
+        device.gpm_refusals = 0
+    return answer
+
+
+def _ask(visit: Visit, wanted: list[int], last: Any, fresh: Any) -> Any:  # noqa: ANN401  pynvml is untyped
+    """The return code and value of these metrics between two samples, by id, or why there are none."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(wanted)
     request.sample1, request.sample2 = last, fresh
@@ -90,8 +107,6 @@ def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
     for place, metric in zip(places, wanted, strict=True):
         _ID.pack_into(request, place, metric)
     answer = visit.ask("gpm", "nvmlGpmMetricsGet", request)
-    if answer is Absence.FAILED:  # perhaps because of an id newer than this driver
-        device.unsupported.update(("gpm", metric) for metric in wanted if metric >= _FIRST_MAX)
     if isinstance(answer, Absence):
         return answer
     return {metric: _ANSWER.unpack_from(request, place + 4) for place, metric in zip(places, wanted, strict=True)}

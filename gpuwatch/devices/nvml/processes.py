@@ -8,6 +8,7 @@ from gpuwatch.model.gpu import GpuProcess, ProcessKind
 
 _LISTS = (("Compute", ProcessKind.COMPUTE), ("MPSCompute", ProcessKind.COMPUTE), ("Graphics", ProcessKind.GRAPHICS))
 _NO_PIDS = {0, 0xFFFFFFFF}  # what a process list shows when binding and driver disagree on its struct (535.98)
+_NO_INSTANCE = 0xFFFFFFFF  # nvml.h: a process outside of MIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,33 @@ class Processes(Alone):
         for kind, rows in lists:
             for row in [] if isinstance(rows, Absence) else rows:
                 if row.pid not in _NO_PIDS:
-                    known = found.setdefault(row.pid, GpuProcess(pid=row.pid, kind=kind))
-                    sizes = [size for size in (known.memory_bytes, row.usedGpuMemory) if size is not None]
-                    found[row.pid] = replace(known, memory_bytes=max(sizes, default=None))
+                    told = _told(row, kind)
+                    found[row.pid] = _merged(found.get(row.pid, told), told)
         return tuple(found[pid] for pid in sorted(found))
+
+
+def _told(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml is untyped
+    """One row of a list."""
+    within = [None if number == _NO_INSTANCE else number for number in (row.gpuInstanceId, row.computeInstanceId)]
+    return GpuProcess(
+        pid=row.pid,
+        kind=kind,
+        memory_bytes=row.usedGpuMemory,
+        gpu_instance=within[0],
+        compute_instance=within[1],
+    )
+
+
+def _merged(known: GpuProcess, told: GpuProcess) -> GpuProcess:
+    """Two rows of one process; of two different MIG instances neither is the one it runs in."""
+    sizes = [size for size in (known.memory_bytes, told.memory_bytes) if size is not None]
+    same = known.gpu_instance == told.gpu_instance
+    return replace(
+        known,
+        memory_bytes=max(sizes, default=None),
+        gpu_instance=known.gpu_instance if same else None,
+        compute_instance=known.compute_instance if same and known.compute_instance == told.compute_instance else None,
+    )
 
 
 def _garbage(rows: Any) -> bool:  # noqa: ANN401  pynvml is untyped

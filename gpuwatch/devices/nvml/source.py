@@ -14,6 +14,7 @@ from gpuwatch.devices.nvml.events import XidEvents
 from gpuwatch.devices.nvml.gpm import release
 from gpuwatch.devices.nvml.rows import FAST, SLOW
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.identity import order
 from gpuwatch.model.metric import SLOW_SECONDS
 
 FORGET_SECONDS = 600  # what was not supported may be, once NVLinks are trained or a mode has changed
@@ -65,7 +66,7 @@ class NvmlSource:
                 self._enumerate(count)
         except nvml.NVMLError as error:
             raise self._failed(error) from error
-        return tuple(sorted((gpu.info for gpu in self._gpus.values()), key=lambda info: (info.index, info.uuid)))
+        return tuple(sorted((gpu.info for gpu in self._gpus.values()), key=lambda info: order(info.uuid, info.index)))
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
         """One cycle of one GPU."""
@@ -126,7 +127,10 @@ class NvmlSource:
         listed = [self._find(index) for index in range(count)]
         self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in listed or not uuid.startswith(_STAND_IN)}
         for uuid in self._gpus.keys() - set(listed):
-            self._gpus[uuid].gone(DownCause.MISSING, "the driver no longer lists it")
+            missing = self._gpus[uuid]
+            missing.gone(DownCause.MISSING, "the driver no longer lists it")
+            if missing.info.index is not None and missing.info.index < count:
+                missing.info = replace(missing.info, index=None)  # it is another one's now
         self._count = count
 
     def _find(self, index: int) -> str:

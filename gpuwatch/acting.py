@@ -1,0 +1,202 @@
+"""Carrying out what nobody refuses: the intent first, then the node's last word, then the cloud."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from gpuwatch import guard, policies
+from gpuwatch.clouds import (
+    DECISION_ID,
+    NOTIFIED_AT,
+    STOP_AT,
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.ledger import LeadLostError
+from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVALS, Intent, Observation, Outcome, Review, Status, Step, Verb
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.parts import Act, Parts
+
+log = logging.getLogger(__name__)
+
+_FRESH_INTERVALS = 3  # of its own sampling: an older answer is no answer to "now"
+
+# What an error leaves in the ledger; any other refusal is REFUSED.
+_STATUS_OF: dict[type[CloudError], Status] = {
+    ThrottledError: Status.THROTTLED,
+    AuthFailedError: Status.DENIED,
+    CloudUnavailableError: Status.UNAVAILABLE,
+    # Another zone, another node or another hour may have it: this intent is over.
+    InsufficientCapacityError: Status.FAILED,
+    QuotaExceededError: Status.FAILED,
+}
+# After these nothing else is asked of the cloud in the same round.
+_BREAKERS = frozenset({Status.THROTTLED, Status.DENIED, Status.UNAVAILABLE})
+
+
+def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...], round_id: int) -> Iterator[Act]:
+    """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
+    _drop_unwanted(parts, observation, reviews)
+    tried: tuple[Step, ...] = ()
+    for review in (review for review in reviews if review.allowed):
+        outcome = _act(parts, observation, review, round_id, tried)
+        yield Act(review=review, outcome=outcome)
+        if outcome.status in _BREAKERS:
+            log.warning("No further calls in this round: %s", outcome.detail)
+            return
+        if review.step.verb in REMOVALS | ADDITIONS and outcome.status is not Status.CANCELLED:
+            tried += (review.step,)
+
+
+def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review, ...]) -> None:
+    """An intent that may be tried again is cancelled once its step is no longer decided, or is refused for good."""
+    wanted = {
+        (review.step.node_id, review.step.verb)
+        for review in reviews
+        if all(refusal.rule in {"in_flight", "growth_rate"} for refusal in review.refusals)
+    }
+    for entry in observation.ledger.open_intents:
+        if entry.resumable and (entry.intent.node_id, entry.intent.verb) not in wanted:
+            status = Status.FAILED if entry.reached else Status.CANCELLED
+            parts.ledger.settle(entry.intent, status, "no longer wanted", parts.clock.now())
+    for notice in observation.ledger.notices:
+        if observation.fleet.find(notice.node_id) is None:
+            parts.ledger.drop_notice(notice.node_id)
+
+
+def _act(parts: Parts, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]) -> Outcome:
+    """One step."""
+    move, now = review.step, parts.clock.now()
+    entry = observation.ledger.open_for(move.node_id)
+    if entry is not None and entry.intent.verb is move.verb:
+        intent = entry.intent
+    else:
+        owner, usd = _whose(observation, move)
+        intent = parts.ledger.intend(
+            move.verb,
+            move.node_id,
+            review.pool,
+            now,
+            move.reason,
+            round_id,
+            arguments=move.arguments,
+            owner=owner,
+            usd_per_hour=usd,
+        )
+    veto = _confirm(parts, observation, review, tried) if move.verb in REMOVALS else None
+    if veto is not None:
+        status, detail = Status.CANCELLED, f"vetoed at the last moment: {veto}"
+    elif not parts.ledger.leading():
+        raise LeadLostError(f"another controller leads now; {move.verb} of {move.node_id} is left to it")
+    else:
+        status, detail = _call(parts, intent, observation)
+    outcome = parts.ledger.settle(intent, status, detail, parts.clock.now())
+    level = logging.INFO if status in FINAL or status is Status.ACCEPTED else logging.WARNING
+    log.log(level, "%s of %s: %s (%s). %s", intent.verb, intent.node_id, status, detail, move.reason.sentence)
+    return outcome
+
+
+def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
+    """Whose the target is and what its hour costs, for the limits of the hours to come."""
+    node, group = observation.fleet.find(move.node_id), observation.fleet.group(move.node_id)
+    kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+    price = observation.prices.get(kind or move.arguments.get("instance_type", ""))
+    return None if node is None else node.owner, None if price is None else price.usd_per_hour
+
+
+def _confirm(parts: Parts, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+    """Ask cloud and node once more, and let policies and guard judge the answers afresh; a doubt is a veto.
+
+    `tried` are the changes made earlier in this round: they count against the limits.
+    """
+    node_id = review.step.node_id
+    try:
+        node = parts.cloud.node(node_id)
+        group = None if node is None or node.group is None else parts.cloud.group(node.group)
+    except NotFoundError as error:
+        return f"the cloud does not know it: {error}"
+    except CloudError as error:
+        return f"the cloud gives no answer about it: {error}"
+    if node is None:
+        return "the cloud no longer lists it"
+    if node.state is not NodeState.STOPPED:
+        signal = parts.signals.confirm(node)
+        verdict = signal.verdict
+        if verdict is not None and verdict.age_seconds > _FRESH_INTERVALS * verdict.interval_seconds:
+            return f"its agent's newest sample is {format_duration(verdict.age_seconds)} old"
+        node = replace(node, signal=signal)
+    fleet = observation.fleet
+    nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
+    groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
+    now = parts.clock.now()
+    ledger = replace(observation.ledger, pauses=parts.ledger.view(now).pauses)  # somebody may have just paused it
+    fresh = replace(
+        observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
+    )
+    rules = parts.rules.pool(node.pool)
+    decision = policies.resolve(fresh, node.pool, policies.propose(fresh, node.pool, rules), rules)
+    found = next((each for each in decision.steps if each.node_id == node_id), None)
+    if found is None or found.verb is not review.step.verb:
+        return "it is no longer in the pool" if found is None else found.reason.sentence
+    again = guard.judge(
+        guard.case_of(
+            found,
+            fresh,
+            node.pool,
+            parts.rules,
+            frozen=guard.burst(fresh, node.pool, parts.rules.limits),
+            granted=tried,
+        )
+    )
+    return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
+
+
+def _call(parts: Parts, intent: Intent, observation: Observation) -> tuple[Status, str]:
+    """One mutation of the cloud, and what came of it in the ledger's words."""
+    try:
+        return _ask(parts, intent, observation)
+    except CloudError as error:
+        status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)
+        return status, str(error)
+
+
+def _ask(parts: Parts, intent: Intent, observation: Observation) -> tuple[Status, str]:
+    """The call that the intent's verb stands for."""
+    cloud, node_id, key = parts.cloud, intent.node_id, intent.key
+    node = observation.fleet.find(node_id)
+    group = None if node is None else node.group
+    if intent.verb is Verb.STOP:
+        cloud.stop(node_id, key)
+    elif intent.verb is Verb.TERMINATE:
+        cloud.terminate(node_id, key, group=group)
+    elif intent.verb is Verb.START:
+        cloud.start(node_id, key)
+    elif intent.verb is Verb.LAUNCH:
+        return Status.ACCEPTED, f"the cloud launches {cloud.launch(intent.arguments, key)}"
+    elif intent.verb is Verb.GROW:
+        cloud.grow(node_id, int(intent.arguments["size"]), key)
+    elif intent.verb in {Verb.PROTECT, Verb.UNPROTECT}:
+        cloud.protect(node_id, group or "", key, on=intent.verb is Verb.PROTECT)
+    else:
+        cloud.tag(node_id, _tags(parts, intent, observation), key)
+        return Status.SETTLED, "its tags are set"
+    return Status.ACCEPTED, f"the cloud accepted the {intent.verb.value}"
+
+
+def _tags(parts: Parts, intent: Intent, observation: Observation) -> Mapping[str, str]:
+    """What a notice, or its withdrawal, writes on the machine for its owner to see."""
+    now = parts.clock.now()
+    if intent.verb is Verb.WITHDRAW:
+        return {NOTIFIED_AT: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_ID: intent.key}
+    node = observation.fleet.find(intent.node_id)
+    grace = parts.rules.pool(intent.pool if node is None else node.pool).idle.notice
+    due = now + timedelta(seconds=grace)
+    return {NOTIFIED_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_ID: intent.key}

@@ -1,0 +1,96 @@
+"""What operators' commands share: the group, options, and how mistakes are told."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch import __version__
+
+if TYPE_CHECKING:
+    from gpuwatch.controller import Parts, Round
+    from gpuwatch.settings import Settings
+
+config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help="The configuration file; else $GPUWATCH_CONFIG, else /etc/gpuwatch/gpuwatch.yaml.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuwatch")
+def commands() -> None:
+    """See every GPU, stop paying for the idle ones, never touch a busy one."""
+
+
+def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of a duration such as 90s, 5m or 2h."""
+    from gpuwatch.model.knobs import parse_duration  # noqa: PLC0415  loaded by this command only
+
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+    if not isinstance(seconds, float) or not 0 < seconds < float("inf"):
+        raise click.BadParameter(f"{value!r} is not above 0; write for example 90s, 5m or 2h", param=param)
+    return seconds
+
+
+def duration_or_none(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """An optional duration above zero."""
+    return None if value is None else above_zero(context, param, value)
+
+
+@contextmanager
+def a_plan(path: Path | None) -> Iterator[tuple["Parts", "Round"]]:
+    """One round that ends before anything is written down, over the live fleet."""
+    with explained():
+        from gpuwatch.controller import step  # noqa: PLC0415  loaded by these commands only
+        from gpuwatch.rounds import assembled  # noqa: PLC0415  likewise
+
+        with assembled(settings_of(path), read_only=True) as parts:
+            yield parts, step(parts, act=False)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what a person can mend into a sentence on stderr and exit status 2."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
+    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+
+    try:
+        yield
+    except (CloudError, LedgerError) as error:
+        click.echo(error, err=True)
+    except ImportError as error:
+        click.echo(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+    else:
+        return
+    sys.exit(2)
+
+
+def settings_of(path: Path | None) -> "Settings":
+    """The settings in force, or every mistake on stderr and exit status 2."""
+    from gpuwatch.configuration import ConfigError, load  # noqa: PLC0415  loaded by these commands only
+
+    try:
+        return load(path, os.environ)
+    except ConfigError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+
+
+def log_to_stderr() -> None:
+    """Lines for the journal, which has its own clock; with the time elsewhere."""
+    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s")
+    for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,59 @@
+"""Commands of a GPU host: agent, probe, keep."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.commands.base import commands, config_option, duration_or_none
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> None:
+    """Watch this host's GPUs and serve metrics and a verdict."""
+    from gpuwatch.agent.launch import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def probe(arguments: tuple[str, ...]) -> None:
+    """Read this host's GPUs and print JSON lines."""
+    from gpuwatch.agent.probe import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.command()
+@click.argument("duration", required=False, callback=duration_or_none)
+@click.option("--reason", default="", help="Why the machine is needed; others see it.")
+@click.option("--list", "listing", is_flag=True, help="Print the leases that hold.")
+@click.option("--end", "ending", is_flag=True, help="Take your own lease back.")
+@config_option
+def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool) -> None:
+    """Keep this machine for DURATION, such as 4h: its agent says busy until then. A new lease replaces your last."""
+    from gpuwatch.agent.host import leases  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.configuration import ConfigError, load_agent  # noqa: PLC0415  likewise
+
+    if (duration is not None) + listing + ending != 1:
+        raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch keep 4h --reason "evaluation"')
+    try:
+        knobs = load_agent(path, os.environ).evidence
+        if duration is not None:
+            click.echo(leases.keep(knobs, duration, reason, SystemClock()))
+        elif ending:
+            click.echo("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
+        else:
+            click.echo(leases.listing(knobs.keep, SystemClock()))
+    except ConfigError as error:
+        click.echo(error, err=True)
+        sys.exit(2)
+    except leases.LeaseError as error:
+        click.echo(error, err=True)
+        sys.exit(1)

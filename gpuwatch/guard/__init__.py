@@ -1,0 +1,125 @@
+"""PURE: the last word before anything is written down or done.
+
+Rules of this room: every rule runs on every step that would change something and every objection is listed; a rule
+says in one sentence why it objects or why not, and what would remedy it; no rule knows another; a rule that cannot tell
+objects. A new rule is one function, one line in RULES and one page in docs/guard.
+"""
+
+from collections.abc import Sequence
+
+from gpuwatch.guard import pace, standing, use
+from gpuwatch.guard.bursts import Burst, burst
+from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
+from gpuwatch.guard.limits import Limits
+from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Answer, Decision, Observation, Review, Step, Verb
+
+__all__ = [
+    "DEFAULT_POOL",
+    "RULES",
+    "Burst",
+    "Case",
+    "Limits",
+    "Rulebook",
+    "burst",
+    "case_of",
+    "judge",
+    "retry_wait_seconds",
+    "review",
+]
+
+_ALL = frozenset(Verb) - {Verb.HOLD}
+_RECLAIM = REMOVALS | {Verb.NOTICE}
+# What lets a node go: gpuwatch's own removals, and the end of what keeps its group from one.
+_LET_GO = _RECLAIM | {Verb.UNPROTECT}
+_MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
+# The steps that are about no node.
+_GROUPS = frozenset({Verb.GROW})
+_NO_NODE = frozenset({Verb.LAUNCH, Verb.GROW})
+
+RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
+    "observe_only": (_ALL, standing.observe_only),
+    "paused": (_ALL, standing.paused),
+    "not_enrolled": (_ALL, standing.not_enrolled),
+    "protected": (_LET_GO | ADDITIONS, standing.protected),
+    "snoozed": (_LET_GO, standing.snoozed),
+    "owned": (_RECLAIM | _MEMBER | {Verb.START}, standing.owned),
+    "prepaid": (_RECLAIM, standing.prepaid),
+    "opt_in": (_RECLAIM, standing.opt_in),
+    "data_loss": (_RECLAIM, standing.data_loss),
+    "group": (frozenset({Verb.TERMINATE, Verb.GROW}), standing.group_rules),
+    "not_running": (_RECLAIM | {Verb.START}, use.state),
+    "ladder": (_RECLAIM, use.ladder),
+    "unknown": (_LET_GO, use.unknown),
+    "stale": (_LET_GO, use.stale),
+    "busy": (_LET_GO, use.busy),
+    "gpus_missing": (_LET_GO, use.gpus_missing),
+    "warm_up": (_LET_GO, use.warm_up),
+    "blind": (_LET_GO, use.blind),
+    "mass_idleness": (_LET_GO, use.mass_idleness),
+    "cooling_down": (_RECLAIM | ADDITIONS, pace.cooling_down),
+    "in_flight": (_ALL, pace.in_flight),
+    "no_notice": (REMOVALS, use.no_notice),
+    "floor": (REMOVALS, pace.floor),
+    "ceiling": (ADDITIONS, pace.ceiling),
+    "blast_radius": (REMOVALS, pace.blast_radius),
+    "growth_rate": (ADDITIONS, pace.growth_rate),
+    "budget": (ADDITIONS, pace.budget),
+}
+
+
+def judge(case: Case) -> Review:
+    """Every rule's answer on one step."""
+    verb = case.step.verb
+    if (case.node is None and verb not in _NO_NODE) or (case.group is None and verb in _GROUPS | _MEMBER):
+        gone = Answer(rule="gone", refused=True, sentence="The cloud does not list it.", remedy="Nothing to do.")
+        return Review(pool=case.pool, step=case.step, answers=(gone,))
+    answers = []
+    for name, (verbs, rule) in RULES.items():
+        if verb in verbs:
+            refused, sentence, remedy = rule(case)
+            answers.append(Answer(rule=name, refused=refused, sentence=sentence, remedy=remedy))
+    return Review(pool=case.pool, step=case.step, answers=tuple(answers))
+
+
+def case_of(
+    step: Step,
+    observation: Observation,
+    pool: str,
+    rules: Rulebook,
+    *,
+    frozen: Burst | None,
+    granted: tuple[Step, ...] = (),
+) -> Case:
+    """The case of a step, with its node and group as the observation has them."""
+    node = None if step.verb in _NO_NODE else observation.fleet.find(step.node_id)
+    group_id = step.node_id if step.verb in _GROUPS else None if node is None else node.group
+    return Case(
+        step=step,
+        node=node,
+        group=None if group_id is None else observation.fleet.group(group_id),
+        pool=pool,
+        pool_rules=rules.pool(pool),
+        limits=rules.limits,
+        observation=observation,
+        enforce=rules.enforce,
+        burst=frozen,
+        granted=granted,
+    )
+
+
+def review(observation: Observation, decisions: Sequence[Decision], rules: Rulebook) -> tuple[Review, ...]:
+    """The guard's answers on every step that would change something; what it allows counts against the next."""
+    granted: list[Step] = []
+    reviews: list[Review] = []
+    for decision in decisions:
+        frozen = burst(observation, decision.pool, rules.limits)
+        for step in decision.steps:
+            if step.verb is Verb.HOLD:
+                continue
+            case = case_of(step, observation, decision.pool, rules, frozen=frozen, granted=tuple(granted))
+            result = judge(case)
+            reviews.append(result)
+            if step.verb in REMOVALS | ADDITIONS and result.allowed:
+                granted.append(step)
+    return tuple(reviews)

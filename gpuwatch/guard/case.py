@@ -1,0 +1,65 @@
+"""One step under review, with all that a rule may look at, and how a rule answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpuwatch.guard.bursts import Burst
+from gpuwatch.guard.limits import Limits
+from gpuwatch.model.decision import Observation, Step, Verb
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.policies import PoolRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One step under review.
+
+    `node` is its node (None of a launch or a group), `group` the group that grows or that the node is a member of.
+    `granted` are the steps allowed earlier in this round, `burst` the pool's sudden mass idleness if there is one.
+    """
+
+    step: Step
+    node: Node | None
+    pool: str
+    pool_rules: PoolRules
+    limits: Limits
+    observation: Observation
+    enforce: bool
+    burst: Burst | None
+    group: NodeGroup | None = None
+    granted: tuple[Step, ...] = ()
+
+    @property
+    def machine(self) -> Node:
+        """The node, for the rules that only nodes are put to."""
+        assert self.node is not None  # noqa: S101  `judge` answers for steps whose node is gone
+        return self.node
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the step is about a node that does not run: there is no use of it to know."""
+        return self.node is not None and self.node.state is NodeState.STOPPED
+
+    def counts(self, verbs: frozenset[Verb]) -> tuple[Step, ...]:
+        """The steps of these verbs allowed earlier in this round."""
+        return tuple(step for step in self.granted if step.verb in verbs)
+
+
+# A rule's answer: whether it objects, the sentence, the remedy.
+Word = tuple[bool, str, str]
+Rule = Callable[[Case], Word]
+
+
+def ok(sentence: str) -> Word:
+    """No objection, and why."""
+    return False, sentence, ""
+
+
+def no(sentence: str, remedy: str) -> Word:
+    """An objection, and what would remedy it."""
+    return True, sentence, remedy
+
+
+def retry_wait_seconds(attempts: int) -> float:
+    """The wait after so many attempts: 30 s, doubled each time, at most 15 minutes."""
+    return float(min(30 * 2 ** max(0, attempts - 1), 900))

@@ -1,0 +1,189 @@
+"""Rules on how much may change at a time, and for how much money."""
+
+import math
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+
+from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Done, Intent, Status, Verb
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.policies import capacity
+
+_HOUR = timedelta(hours=1)
+
+
+def in_flight(case: Case) -> Word:
+    """No new change of a pool before the last has settled."""
+    waiting = [each for each in case.observation.ledger.open_intents if each.intent.pool == case.pool]
+    others = [each for each in waiting if not each.resumable]
+    if others:
+        told = f"{others[0].intent.verb.value} of {others[0].intent.node_id}"
+        return no(f"An action on the pool is in flight: {told}.", "It must settle first.")
+    own = case.observation.ledger.open_for(case.step.node_id)
+    if own is None or own.last is None:
+        return ok("Nothing is in flight.")
+    left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts)
+    if left > 0:
+        return no(f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}.")
+    return ok(f"Attempt {own.attempts + 1} of the same intent is due.")
+
+
+def cooling_down(case: Case) -> Word:
+    """What was given up lately is left alone for a while."""
+    adding = case.step.verb in ADDITIONS
+    wait = case.limits.capacity_cooldown if adding else case.limits.failure_cooldown
+    since = case.observation.now - timedelta(seconds=wait)
+    for done in case.observation.ledger.recent:
+        if done.status is not Status.FAILED or done.at <= since:
+            continue
+        if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
+            return no(f"A {done.verb.value} of it was given up at {done.at:%H:%M}.", "See the ledger for the cause.")
+    return ok("No recent failure.")
+
+
+def floor(case: Case) -> Word:
+    """P7: a pool is never taken below its minimum."""
+    if case.asleep:
+        return ok("It does not run.")
+    leaving = {step.node_id for step in case.counts(REMOVALS)} | {
+        each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in REMOVALS
+    }
+    leaving.add(case.step.node_id)
+    left = len(case.observation.fleet.roster(case.pool).members - leaving)
+    if left >= case.pool_rules.min_nodes:
+        return ok(f"{left} nodes of the pool would still run.")
+    return no(f"{left} nodes of the pool would still run.", f"min_nodes is {case.pool_rules.min_nodes}.")
+
+
+def ceiling(case: Case) -> Word:
+    """A pool never grows above its maximum."""
+    limit = case.pool_rules.max_nodes
+    after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
+    if limit is None or after <= limit:
+        return ok(f"The pool would have {after} nodes.")
+    return no(f"The pool would have {after} nodes.", f"max_nodes is {limit}.")
+
+
+def _adding(case: Case) -> int:
+    """How many nodes the steps allowed earlier add to the same pool."""
+    nodes = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
+    groups = {group.id for group in case.observation.fleet.roster(case.pool).groups}
+    mine = nodes | groups
+    return sum(
+        capacity.adds(step)
+        for step in case.counts(ADDITIONS)
+        if step.node_id in mine or capacity.launched_for(step) == case.pool
+    )
+
+
+def blast_radius(case: Case) -> Word:
+    """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
+    ledger, limits = case.observation.ledger, case.limits
+    past = _within_the_hour(case, REMOVALS)
+    fresh = [step for step in case.counts(REMOVALS) if ledger.open_for(step.node_id) is None]
+    hour = len(past) + len(fresh)
+    # What was terminated within the hour is a part of the fleet that the share is of.
+    enrolled = len(
+        {each.id for each in case.observation.fleet.nodes if each.enrolled} | {each.node_id for each in past}
+    )
+    share = math.ceil(limits.max_stops_per_hour_ratio * enrolled)
+    for count, limit, name in (
+        (len(case.counts(REMOVALS)), limits.max_stops_per_round, "max_stops_per_round"),
+        (hour, limits.max_stops_per_hour, "max_stops_per_hour"),
+        (hour, share, "max_stops_per_hour_ratio"),
+    ):
+        if count + 1 > limit:
+            return no(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+    nodes = [node for step in fresh if (node := case.observation.fleet.find(step.node_id)) is not None]
+    owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
+    if per_owner is not None:
+        of_owner = [each for each in (*past, *nodes) if each.owner == owner]
+        if len(of_owner) + 1 > per_owner:
+            told = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
+            return no(f"{told}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
+    if limits.max_stopped_usd_per_hour is not None:
+        worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
+        return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
+    return ok(f"{hour} stops within the hour, {len(case.counts(REMOVALS))} in this round.")
+
+
+def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
+    """What was, or may have been, done of these verbs; cancelled intents changed nothing, failed ones may have."""
+    ledger, hour_ago = case.observation.ledger, case.observation.now - _HOUR
+    found: dict[str, Done | Intent] = {
+        done.key: done
+        for done in ledger.recent
+        if done.verb in verbs and done.at > hour_ago and done.status is not Status.CANCELLED
+    }
+    for each in ledger.open_intents:
+        if each.intent.verb in verbs and each.intent.node_id != case.step.node_id:
+            found[each.intent.key] = each.intent
+    return list(found.values())
+
+
+def growth_rate(case: Case) -> Word:
+    """P4 the other way: so many nodes are started or launched in a round and in an hour, and no more."""
+    past = _within_the_hour(case, ADDITIONS)
+    now = sum(capacity.adds(step) for step in case.counts(ADDITIONS))
+    hour = sum(capacity.adds_of(each.verb, each.arguments) for each in past)
+    hour += sum(
+        capacity.adds(step) for step in case.counts(ADDITIONS) if case.observation.ledger.open_for(step.node_id) is None
+    )
+    for count, limit, name in (
+        (now, case.limits.max_additions_per_round, "max_additions_per_round"),
+        (hour, case.limits.max_additions_per_hour, "max_additions_per_hour"),
+    ):
+        if count + capacity.adds(case.step) > limit:
+            return no(f"{count} additions are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+    return ok(f"{hour} additions within the hour, {now} in this round.")
+
+
+def budget(case: Case) -> Word:
+    """Growth stops at the fleet's price an hour; what has no known price does not come in under a limit."""
+    limit = case.limits.max_usd_per_hour
+    if limit is None:
+        return ok("There is no limit on the fleet's price an hour.")
+    running = [
+        None if (price := case.observation.price(node)) is None else price.usd_per_hour
+        for node in case.observation.fleet.nodes
+        if node.enrolled and node.state in {NodeState.RUNNING, NodeState.PENDING}
+    ]
+    coming = [
+        None if kind is None or (told := case.observation.prices.get(kind)) is None else told.usd_per_hour
+        for pool in case.observation.fleet.pools
+        for kind in capacity.coming(case.observation, pool)
+    ]
+    new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
+    mine = _each(case, case.step.node_id, case.step.arguments)
+    total: Decimal | None = Decimal(0)
+    for usd in mine:
+        total = None if usd is None or total is None else total + usd
+    return _money([*running, *coming, *new], total, limit, "max_usd_per_hour")
+
+
+def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
+    """The price of each node that an addition brings."""
+    node, group = case.observation.fleet.find(node_id), case.observation.fleet.group(node_id)
+    told: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
+    kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+    price = case.observation.prices.get(kind or told.get("instance_type", ""))
+    return [None if price is None else price.usd_per_hour] * int(told.get("adds", "1"))
+
+
+def _usd(case: Case, node_id: str) -> Decimal | None:
+    node = case.observation.fleet.find(node_id)
+    price = None if node is None else case.observation.price(node)
+    return None if price is None else price.usd_per_hour
+
+
+def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal, name: str) -> Word:
+    """Whether a sum stays within a limit; one unknown price makes the sum unknown."""
+    known = list(spent)
+    if more is None or None in known:
+        return no(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
+    total = sum((usd for usd in known if usd is not None), Decimal(0))
+    if total + more > limit:
+        return no(f"${total:.2f} an hour are spent, {name} allows ${limit:.2f}.", f"Wait, or raise {name}.")
+    return ok(f"${total + more:.2f} of ${limit:.2f} an hour.")

@@ -1,0 +1,34 @@
+"""What was intended, what came of it, and the rounds that decisions rested on: SQLite by default, or PostgreSQL.
+
+`Ledger` is loaded when it is asked for: an agent's host reads the settings, `gpuwatch.ledger.knobs` among them, without
+SQLAlchemy.
+"""
+
+from typing import TYPE_CHECKING
+
+from gpuwatch.ledger.entries import Audit, Broken, Entry, LeadLostError, LedgerError, PastRound, RoundLine
+from gpuwatch.ledger.knobs import LedgerKnobs
+
+if TYPE_CHECKING:
+    from gpuwatch.ledger.book import Ledger
+
+__all__ = [
+    "Audit",
+    "Broken",
+    "Entry",
+    "LeadLostError",
+    "Ledger",
+    "LedgerError",
+    "LedgerKnobs",
+    "PastRound",
+    "RoundLine",
+]
+
+
+def __getattr__(name: str) -> object:
+    """The ledger itself, with its database library."""
+    if name != "Ledger":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gpuwatch.ledger.book import Ledger  # noqa: PLC0415  as the module says
+
+    return Ledger

@@ -1,0 +1,301 @@
+"""The ledger: what was intended, what came of it, who said pause, and the rounds that decisions rested on.
+
+Records are only ever appended, each a link of one hash chain; an intent is durable before the cloud is called.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from sqlalchemy import Connection, func, select
+
+from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.ledger import bodies, chain, compaction, views
+from gpuwatch.ledger.chain import sha256, text
+from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
+from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.postgresql import PostgresqlStore
+from gpuwatch.ledger.stores import SqliteStore, Store
+from gpuwatch.ledger.tables import (
+    BODIES,
+    CONTROLS,
+    INTENTS,
+    META,
+    NOTICES,
+    OPEN_INTENTS,
+    PAUSES,
+    ROUNDS,
+    STOPPED,
+    WISHES,
+)
+from gpuwatch.model.decision import (
+    FINAL,
+    Decision,
+    Intent,
+    LedgerView,
+    Observation,
+    Outcome,
+    Pause,
+    Proposal,
+    Reason,
+    Review,
+    Status,
+    Verb,
+)
+from gpuwatch.model.fleet import NodeState
+
+HOUR = timedelta(hours=1)  # how far back limits look
+_STILL_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING})
+_RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
+
+
+class Ledger:
+    """One open ledger."""
+
+    def __init__(self, store: Store, knobs: LedgerKnobs | None = None) -> None:
+        """Use `Ledger.connect`, `Ledger.open` or `Ledger.in_memory`."""
+        self._store = store
+        self._knobs = knobs or LedgerKnobs()
+        with store.reading() as db:
+            self._id: str = db.execute(select(META.c.value).where(META.c.name == "ledger_id")).scalar_one()
+
+    @classmethod
+    def connect(cls, knobs: LedgerKnobs, *, read_only: bool = False, controls_only: bool = False) -> Self:
+        """The ledger of the settings: for a controller, to read it, or beside a controller for pause and resume alone.
+
+        Raises:
+            LedgerError: it is not there, another controller holds the file, it is of another version, or no file can be
+                made there; the sentence holds no secret.
+
+        """
+        store: Store
+        if knobs.file is None:
+            store = PostgresqlStore(knobs, read_only=read_only, controls_only=controls_only)
+        elif read_only or controls_only:
+            store = SqliteStore.beside(knobs.file, read_only=read_only)
+        else:
+            store = SqliteStore.open(knobs.file)
+        try:
+            return cls(store, knobs)
+        except BaseException:
+            store.close()
+            raise
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+        """Open or create an SQLite file; raises as `connect`."""
+        return cls.connect(LedgerKnobs(path=str(path)), read_only=read_only)
+
+    @classmethod
+    def in_memory(cls, ledger_id: str = "memory") -> Self:
+        """A ledger that lives as long as its process; its keys repeat with its id."""
+        return cls(SqliteStore.in_memory(ledger_id))
+
+    def close(self) -> None:
+        """Release the file, or the session with its lead."""
+        self._store.close()
+
+    def lead(self) -> bool:
+        """Whether this process leads; takes the lead where nobody has it. Asked at each round's begin; never raises."""
+        return self._store.lead()
+
+    def leading(self) -> bool:
+        """Whether this process leads at this moment. Asked right before each call to the cloud; never raises."""
+        return self._store.leading()
+
+    def leader(self) -> str:
+        """Host and process of the controller that leads, or led last."""
+        return self._store.leader()
+
+    def record_round(
+        self,
+        observation: Observation,
+        proposals: Sequence[Proposal] = (),
+        decisions: Sequence[Decision] = (),
+        reviews: Sequence[Review] = (),
+        rulebook: Rulebook | None = None,
+    ) -> int:
+        """Keep what a round saw, proposed, decided and what the guard said under which rules; gives the round's id."""
+        body = bodies.encode(observation, rulebook, proposals, decisions, reviews)
+        at = text(observation.now)
+        about = {
+            "at": at,
+            "body_sha256": sha256(body),
+            "epoch": self._store.epoch or 0,
+            "controller": self._store.controller,
+            "nodes": len(observation.fleet.nodes),
+            "steps": sum(step.verb is not Verb.HOLD for each in decisions for step in each.steps),
+        }
+        wishes = [
+            {"at": at, "pool": each.pool, "policy": each.policy, "want": each.wish}
+            for each in proposals
+            if each.wish is not None
+        ]
+        with self._store.writing() as writer:
+            round_id = writer.append("round", about)
+            row = {"round_id": round_id, "at": at, "codec": bodies.PIECES, "body": body}
+            writer.db.execute(BODIES.insert(), row)
+            if wishes:
+                writer.db.execute(WISHES.insert(), wishes)
+            self._see_stopped(writer.db, observation)
+        return round_id
+
+    def round(self, round_id: int) -> PastRound:
+        """A past round, whole.
+
+        Raises:
+            LedgerError: there is none of that id, or compaction has dropped what it saw.
+
+        """
+        query = select(ROUNDS.c.at, BODIES.c.codec, BODIES.c.body).outerjoin(BODIES).where(ROUNDS.c.id == round_id)
+        with self._store.reading() as db:
+            row = db.execute(query).one_or_none()
+        if row is None:
+            raise LedgerError(f"round {round_id} is not in this ledger; `gpuwatch rounds` lists them")
+        if row.body is None:
+            raise LedgerError(f"round {round_id} is no longer kept whole (ledger.keep, ledger.keep_quiet)")
+        return bodies.decode(round_id, datetime.fromisoformat(row.at), row.codec, row.body)
+
+    def round_at(self, when: datetime) -> PastRound:
+        """The newest round until then that is still whole."""
+        query = select(BODIES.c.round_id).where(BODIES.c.at <= text(when))
+        with self._store.reading() as db:
+            found = db.scalar(query.order_by(BODIES.c.at.desc(), BODIES.c.round_id.desc()).limit(1))
+        if found is None:
+            raise LedgerError(f"no round until {when:%Y-%m-%d %H:%M:%S} is kept whole; `gpuwatch rounds` lists them")
+        return self.round(found)
+
+    def rounds(self, limit: int = 20) -> tuple[RoundLine, ...]:
+        """The newest rounds, newest first."""
+        intents = select(func.count()).select_from(INTENTS).where(INTENTS.c.round_id == ROUNDS.c.id).scalar_subquery()
+        query = select(ROUNDS, intents.label("intents"), BODIES.c.round_id).outerjoin(BODIES)
+        with self._store.reading() as db:
+            rows = db.execute(query.order_by(ROUNDS.c.id.desc()).limit(limit)).all()
+        return tuple(
+            RoundLine(
+                id=row.id,
+                at=datetime.fromisoformat(row.at),
+                controller=row.controller,
+                nodes=row.nodes,
+                steps=row.steps,
+                intents=row.intents,
+                whole=row.round_id is not None,
+            )
+            for row in rows
+        )
+
+    def intend(  # noqa: PLR0913  an intent says all of itself
+        self,
+        verb: Verb,
+        node_id: str,
+        pool: str,
+        at: datetime,
+        reason: Reason,
+        round_id: int,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        usd_per_hour: Decimal | None = None,
+    ) -> Intent:
+        """Write down what is about to be done; the key is allocated here and is durable when this returns."""
+        with self._store.writing() as writer:
+            # The head makes a key that no copy restored from a backup gives to anything else.
+            key = f"gpuwatch-{self._id}-{writer.links + 1}-{writer.head[:8]}"
+            row = {
+                "key": key,
+                "verb": verb.value,
+                "node_id": node_id,
+                "pool": pool,
+                "at": text(at),
+                "reason": msgspec.json.encode(reason).decode(),
+                "round_id": round_id,
+                "arguments": msgspec.json.encode(dict(arguments or {}), order="sorted").decode(),
+                "owner": owner,
+                "usd_per_hour": None if usd_per_hour is None else str(usd_per_hour),
+            }
+            writer.append("intent", row)
+            writer.db.execute(OPEN_INTENTS.insert(), {"key": key})
+        return Intent(
+            key=key,
+            verb=verb,
+            node_id=node_id,
+            pool=pool,
+            at=at,
+            reason=reason,
+            arguments=dict(arguments or {}),
+            owner=owner,
+            usd_per_hour=usd_per_hour,
+        )
+
+    def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
+        """Write down what came of an attempt; a final status closes the intent."""
+        node_id, mark = intent.node_id, {"node_id": intent.node_id, "key": intent.key, "at": text(at)}
+        with self._store.writing() as writer:
+            db = writer.db
+            writer.append("outcome", {"key": intent.key, "at": text(at), "status": status.value, "detail": detail})
+            if status in FINAL:
+                db.execute(OPEN_INTENTS.delete().where(OPEN_INTENTS.c.key == intent.key))
+            if status is Status.SETTLED:
+                db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
+                if intent.verb is Verb.NOTICE:
+                    db.execute(NOTICES.insert(), mark)
+                if intent.verb is Verb.STOP or intent.verb in _RUNS_OR_IS_GONE:
+                    db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
+                if intent.verb is Verb.STOP:
+                    db.execute(STOPPED.insert(), mark)
+        return Outcome(key=intent.key, at=at, status=status, detail=detail)
+
+    def drop_notice(self, node_id: str) -> None:
+        """Forget the notice of a node that no longer exists: there is nothing left to tag."""
+        with self._store.writing() as writer:
+            writer.db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
+
+    def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
+        """Somebody's order to do nothing, beside whoever leads; `pool` None is all."""
+        row = {"at": text(at), "verb": "pause", "pool": pool, "who": who, "reason": reason}
+        with self._store.writing(fenced=False) as writer:
+            number = writer.append("control", {**row, "until": None if until is None else text(until)})
+            writer.db.execute(PAUSES.insert(), {"id": number})
+        return Pause(pool=pool, at=at, who=who, reason=reason, until=until)
+
+    def resume(self, pool: str | None, who: str, at: datetime) -> tuple[Pause, ...]:
+        """Take the pauses of a pool back, or all there are (`pool` None); gives those that are still in force."""
+        row = {"at": text(at), "verb": "resume", "pool": pool, "who": who, "reason": "", "until": None}
+        of_pool = select(CONTROLS.c.id).where(CONTROLS.c.pool == pool)
+        with self._store.writing(fenced=False) as writer:
+            writer.append("control", row)
+            writer.db.execute(PAUSES.delete() if pool is None else PAUSES.delete().where(PAUSES.c.id.in_(of_pool)))
+            return views.pauses(writer.db, at)
+
+    def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
+        """What decisions may know of the past: ended intents, wishes and resumes as far back as `recent`."""
+        with self._store.reading() as db:
+            return views.view(db, now, now - recent)
+
+    def history(self, node_id: str, *, limit: int = 20) -> tuple[Entry, ...]:
+        """The newest intents of a node with their outcomes, newest first."""
+        query = select(INTENTS).where(INTENTS.c.node_id == node_id).order_by(INTENTS.c.id.desc()).limit(limit)
+        with self._store.reading() as db:
+            return tuple(views.entries(db, db.execute(query).all()))
+
+    def audit(self, anchor: tuple[int, str] | None = None) -> Audit:
+        """Walk the hash chain: where the records are first not what was written, or not what leads to the anchor."""
+        with self._store.reading() as db:
+            return chain.audit(db, anchor)
+
+    def compact(self, now: datetime) -> int:
+        """Drop what old rounds saw, as the settings say, a bounded number at a time; gives how many."""
+        with self._store.writing() as writer:
+            return compaction.compact(writer, now, self._knobs)
+
+    @staticmethod
+    def _see_stopped(db: Connection, observation: Observation) -> None:
+        """Nodes that gpuwatch stopped and that run again, or are gone, begin anew."""
+        stopped = set(db.scalars(select(STOPPED.c.node_id)))
+        if stopped:
+            down = {node.id for node in observation.fleet.nodes if node.state in _STILL_DOWN}
+            for node_id in sorted(stopped - down):
+                db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))

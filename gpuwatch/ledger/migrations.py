@@ -1,0 +1,47 @@
+"""How older schemas become the present one, each in the transaction of its caller: all of it happens, or nothing."""
+
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from gpuwatch.ledger import bodies
+from gpuwatch.ledger.chain import GENESIS, Writer, sha256
+from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS
+
+_OLD_1 = ("outcomes", "open_intents", "notices", "intents", "rounds")
+
+
+def from_1(db: Connection) -> None:
+    """Schema 1 (SQLite only): no chain, bodies in the rounds, no arguments, owners or prices.
+
+    Records get their links in the order rounds, intents, outcomes; keys stay. What was stopped before is not known to
+    have stayed so: no ladder begins at it.
+    """
+    for index in ("intents_by_node", "outcomes_by_key", "outcomes_by_time"):
+        db.exec_driver_sql(f"DROP INDEX {index}")
+    for name in _OLD_1:
+        db.exec_driver_sql(f"ALTER TABLE {name} RENAME TO old_{name}")
+    METADATA.create_all(db)
+    writer = Writer(db, links=0, head=GENESIS)
+    rounds: dict[int, int] = {}
+    for row in _rows(db, "SELECT * FROM old_rounds ORDER BY id"):
+        body = bodies.frame_v1(row.observation, row.reviews)
+        about = {"at": row.at, "body_sha256": sha256(body), "epoch": 0, "controller": "", "nodes": None, "steps": None}
+        rounds[row.id] = writer.append("round", about)
+        db.execute(BODIES.insert(), {"round_id": rounds[row.id], "at": row.at, "codec": bodies.V1, "body": body})
+    for row in _rows(db, "SELECT key, verb, node_id, pool, at, reason, round_id FROM old_intents ORDER BY seq"):
+        new = {"round_id": rounds.get(row.round_id), "arguments": "{}", "owner": None, "usd_per_hour": None}
+        writer.append("intent", {**row._mapping, **new})  # noqa: SLF001  SQLAlchemy's public name
+    for row in _rows(db, "SELECT key, at, status, detail FROM old_outcomes ORDER BY seq"):
+        writer.append("outcome", dict(row._mapping))  # noqa: SLF001  likewise
+    for table in (OPEN_INTENTS, NOTICES):
+        for row in _rows(db, f"SELECT * FROM old_{table.name}"):  # noqa: S608  fixed names
+            db.execute(table.insert(), dict(row._mapping))  # noqa: SLF001  likewise
+    db.execute(HEAD.insert(), {"links": writer.links, "hash": writer.head, "epoch": 0, "leader": ""})
+    for name in _OLD_1:
+        db.exec_driver_sql(f"DROP TABLE old_{name}")
+
+
+def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description
+    """Rows of the old tables, a few at a time."""
+    return db.execute(text(query), execution_options={"yield_per": 100})

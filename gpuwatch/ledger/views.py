@@ -1,0 +1,157 @@
+"""What decisions may know of the past: every query goes by an index to recent records, however old the ledger is."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Text, bindparam, or_, select
+
+from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.entries import Entry
+from gpuwatch.ledger.tables import CONTROLS, INTENTS, NOTICES, OPEN_INTENTS, OUTCOMES, PAUSES, STOPPED, WISHES
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    FINAL,
+    REMOVALS,
+    Done,
+    Intent,
+    LedgerView,
+    Notice,
+    OpenIntent,
+    Outcome,
+    Pause,
+    Reason,
+    Status,
+    Stopped,
+    Verb,
+    Wish,
+)
+
+# Attempts are outcomes that came from a call to the cloud.
+_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
+_MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
+_CHANGES_MACHINES = REMOVALS | ADDITIONS
+
+# Statements are made once: every round asks them.
+_SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
+_NOTICES = select(NOTICES).order_by(NOTICES.c.node_id)
+_STOPPED = select(STOPPED).order_by(STOPPED.c.node_id)
+_WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
+_RESUMED = select(CONTROLS).where(CONTROLS.c.verb == "resume", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
+_PAUSES = select(CONTROLS).where(
+    CONTROLS.c.id.in_(select(PAUSES.c.id)), or_(CONTROLS.c.until.is_(None), CONTROLS.c.until > _NOW)
+)
+_OPEN = select(INTENTS).where(INTENTS.c.key.in_(select(OPEN_INTENTS.c.key)))
+_OUTCOMES = select(OUTCOMES).where(OUTCOMES.c.key == bindparam("key")).order_by(OUTCOMES.c.id)
+# All outcomes of the intents that have a recent one. What is sorted here could tempt a database to walk the whole table
+# in that order, so it is sorted afterwards.
+_LATE = OUTCOMES.alias("late")
+_RECENT = (
+    select(INTENTS, OUTCOMES.c.id.label("step"), OUTCOMES.c.status, OUTCOMES.c.detail, OUTCOMES.c.at.label("then"))
+    .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
+    .where(INTENTS.c.key.in_(select(_LATE.c.key).where(_LATE.c.at > _SINCE)))
+)
+
+
+def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
+    """All of it, within one reading transaction."""
+    past = {"since": text(since)}
+    return LedgerView(
+        notices=tuple(Notice(node_id=row.node_id, key=row.key, at=_time(row.at)) for row in db.execute(_NOTICES)),
+        open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
+        recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
+        stopped=tuple(Stopped(node_id=row.node_id, key=row.key, at=_time(row.at)) for row in db.execute(_STOPPED)),
+        wishes=tuple(
+            Wish(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want) for row in db.execute(_WISHES, past)
+        ),
+        pauses=pauses(db, now),
+        resumed=tuple((row.pool, _time(row.at)) for row in db.execute(_RESUMED, past)),
+    )
+
+
+def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
+    """Those in force."""
+    return tuple(
+        Pause(
+            pool=row.pool,
+            at=_time(row.at),
+            who=row.who,
+            reason=row.reason,
+            until=None if row.until is None else _time(row.until),
+        )
+        for row in sorted(db.execute(_PAUSES, {"now": text(now)}), key=attrgetter("id"))
+    )
+
+
+def entries(db: Connection, rows: Sequence[Row[Any]]) -> Iterator[Entry]:
+    """Intents with their outcomes."""
+    for row in rows:
+        outcomes = db.execute(_OUTCOMES, {"key": row.key})
+        yield Entry(
+            intent=Intent(
+                key=row.key,
+                verb=Verb(row.verb),
+                node_id=row.node_id,
+                pool=row.pool,
+                at=_time(row.at),
+                reason=msgspec.json.decode(row.reason, type=Reason),
+                arguments=_arguments(row),
+                owner=row.owner,
+                usd_per_hour=_usd(row),
+            ),
+            outcomes=tuple(
+                Outcome(key=row.key, at=_time(each.at), status=Status(each.status), detail=each.detail)
+                for each in outcomes
+            ),
+        )
+
+
+def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
+    """The finished ones among intents with all their outcomes: all that change machines, and every failure.
+
+    Of an intent's times the newest counts: a clock set back before its settlement must not make it look older.
+    """
+    for _, outcomes in groupby(rows, key=attrgetter("id")):
+        told = list(outcomes)
+        row = told[-1]
+        status = Status(row.status)
+        if status in FINAL and (status is Status.FAILED or Verb(row.verb) in _CHANGES_MACHINES):
+            yield Done(
+                key=row.key,
+                verb=Verb(row.verb),
+                node_id=row.node_id,
+                pool=row.pool,
+                status=status,
+                at=_time(max(each.then for each in told)),
+                owner=row.owner,
+                usd_per_hour=_usd(row),
+                arguments=_arguments(row),
+                detail=row.detail,
+            )
+
+
+def _open(entry: Entry) -> OpenIntent:
+    """An open entry as decisions see it."""
+    attempts = sum(outcome.status in _CALLS for outcome in entry.outcomes)
+    last = entry.outcomes[-1] if entry.outcomes else None
+    reached = any(outcome.status in _MAY_HAVE_HAPPENED for outcome in entry.outcomes)
+    return OpenIntent(intent=entry.intent, attempts=attempts, last=last, reached=reached)
+
+
+def _arguments(row: Row[Any]) -> dict[str, str]:
+    """What went to the cloud."""
+    return msgspec.json.decode(row.arguments, type=dict[str, str])
+
+
+def _usd(row: Row[Any]) -> Decimal | None:
+    """The price of then."""
+    return None if row.usd_per_hour is None else Decimal(row.usd_per_hour)
+
+
+def _time(at: str) -> datetime:
+    """Aware UTC."""
+    return datetime.fromisoformat(at)

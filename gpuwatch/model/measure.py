@@ -1,0 +1,30 @@
+"""What scaling looks at: one number of a pool, or why there is none."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A number to be had of a pool: a name that the agents' verdicts give, or a PromQL expression."""
+
+    pool: str
+    name: str
+    expression: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A pool's number at a time. `value` None is unknown and `doubt` says why: no answer, empty, partial, late.
+
+    `samples` is how many nodes or series it was made of, `expected` of how many; where both are known and differ, the
+    number is partial.
+    """
+
+    pool: str
+    name: str
+    at: datetime
+    value: float | None
+    doubt: str | None = None
+    samples: int | None = None
+    expected: int | None = None

@@ -1,0 +1,134 @@
+"""What people tell the controllers, and ask of the ledger, beside whichever controller runs: pause, resume, audit."""
+
+import getpass
+import socket
+from datetime import datetime, timedelta
+
+from gpuwatch.clock import Clock
+from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
+from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.model.decision import Pause
+
+
+def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
+    """Nothing is done from the next round on, to a pool or to all, for so long or until `resume`."""
+    now = clock.now()
+    until = None if seconds is None else now + timedelta(seconds=seconds)
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        given = ledger.pause(pool, whoever(), reason, now, until)
+    finally:
+        ledger.close()
+    return f"Paused: {pause_line(given)}. What a controller has asked the cloud for already goes on."
+
+
+def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
+    """Take back the pauses of a pool, or all; says which still hold."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        held = ledger.resume(pool, whoever(), clock.now())
+    finally:
+        ledger.close()
+    return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {pause_line(each)}." for each in held)])
+
+
+def audit(knobs: LedgerKnobs, anchor: str | None) -> tuple[str, bool]:
+    """What walking the records found, and whether all is well. `anchor` is LINK:HASH as an earlier audit printed it.
+
+    Raises:
+        LedgerError: the ledger cannot be read, or the anchor is none.
+
+    """
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        found = ledger.audit(_anchor(anchor))
+    finally:
+        ledger.close()
+    return _audit_text(found), found.broken is None
+
+
+def rounds(knobs: LedgerKnobs, limit: int) -> tuple[RoundLine, ...]:
+    """The newest rounds, newest first."""
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return ledger.rounds(limit)
+    finally:
+        ledger.close()
+
+
+def rounds_text(lines: tuple[RoundLine, ...]) -> str:
+    """For people: what cannot be explained any more says so."""
+    told = [
+        f"{line.id:>9}  {_when(line.at)}  {_count(line.nodes):>6} nodes  {_count(line.steps):>5} steps  "
+        f"{line.intents:>4} intents  {'whole' if line.whole else 'compacted'}  {line.controller}".rstrip()
+        for line in lines
+    ]
+    return "\n".join(told) or "No round is on record yet."
+
+
+def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
+    """For programs."""
+    return [
+        {
+            "id": line.id,
+            "at": line.at.isoformat(),
+            "nodes": line.nodes,
+            "steps": line.steps,
+            "intents": line.intents,
+            "whole": line.whole,
+            "controller": line.controller,
+        }
+        for line in lines
+    ]
+
+
+def pause_line(pause: Pause) -> str:
+    """Which, until when, by whom and why."""
+    until = "until somebody resumes it" if pause.until is None else f"until {_when(pause.until)}"
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"{_pool(pause.pool)} {until}, by {pause.who}{why}"
+
+
+def whoever() -> str:
+    """Login name and host of who gives the order."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        name = "somebody"
+    return f"{name}@{socket.gethostname()}"
+
+
+def _audit_text(found: Audit) -> str:
+    """For people: where it is broken, and what to write down elsewhere."""
+    if found.broken is not None:
+        return f"Broken: {found.broken}.\nUp to there {found.links} links are as they were written."
+    return (
+        f"{found.links} links are as they were written, {found.bodies} rounds among them whole.\n"
+        f"Head {found.links}:{found.head}\n"
+        "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was made anew."
+    )
+
+
+def _anchor(told: str | None) -> tuple[int, str] | None:
+    """A link's number and hash."""
+    if told is None:
+        return None
+    number, _, digest = told.partition(":")
+    if not number.isdecimal() or not digest:
+        raise LedgerError(f"--anchor {told!r} is no LINK:HASH, such as `gpuwatch audit verify` prints after Head")
+    return int(number), digest
+
+
+def _pool(pool: str | None) -> str:
+    """In words."""
+    return "all pools" if pool is None else f"pool {pool}"
+
+
+def _when(at: datetime) -> str:
+    """UTC for people."""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _count(value: int | None) -> str:
+    """A number, or that it is not known."""
+    return "?" if value is None else str(value)

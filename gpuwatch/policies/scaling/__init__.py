@@ -1,0 +1,167 @@
+"""PURE: how many nodes a pool should have for its load.
+
+Rules, all of them:
+
+1. Each metric has a ballot (`ballots`): by a target, nodes times value over target; by steps, what its thresholds say.
+2. Out if any metric wants it, in only if all agree: the largest number wins. An unknown metric holds the pool at its
+   nodes; the others may still let it grow.
+3. No addition within `cooldown_out` of the last one, no shrinking within `cooldown_in` of the last change.
+4. Shrinking goes no further than the largest wish of the last `stabilisation` seconds; doubt is a wish to stay.
+5. One decision moves by `max_out` and `max_in` at most.
+6. The number is a wish and a floor. Which nodes go is the idle policy's to say, and only idle ones do.
+
+So constant load settles: a pool grows only at a value past its threshold and shrinks only to a size at which the
+predicted value is short of it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.measure import Query
+from gpuwatch.policies.scaling.ballots import judge, strength
+from gpuwatch.policies.scaling.rules import (
+    MISLEADING_MEMORY_RATIO,
+    Metric,
+    ScalingRules,
+    contradictions,
+    warnings,
+)
+
+__all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
+
+POLICY = "scaling"
+
+
+def queries(pool: str, rules: ScalingRules) -> tuple[Query, ...]:
+    """What has to be measured for a pool, each number once."""
+    asked = {_asked(name, metric): metric.expression for name, metric in sorted(rules.metrics.items())}
+    return tuple(Query(pool=pool, name=name, expression=expression) for name, expression in asked.items())
+
+
+def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up: float) -> Proposal:
+    """The size the pool should have; with doubt, or nothing to go by, no size."""
+    if not rules.metrics:
+        return Proposal(policy=POLICY, pool=pool, reason=Reason(code="no_metrics", sentence="No metric is given."))
+    has = strength(observation, pool, warm_up)
+    out_at, in_at = (_last(observation, pool, verbs) for verbs in (ADDITIONS, REMOVALS))
+    changed = max(filter(None, (out_at, in_at)), default=None)
+    ballots = [
+        judge(
+            metric,
+            observation.measure(pool, _asked(name, metric)),
+            has,
+            tolerance=rules.tolerance,
+            changed=changed,
+            name=name,
+        )
+        for name, metric in sorted(rules.metrics.items())
+    ]
+    told = "; ".join(ballot.sentence for ballot in ballots)
+    largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
+    unknown = any(ballot.wants is None for ballot in ballots)
+    advice = tuple(_advice(observation, pool, rules))
+
+    if unknown and largest <= has.count:
+        members = len(observation.fleet.roster(pool).members)
+        sentence = f"{told}; all {members} running nodes stay."
+        reason = Reason(code="unknown", sentence=sentence)
+        return Proposal(
+            policy=POLICY, pool=pool, reason=reason, at_least=members, grows=False, wish=has.count, advice=advice
+        )
+    verdict = _Verdict(code="steady", want=has.count)
+    if largest > has.count:
+        verdict = _out(observation.now, rules, has.count, largest, out_at)
+    elif largest < has.count:
+        verdict = _in(observation, pool, rules, has.count, largest, changed)
+    return Proposal(
+        policy=POLICY,
+        pool=pool,
+        reason=Reason(code=verdict.code, sentence=f"{told}{verdict.limited}."),
+        want=verdict.want,
+        grows=True,
+        wish=largest,
+        advice=advice,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verdict:
+    """What becomes of a wish, and why where that differs."""
+
+    code: str
+    want: int
+    limited: str = ""
+
+
+def _out(now: datetime, rules: ScalingRules, count: int, wish: int, since: datetime | None) -> _Verdict:
+    """More nodes, as far as cooldown and limit let."""
+    left = _left(now, since, rules.cooldown_out)
+    if left > 0:
+        wait = f"; nodes came lately, the next in {format_duration(left)}: {count} stay"
+        return _Verdict(code="cooldown_out", want=count, limited=wait)
+    most = _limit(count, rules.max_out, rules.max_out_ratio)
+    if most is not None and wish > count + most:
+        return _Verdict(code="scale_out", want=count + most, limited=f", limited to +{most}")
+    return _Verdict(code="scale_out", want=wish)
+
+
+def _in(
+    observation: Observation, pool: str, rules: ScalingRules, count: int, wish: int, since: datetime | None
+) -> _Verdict:
+    """Fewer nodes, as far as cooldown, stabilisation and limit let."""
+    left = _left(observation.now, since, rules.cooldown_in)
+    if left > 0:
+        wait = f"; the pool changed lately, fewer in {format_duration(left)} at the earliest: {count} stay"
+        return _Verdict(code="cooldown_in", want=count, limited=wait)
+    want, limited = wish, ""
+    if rules.stabilisation > 0:
+        earlier = [each for each in observation.ledger.wishes if (each.pool, each.policy) == (pool, POLICY)]
+        window = observation.now - timedelta(seconds=rules.stabilisation)
+        # Without any earlier wish nobody knows what the window held, so this round only begins it.
+        lately = [each.want for each in earlier if each.at >= window] if earlier else [count]
+        want = min(count, max([wish, *lately]))
+        if want > wish:
+            limited = f", within the last {format_duration(rules.stabilisation)} it was {want}"
+    most = _limit(count, rules.max_in, rules.max_in_ratio)
+    if most is not None and want < count - most:
+        want, limited = count - most, f"{limited}, limited to -{most}"
+    return _Verdict(code="scale_in" if want < count else "stabilising", want=want, limited=limited)
+
+
+def _left(now: datetime, since: datetime | None, cooldown: float) -> float:
+    """What is left of a cooldown; one that begins in the future lasts as long as any other."""
+    return 0.0 if since is None else min(cooldown, cooldown - (now - since).total_seconds())
+
+
+def _limit(count: int, nodes: int | None, ratio: float | None) -> int | None:
+    """The larger of two limits, and never less than one node; None: no limit."""
+    limits = [limit for limit in (nodes, None if ratio is None else math.ceil(count * ratio)) if limit is not None]
+    return max(1, *limits) if limits else None
+
+
+def _last(observation: Observation, pool: str, verbs: frozenset[object]) -> datetime | None:
+    """When the pool's last change of that kind was settled."""
+    done = [each for each in observation.ledger.recent if each.pool == pool and each.verb in verbs]
+    return max((each.at for each in done if each.status is Status.SETTLED), default=None)
+
+
+def _asked(name: str, metric: Metric) -> str:
+    """Under which name a metric's number is measured."""
+    return name if metric.signal == "promql" else metric.signal
+
+
+def _advice(observation: Observation, pool: str, rules: ScalingRules) -> Iterator[Advice]:
+    """Where a number misleads right now."""
+    if all(metric.signal != "gpu_memory" for metric in rules.metrics.values()):
+        return
+    measure = observation.measure(pool, "gpu_memory")
+    if measure is not None and measure.value is not None and measure.value > MISLEADING_MEMORY_RATIO:
+        sentence = (
+            f"gpu_memory is {measure.value:.3g}: frameworks take memory in advance and keep it, so above "
+            f"{MISLEADING_MEMORY_RATIO:.0%} it says nothing of load; scale on another number."
+        )
+        yield Advice(target=pool, reason=Reason(code="misleading_metric", sentence=sentence))

@@ -1,0 +1,152 @@
+"""What became of every open intent: the cloud's word alone counts, and it is asked before anything is observed."""
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from gpuwatch.clouds import DECISION_ID, CloudError, NotFoundError
+from gpuwatch.model.decision import NOT_DONE, REMOVALS, OpenIntent, Outcome, Status, Verb
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.parts import Parts
+
+log = logging.getLogger(__name__)
+
+SETTLE_TIMEOUT = timedelta(minutes=10)  # after which an accepted change that shows no effect is tried again
+FIND_TIMEOUT = timedelta(minutes=1)  # for which a launch that nobody answered may not be shown yet
+MAX_ATTEMPTS = 5
+_LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole seconds
+
+# What is known of an intent: its status from now on and why; None where only time will tell.
+Found = tuple[Status, str] | None
+
+
+def settle_open(parts: Parts) -> Iterator[Outcome]:
+    """Find out what became of every open intent and write it down."""
+    for entry in parts.ledger.view(parts.clock.now()).open_intents:
+        try:
+            found = _became(parts, entry)
+        except CloudError as error:
+            log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
+            continue
+        if found is not None and (entry.last is None or found[0] is not entry.last.status):
+            status, detail = found
+            log.info("%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
+            yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
+
+
+def _became(parts: Parts, entry: OpenIntent) -> Found:
+    """What became of one open intent."""
+    exhausted = entry.last is not None and entry.attempts >= MAX_ATTEMPTS and entry.last.status in NOT_DONE
+    if entry.intent.verb is Verb.LAUNCH:
+        found = _launched(parts, entry)
+    elif entry.intent.verb is Verb.GROW:
+        found = _grown(parts, entry)
+    else:
+        found = _of_node(parts, entry)
+    if exhausted and entry.last is not None and (found is None or found[0] in NOT_DONE):
+        return Status.FAILED, f"given up: {entry.last.detail}"
+    return found
+
+
+def _of_node(parts: Parts, entry: OpenIntent) -> Found:
+    """What the cloud shows of the node that an intent is about."""
+    intent = entry.intent
+    try:
+        node = parts.cloud.node(intent.node_id)
+    except NotFoundError:
+        waited = parts.clock.now() - intent.at
+        return (Status.FAILED, "the cloud does not know the node") if waited > SETTLE_TIMEOUT else None
+    if node is None or node.state is NodeState.TERMINATED:
+        # An answer that was lost, or never written down, may have been a yes: it counts against the limits.
+        ours = intent.verb in REMOVALS and (entry.reached or entry.last is None)
+        return (Status.SETTLED if ours else Status.CANCELLED, "the cloud shows it terminated")
+    if entry.resumable:
+        return None
+    return _SHOWN[intent.verb](parts, entry, node)
+
+
+def _tagged(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+    """Notices are tags."""
+    del parts
+    done = node.tags.get(DECISION_ID) == entry.intent.key
+    return (Status.SETTLED, "its tags show it") if done else (Status.INTERRUPTED, "its tags do not show it")
+
+
+def _stopped(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+    """A stop is over when the cloud shows it stopped, or when somebody has started it again."""
+    if node.state in {NodeState.STOPPING, NodeState.TERMINATING}:
+        return None
+    # Also where it is stopped: whoever started it has stopped it since, and that is no stop of ours.
+    if node.launched_at is not None and node.launched_at > entry.intent.at - _LAUNCH_TIME_STEP:
+        ended = Status.FAILED if entry.reached else Status.CANCELLED
+        return ended, "it was started again before it was seen stopped"
+    if node.state is NodeState.STOPPED:
+        return Status.SETTLED, "the cloud shows it stopped"
+    return _not_yet(parts, entry, "the cloud shows it running: not carried out")
+
+
+def _terminated(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+    """A termination is over when the cloud shows it terminated, and at no earlier word."""
+    if node.state in {NodeState.TERMINATING, NodeState.STOPPING}:
+        return None
+    return _not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
+
+
+def _started(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+    """A start is over when the cloud shows it starting or running."""
+    if node.state in {NodeState.PENDING, NodeState.RUNNING}:
+        return Status.SETTLED, f"the cloud shows it {node.state.value}"
+    return _not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
+
+
+def _shielded(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+    """Scale-in protection is what the cloud shows."""
+    if node.scale_in_protected is (entry.intent.verb is Verb.PROTECT):
+        return Status.SETTLED, "the cloud shows it"
+    return _not_yet(parts, entry, "the cloud does not show it")
+
+
+_SHOWN: dict[Verb, Callable[[Parts, OpenIntent, Node], Found]] = {
+    Verb.NOTICE: _tagged,
+    Verb.WITHDRAW: _tagged,
+    Verb.STOP: _stopped,
+    Verb.TERMINATE: _terminated,
+    Verb.START: _started,
+    Verb.PROTECT: _shielded,
+    Verb.UNPROTECT: _shielded,
+}
+
+
+def _launched(parts: Parts, entry: OpenIntent) -> Found:
+    """A launch is over when the cloud shows a machine with its key."""
+    node = parts.cloud.find(entry.intent.key)
+    if node is not None and node.state is NodeState.TERMINATED:
+        return Status.FAILED, f"{node.id} was launched and is terminated"
+    if node is not None:
+        return Status.SETTLED, f"the cloud shows {node.id}"
+    if entry.resumable:
+        return None
+    since = entry.intent.at if entry.last is None else entry.last.at
+    if parts.clock.now() - since <= FIND_TIMEOUT:
+        return None  # it may be there and not be shown yet
+    return _not_yet(parts, entry, "the cloud shows no machine with its key")
+
+
+def _grown(parts: Parts, entry: OpenIntent) -> Found:
+    """A growth is over when the group's desired size is what was asked for, or more."""
+    size = int(entry.intent.arguments["size"])
+    try:
+        group = parts.cloud.group(entry.intent.node_id)
+    except NotFoundError:
+        return Status.FAILED, "the cloud does not know the group"
+    if group.desired >= size:
+        return Status.SETTLED, f"the cloud shows a desired size of {group.desired}"
+    return None if entry.resumable else _not_yet(parts, entry, f"the cloud shows a desired size of {group.desired}")
+
+
+def _not_yet(parts: Parts, entry: OpenIntent, detail: str) -> Found:
+    """What was accepted has its time to show; what nobody accepted was not carried out."""
+    last = entry.last
+    if last is not None and last.status is Status.ACCEPTED and parts.clock.now() - last.at <= SETTLE_TIMEOUT:
+        return None
+    return Status.INTERRUPTED, detail

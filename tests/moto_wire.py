@@ -1,0 +1,50 @@
+"""AWS's query protocol as it is on the wire: what a request asks, and answers in moto's place."""
+
+from typing import Any, NoReturn
+from urllib.parse import parse_qs
+
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import ConnectionClosedError
+from moto.core.botocore_stubber import MockRawResponse
+
+
+class Crash(BaseException):
+    """The process dies here; nothing in the product catches it."""
+
+
+def fields_of(request: AWSPreparedRequest) -> dict[str, str]:
+    """What a request asks."""
+    body: Any = request.body or b""
+    text = body.decode() if isinstance(body, bytes) else str(body)
+    return {key: values[0] for key, values in parse_qs(text, keep_blank_values=True).items()}
+
+
+def node_ids_of(request: AWSPreparedRequest) -> tuple[str, ...]:
+    """The instances that a request names."""
+    fields = sorted(fields_of(request).items())
+    return tuple(value for key, value in fields if key.startswith(("InstanceId", "ResourceId.")))
+
+
+def answer_of(request: AWSPreparedRequest, status: int, body: str) -> AWSResponse:
+    """An answer as botocore reads it."""
+    raw: Any = MockRawResponse(body)
+    return AWSResponse(str(request.url), status, HTTPHeaders(), raw)
+
+
+def error_of(request: AWSPreparedRequest, code: str, message: str) -> str:
+    """EC2 has its own form; the other services share another."""
+    told = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    if "//ec2." in str(request.url):
+        return f"<Response><Errors>{told}</Errors><RequestID>0</RequestID></Response>"
+    return f"<ErrorResponse>{told}<RequestId>0</RequestId></ErrorResponse>"
+
+
+def disconnect(request: AWSPreparedRequest) -> NoReturn:
+    """The connection breaks."""
+    raise ConnectionClosedError(endpoint_url=request.url)
+
+
+def crash(request: AWSPreparedRequest) -> NoReturn:
+    """The caller dies."""
+    raise Crash(request.url)

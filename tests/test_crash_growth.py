@@ -1,0 +1,106 @@
+"""The controller dies at every step of growing and shrinking: nothing is launched, grown or terminated twice."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gpuwatch.controller import step
+from gpuwatch.guard import Limits
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import NodeGroup, NodeState, State
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.capacity import LaunchRules
+from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.scaling import Metric, ScalingRules
+from tests.fleets import Desk, a_node
+from tests.test_crash import Fate, PowerCut, a_mortal
+
+QUEUE = ScalingRules(
+    metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
+    cooldown_out=0.0,
+    cooldown_in=0.0,
+    stabilisation=0.0,
+)
+RULES = PoolRules(
+    warm_up=0.0,
+    idle=IdleRules(after=300.0, notice=120.0, then="terminate"),
+    scaling=QUEUE,
+    launch=LaunchRules(template="lt-1"),
+)
+LIMITS = Limits(
+    max_stops_per_round=9,
+    max_stops_per_hour=99,
+    max_stops_per_hour_ratio=1.0,
+    max_additions_per_round=9,
+    max_additions_per_hour=99,
+    mass_idleness_nodes=99,
+)
+
+
+def a_desk() -> Desk:
+    """A busy machine, a stopped one, a group with room for one more, and a queue for five nodes."""
+    desk = Desk(rules=RULES, limits=LIMITS)
+    fleet = desk.fleet
+    fleet.put(a_node("i-busy", State.BUSY))
+    fleet.put(replace(a_node("i-asleep", State.BUSY, 0.0), state=NodeState.STOPPED))
+    fleet.put(a_node("i-member", State.BUSY, 0.0, group="g-1"))
+    fleet.groups_["g-1"] = NodeGroup(
+        id="g-1", name="trainers", pool="default", min_size=0, max_size=2, desired=1, region="us-east-1", enrolled=True,
+        node_ids=("i-member",),
+    )  # fmt: skip
+    fleet.numbers["default", "queue"] = 50.0
+    return desk
+
+
+def a_life(fatal: int, downtime: float) -> tuple[Desk, str | None]:
+    """Growth to five nodes, then an empty queue and idle machines until only the busy one is left; one power cut."""
+    desk = a_desk()
+    fate, struck = Fate(fatal), None
+    for number in range(26):
+        if number == 10:
+            desk.fleet.numbers["default", "queue"] = 0.0
+            for node in list(desk.fleet.nodes_.values()):
+                if node.id != "i-busy" and node.state is NodeState.RUNNING:
+                    desk.fleet.show(node.id, State.IDLE, 0.0)
+        try:
+            step(a_mortal(desk, fate))
+        except PowerCut as cut:
+            struck = str(cut)
+            desk.rest(downtime)
+        desk.rest(60.0)
+    return desk, struck
+
+
+def every_cut(downtime: float, *, pace: int) -> Iterator[tuple[str, Desk]]:
+    """One life for each boundary that there is, or for each second, third, … of them."""
+    fatal = 0
+    while True:
+        fatal += pace
+        desk, struck = a_life(fatal, downtime)
+        if struck is None:
+            assert fatal > 100, "the life passed suspiciously few boundaries"
+            return
+        yield f"cut {fatal} ({struck})", desk
+
+
+@pytest.mark.parametrize(
+    ("downtime", "pace"), [(0.0, 1), (61.0, 3), (3600.0, 3)], ids=["no downtime", "a minute down", "an hour down"]
+)
+def test_a_power_cut_anywhere_adds_and_removes_each_node_once(downtime: float, pace: int) -> None:
+    """Before and after every call: one start, one more member, one launch, and all that turned idle gone (P4, P6)."""
+    for where, desk in every_cut(downtime, pace=pace):
+        fleet = desk.fleet
+        launched = [node for node in fleet.nodes_.values() if DECISION_TAG in node.tags]
+        made = Counter(node.tags[DECISION_TAG] for node in launched if node.id.startswith("i-gpuwatch"))
+        running = {node.id for node in fleet.nodes_.values() if node.state is NodeState.RUNNING}
+
+        assert all(count == 1 for count in made.values()), f"{where}: {made}"
+        assert len(made) == 1, f"{where}: {len(made)} machines were launched"
+        assert len(fleet.nodes_) == 5, f"{where}: {sorted(fleet.nodes_)}"
+        assert "i-busy" in running, f"{where}: the busy machine is gone"
+        assert running == {"i-busy"}, f"{where}: {sorted(running)} still run"
+        assert fleet.stopped_while == [State.IDLE] * 4, f"{where}: removed while {fleet.stopped_while}"
+        assert fleet.groups_["g-1"].desired == 0, f"{where}: the group wants {fleet.groups_['g-1'].desired}"
+        assert desk.ledger.view(desk.clock.now()).open_intents == (), f"{where}: an intent was left open"

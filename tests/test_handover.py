@@ -1,0 +1,82 @@
+"""Two controllers on one PostgreSQL ledger: the leader dies anywhere, the other goes on, nothing happens twice."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gpuwatch.controller import Parts
+from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.rounds import one_round
+from tests.databases import postgresql
+from tests.fleets import Desk, a_node
+from tests.test_crash import Fate, Mortal, PowerCut
+
+pytestmark = pytest.mark.component("pg_ctl")
+
+
+@pytest.fixture
+def ledgers() -> Iterator[tuple[Ledger, Ledger]]:
+    """Two controllers' ledgers on one database; the first leads."""
+    knobs = LedgerKnobs(url=postgresql().database())
+    first, second = Ledger.connect(knobs), Ledger.connect(knobs)
+    assert first.lead()
+    yield first, second
+    first.close()
+    second.close()
+
+
+def parts_on(desk: Desk, ledger: Ledger) -> Parts:
+    """A controller over the desk's fleet with a ledger of its own."""
+    return replace(desk.parts, ledger=ledger)
+
+
+def test_who_does_not_lead_does_nothing(ledgers: tuple[Ledger, Ledger]) -> None:
+    """The second controller's rounds ask nobody and write nothing while the first leads."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    first, second = ledgers
+
+    assert one_round(parts_on(desk, second)) is None
+    assert desk.fleet.calls == []
+    done = one_round(parts_on(desk, first))
+    assert done is not None
+    assert [act.review.step.verb for act in done.acts] == [Verb.NOTICE]
+    assert one_round(parts_on(desk, second)) is None
+
+
+@pytest.mark.parametrize("fatal", range(2, 120, 9))
+def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
+    """The leader's power is cut around any of its calls; the other takes the lead: one stop, a true ledger (P4, P6)."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    desk.fleet.put(a_node("i-2", State.BUSY))
+    first, second = ledgers
+    fate = Fate(fatal)
+    dying = parts_on(desk, first)
+    dying = replace(
+        dying,
+        cloud=Mortal(dying.cloud, fate.die),  # type: ignore[arg-type]  # it has the inner object's methods
+        signals=Mortal(dying.signals, fate.die),  # type: ignore[arg-type]  # likewise
+        ledger=Mortal(dying.ledger, fate.die),  # type: ignore[arg-type]  # likewise
+    )
+    alive = True
+    for _ in range(22):
+        if alive:
+            try:
+                one_round(dying)
+            except PowerCut:
+                alive = False
+                first.close()  # its session ends with its process
+        one_round(parts_on(desk, second))
+        desk.rest(60.0)
+
+    where = f"cut {fatal} ({fate.passed[-1]})"
+    stops = [entry for entry in second.history("i-1", limit=100) if entry.intent.verb is Verb.STOP]
+    assert desk.fleet.stopped_while == [State.IDLE], f"{where}: stopped while {desk.fleet.stopped_while}"
+    assert desk.fleet.nodes_["i-1"].state is NodeState.STOPPED, where
+    assert second.audit().broken is None, where
+    assert second.view(desk.clock.now()).open_intents == (), f"{where}: an intent was left open"
+    assert sum(entry.outcomes[-1].status is Status.SETTLED for entry in stops) == 1, where

@@ -1,0 +1,129 @@
+"""Ledgers of earlier schemas are migrated in place, all at once or not at all."""
+
+import sqlite3
+import zlib
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs, migrations
+from gpuwatch.model.decision import Reason, Status, Verb
+from tests.fleets import NOW, a_node, an_observation
+
+# Schema 1, as gpuwatch 0.1 made it.
+SCHEMA_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE rounds (id INTEGER PRIMARY KEY, at TEXT NOT NULL, observation BLOB NOT NULL, reviews BLOB NOT NULL);
+CREATE TABLE intents (
+    seq INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, verb TEXT NOT NULL, node_id TEXT NOT NULL, pool TEXT NOT NULL,
+    at TEXT NOT NULL, reason TEXT NOT NULL, round_id INTEGER REFERENCES rounds (id)
+);
+CREATE INDEX intents_by_node ON intents (node_id, seq);
+CREATE TABLE outcomes (
+    seq INTEGER PRIMARY KEY, key TEXT NOT NULL REFERENCES intents (key), at TEXT NOT NULL, status TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+CREATE INDEX outcomes_by_key ON outcomes (key, seq);
+CREATE INDEX outcomes_by_time ON outcomes (at);
+CREATE TABLE open_intents (key TEXT PRIMARY KEY REFERENCES intents (key)) WITHOUT ROWID;
+CREATE TABLE notices (node_id TEXT PRIMARY KEY, key TEXT NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
+"""
+REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A file of schema 1: two rounds, a notice in force, a settled stop and an open one, of round 7."""
+    path = tmp_path / "ledger.db"
+    seen, said = (zlib.compress(msgspec.json.encode(part), 1) for part in (an_observation(a_node("i-1")), ()))
+    at = NOW.isoformat(timespec="microseconds")
+    reason = msgspec.json.encode(REASON).decode()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript("PRAGMA journal_mode = WAL; BEGIN; " + SCHEMA_1 + " COMMIT;")
+    db.execute("INSERT INTO meta VALUES ('schema_version', '1'), ('ledger_id', '0123456789ab')")
+    db.executemany("INSERT INTO rounds VALUES (?, ?, ?, ?)", [(3, at, seen, said), (7, at, seen, said)])
+    db.executemany(
+        "INSERT INTO intents VALUES (?, ?, ?, ?, 'default', ?, ?, ?)",
+        [
+            (1, "gpuwatch-0123456789ab-1", Verb.NOTICE, "i-1", at, reason, 3),
+            (2, "gpuwatch-0123456789ab-2", Verb.STOP, "i-2", at, reason, 7),
+            (3, "gpuwatch-0123456789ab-3", Verb.STOP, "i-1", at, reason, 7),
+        ],
+    )
+    db.executemany(
+        "INSERT INTO outcomes (key, at, status, detail) VALUES (?, ?, ?, ?)",
+        [
+            ("gpuwatch-0123456789ab-1", at, Status.SETTLED, "its tags are set"),
+            ("gpuwatch-0123456789ab-2", at, Status.SETTLED, "stopped"),
+            ("gpuwatch-0123456789ab-3", at, Status.ACCEPTED, "yes"),
+        ],
+    )
+    db.execute("INSERT INTO open_intents VALUES ('gpuwatch-0123456789ab-3')")
+    db.execute("INSERT INTO notices VALUES ('i-1', 'gpuwatch-0123456789ab-1', ?)", (at,))
+    db.close()
+    return path
+
+
+def test_everything_of_schema_1_is_there_afterwards(old: Path) -> None:
+    """Keys, outcomes, the open intent, the notice and what rounds saw; all of it in one whole chain."""
+    ledger = Ledger.open(old)
+    view = ledger.view(NOW)
+    (entry,) = view.open_intents
+
+    assert (entry.intent.key, entry.attempts, entry.reached) == ("gpuwatch-0123456789ab-3", 1, True)
+    assert (entry.intent.reason, entry.intent.usd_per_hour) == (REASON, None)
+    assert [(notice.node_id, notice.key) for notice in view.notices] == [("i-1", "gpuwatch-0123456789ab-1")]
+    assert [(done.key, done.status) for done in view.recent] == [("gpuwatch-0123456789ab-2", Status.SETTLED)]
+    assert view.stopped == ()
+    assert [(line.intents, line.nodes, line.whole) for line in ledger.rounds()] == [(2, None, True), (1, None, True)]
+    assert ledger.round_at(NOW).observation == an_observation(a_node("i-1"))
+    assert (ledger.audit().links, ledger.audit().broken) == (8, None)
+    ledger.close()
+
+
+def test_a_migrated_ledger_goes_on_and_is_migrated_once(old: Path) -> None:
+    """New keys beside the old ones, and the next start finds the present schema."""
+    ledger = Ledger.open(old)
+    key = ledger.intend(Verb.STOP, "i-9", "default", NOW, REASON, ledger.record_round(an_observation())).key
+    ledger.close()
+    ledger = Ledger.open(old)
+
+    assert key.startswith("gpuwatch-0123456789ab-10-")
+    assert len(ledger.view(NOW).open_intents) == 2
+    assert ledger.compact(NOW + timedelta(days=500)) == 3
+    assert ledger.audit().broken is None
+    ledger.close()
+
+
+def test_a_migration_that_dies_leaves_the_old_file(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut at its last step: the file is of schema 1 still, and the next start migrates it."""
+    before = content(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "NOTICES", None)
+        with pytest.raises(AttributeError):
+            Ledger.open(old)
+    assert content(old) == before
+
+    Ledger.open(old).close()
+    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "2")]
+
+
+def test_only_a_controller_migrates(old: Path) -> None:
+    """Readers and people's orders leave an old file alone and say what to do."""
+    before = content(old)
+    for how in ({"read_only": True}, {"controls_only": True}):
+        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 2; start `gpuwatch controller`"):
+            Ledger.connect(LedgerKnobs(path=str(old)), **how)
+
+    assert content(old) == before
+
+
+def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of all tables."""
+    db = sqlite3.connect(path)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+    rows = {name: sorted(db.execute(f"SELECT * FROM {name}"), key=repr) for name in names}  # noqa: S608  its own names
+    db.close()
+    return rows

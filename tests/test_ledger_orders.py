@@ -1,0 +1,146 @@
+"""What people say to the ledger on the command line, and what its settings refuse."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuwatch.cli import commands
+from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger.knobs import contradictions
+from gpuwatch.model.decision import Reason, Verb
+from gpuwatch.orders import whoever
+from tests.databases import postgresql
+from tests.fleets import NOW, a_node, an_observation
+
+REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
+URL = "postgresql://gpuwatch@db.internal/gpuwatch"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """A running controller's ledger, to which the configuration points."""
+    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    if request.param == "postgresql":
+        knobs = LedgerKnobs(url=postgresql().database())
+    file = tmp_path / "gpuwatch.yaml"
+    section = {"path": knobs.path} if knobs.url is None else {"url": knobs.url}
+    file.write_text(json.dumps({"ledger": section}), encoding="utf-8")
+    monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
+    ledger = Ledger.connect(knobs)
+    assert ledger.lead()
+    yield ledger
+    ledger.close()
+
+
+def gpuwatch(*arguments: str) -> Result:
+    """One command."""
+    return CliRunner().invoke(commands, arguments)
+
+
+def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> None:
+    """The next view has the order, with who gave it, why and until when."""
+    told = gpuwatch("pause", "--pool", "training", "--for", "2h", "--reason", "moving the racks")
+    everything = gpuwatch("pause", "--reason", "audit")
+    held = ledger.view(NOW).pauses
+
+    assert told.exit_code == 0, told.output
+    assert re.match(
+        r"Paused: pool training until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, by .+@.+: moving the racks\.", told.output
+    )
+    assert everything.output.startswith(f"Paused: all pools until somebody resumes it, by {whoever()}: audit.")
+    assert [(pause.pool, pause.who, pause.reason) for pause in held] == [
+        ("training", whoever(), "moving the racks"),
+        (None, whoever(), "audit"),
+    ]
+    resumed = gpuwatch("resume", "--pool", "training")
+    assert resumed.output.startswith("Resumed: pool training.\nStill paused: all pools until somebody resumes it")
+    assert gpuwatch("resume").output == "Resumed: all pools.\n"
+    assert ledger.view(NOW).pauses == ()
+
+
+def test_a_pause_needs_a_reason_and_a_real_duration(ledger: Ledger) -> None:
+    """Others must be able to judge whether it may end."""
+    without = gpuwatch("pause")
+    wrong = gpuwatch("pause", "--for", "soon", "--reason", "x")
+
+    assert (without.exit_code, wrong.exit_code) == (2, 2)
+    assert "--reason" in without.output
+    assert "'soon' is not a duration" in wrong.output
+    assert ledger.view(NOW).pauses == ()
+
+
+def test_audit_verify_prints_a_head_to_keep_and_fails_where_records_were_changed(ledger: Ledger) -> None:
+    """Exit status 0 and the head; an anchor from a later or another chain: 1 and where; nonsense: 2."""
+    round_id = ledger.record_round(an_observation(a_node()))
+    ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, round_id)
+    good = gpuwatch("audit", "verify")
+    head = re.search(r"^Head (2:[0-9a-f]{64})$", good.output, re.MULTILINE)
+
+    assert (good.exit_code, head is not None) == (0, True), good.output
+    assert head is not None
+    assert gpuwatch("audit", "verify", "--anchor", head[1]).exit_code == 0
+    other = gpuwatch("audit", "verify", "--anchor", "2:" + "0" * 64)
+    assert (other.exit_code, "Broken: link 2" in other.output) == (1, True)
+    assert gpuwatch("audit", "verify", "--anchor", "yesterday").exit_code == 2
+
+
+def test_rounds_lists_what_can_be_explained(ledger: Ledger) -> None:
+    """Newest first, for people and as JSON."""
+    assert gpuwatch("rounds").output == "No round is on record yet.\n"
+    ledger.record_round(an_observation(a_node()))
+    last = ledger.record_round(an_observation(a_node(), a_node("i-2")))
+    (line, _) = gpuwatch("rounds").output.splitlines()
+    (row,) = json.loads(gpuwatch("rounds", "--json", "--limit", "1").output)
+
+    assert re.match(rf" +{last}  2026-03-02 12:00:00Z +2 nodes +0 steps +0 intents  whole  .+:\d+$", line), line
+    assert (row["id"], row["nodes"], row["whole"]) == (last, 2, True)
+
+
+def test_without_a_ledger_orders_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that nobody would read is an error, and makes no file."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(f"ledger:\n  path: {tmp_path}/none.db\n", encoding="utf-8")
+    monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
+    told = gpuwatch("pause", "--reason", "x")
+
+    assert told.exit_code == 2
+    assert "none.db does not exist yet; start `gpuwatch controller`" in told.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["gpuwatch.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "key", "says"),
+    [
+        (LedgerKnobs(url=URL, url_file="/etc/gpuwatch/url"), "url", "both given"),
+        (LedgerKnobs(url=URL, path="/data/ledger.db"), "url", "an SQLite file"),
+        (LedgerKnobs(url_file="/etc/gpuwatch/url", path="/data/ledger.db"), "url_file", "an SQLite file"),
+        (LedgerKnobs(url="sqlite:///ledger.db"), "url", "no PostgreSQL URL"),
+        (LedgerKnobs(url="postgresql://gpuwatch:zebra-77@db/gpuwatch"), "url", "holds a password"),
+        (LedgerKnobs(url="postgresql://db/gpuwatch?password=zebra-77"), "url", "holds a password"),
+        (LedgerKnobs(url="postgresql://[zebra-77"), "url", "holds a password"),
+        (LedgerKnobs(url=URL, hand_over=120.0), "hand_over", "two intervals"),
+        (LedgerKnobs(keep=86400.0), "keep", "shorter than ledger.keep_quiet"),
+    ],
+)
+def test_contradictions_are_told_by_their_key_and_never_with_a_password(
+    knobs: LedgerKnobs, key: str, says: str
+) -> None:
+    """What is wrong, what would be right, and nothing that must not be read."""
+    (found,) = contradictions(knobs, 60.0)
+
+    assert found.keys[0] == ("ledger", key)
+    assert says in found.wrong
+    assert "zebra" not in f"{found.wrong}{found.right}"
+
+
+def test_good_settings_contradict_nothing() -> None:
+    """The defaults, a URL, a file with a URL; what is in force is told without a user's name."""
+    good = [LedgerKnobs(), LedgerKnobs(url=URL), LedgerKnobs(url_file="/etc/gpuwatch/url"), LedgerKnobs(path="/x.db")]
+
+    assert [list(contradictions(knobs, 60.0)) for knobs in good] == [[], [], [], []]
+    assert replace(good[0], url=URL).place == "postgresql://db.internal/gpuwatch"
