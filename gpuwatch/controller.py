@@ -11,10 +11,12 @@ from gpuwatch import guard, policies
 from gpuwatch.acting import carry_out
 from gpuwatch.clouds import CloudError
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
+from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb, Wait
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.parts import Act, Parts, Round
 from gpuwatch.policies import scaling
+from gpuwatch.policies.timing.history import GapHistory
+from gpuwatch.policies.timing.pools import learned
 from gpuwatch.settling import settle_open
 
 __all__ = ["Act", "Parts", "Round", "decide", "explained", "observe", "step"]
@@ -25,6 +27,7 @@ def step(parts: Parts, *, act: bool = True) -> Round:
     settled = tuple(settle_open(parts)) if act else ()
     try:
         observation = observe(parts)
+        observation, gaps = _timed(parts, observation)
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
@@ -32,6 +35,7 @@ def step(parts: Parts, *, act: bool = True) -> Round:
     reviews = guard.review(observation, decisions, parts.rules)
     acts: tuple[Act, ...] = ()
     if act:
+        parts.ledger.keep_gaps(gaps)
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules)
         acts = tuple(carry_out(parts, observation, reviews, round_id))
     return Round(
@@ -51,6 +55,19 @@ def observe(parts: Parts) -> Observation:
     now = parts.clock.now()
     ledger = parts.ledger.view(now, recent=_memory(parts, fleet))
     return Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)
+
+
+def _timed(parts: Parts, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
+    """The observation with the waits of pools that learn or draw them, and what those pools know from now on."""
+    rules = {pool: parts.rules.pool(pool) for pool in observation.fleet.pools}
+    asking = [pool for pool in rules if rules[pool].idle.after in {"learned", "randomized"}]
+    if not asking:
+        return observation, {}
+    known, waits, gaps = parts.ledger.gaps(), dict[str, Wait](), dict[str, GapHistory]()
+    for pool in asking:
+        found, gaps[pool] = learned(observation, pool, rules[pool], known.get(pool, GapHistory()))
+        waits |= found
+    return replace(observation, waits=waits), gaps
 
 
 def _memory(parts: Parts, fleet: Fleet) -> timedelta:

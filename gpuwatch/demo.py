@@ -1,5 +1,8 @@
 """`gpuwatch demo`: a simulated fleet under the real controller; headless on a manual clock, or live in the terminal."""
 
+import signal
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gpuwatch.clock import ManualClock
@@ -28,6 +31,13 @@ def run_headless(options: Options) -> Figures:
 
     """
     told, horizon = lives(options)
+    parts, world = staged(options, told, horizon, Ledger.in_memory(f"demo-{options.seed}"))
+    rounds = play(parts, world, parts.cloud, options, horizon)
+    return figures(world, account(world, horizon), options, rounds)
+
+
+def staged(options: Options, told: Sequence[Life], horizon: float, ledger: Ledger) -> tuple[Parts, World]:
+    """The controller's parts and the world under it, on a manual clock at second 0."""
     clock = ManualClock(wall=STORY_BEGINS)
     named = {f"i-{number:017x}": life for number, life in enumerate(told, start=1)}
     world = World(named, clock, Timing(sampling=options.sample, boot=options.boot), horizon)
@@ -40,9 +50,7 @@ def run_headless(options: Options) -> Figures:
     for node_id, life in named.items():
         machines.add(_machine(node_id, life))
     cloud = WitnessedCloud(machines, world)
-    parts = assemble(options, clock, cloud, InProcess(world, clock), Ledger.in_memory(f"demo-{options.seed}"))
-    rounds = _play(parts, world, cloud, options, horizon)
-    return figures(world, account(world, horizon), options, rounds)
+    return assemble(options, clock, cloud, InProcess(world, clock), ledger), world
 
 
 def _machine(node_id: str, life: Life) -> Node:
@@ -59,7 +67,15 @@ def _machine(node_id: str, life: Life) -> Node:
     )
 
 
-def _play(parts: Parts, world: World, cloud: Cloud, options: Options, horizon: float) -> int:
+def play(
+    parts: Parts,
+    world: World,
+    cloud: Cloud,
+    options: Options,
+    horizon: float,
+    *,
+    controller: Callable[[Parts], object] = step,
+) -> int:
     """Let time pass from event to event: users, then agents, then the controller; gives the number of rounds."""
     clock = parts.clock
     rounds = samples = 0
@@ -76,7 +92,7 @@ def _play(parts: Parts, world: World, cloud: Cloud, options: Options, horizon: f
             world.sample()
         if now >= due[1]:
             rounds += 1
-            step(parts)
+            controller(parts)
 
 
 def figures(world: World, told: Account, options: Options, rounds: int) -> Figures:
@@ -115,12 +131,15 @@ def run_live(options: Options) -> None:
 
     console = Console()
     with opened(options, None if console.is_terminal else partial(print, flush=True)) as show:
+        # As a flag: an exception in the middle of a round may be swallowed by whatever library is at work there.
+        ended = threading.Event()
+        before = signal.signal(signal.SIGINT, lambda *_: ended.set())
         try:
             if console.is_terminal:
                 with Live(get_renderable=lambda: show.board, console=console, refresh_per_second=4, screen=True):
-                    show.run(options.seconds)
+                    show.run(options.seconds, ended.is_set)
             else:
-                show.run(options.seconds)
-        except KeyboardInterrupt:
-            pass
+                show.run(options.seconds, ended.is_set)
+        finally:
+            signal.signal(signal.SIGINT, before)
         console.print(show.summary(), highlight=False, soft_wrap=True)

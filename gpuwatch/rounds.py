@@ -1,12 +1,9 @@
 """The live cast: the controller's parts made from the settings, and its rounds on a schedule."""
 
 import logging
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
-from queue import SimpleQueue
-from types import FrameType
 
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
@@ -17,6 +14,7 @@ from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.clouds import Cloud, connect
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.discovery import Discovery, served
+from gpuwatch.ending import Ending
 from gpuwatch.ledger import LeadLostError, Ledger
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.settings import Settings
@@ -81,13 +79,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
 
 def run(settings: Settings) -> None:
     """Rounds until SIGTERM or SIGINT; the round under way is finished first."""
-    ended = SimpleQueue[None]()  # re-entrant, as a handler that interrupts its own waiting needs it and Event is not
-
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        ended.put(None)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    ending = Ending()
     with assembled(settings, read_only=False) as parts:
         discovery = Discovery(signals=settings.signals)
         server = _served(settings, discovery, parts)
@@ -97,7 +89,7 @@ def run(settings: Settings) -> None:
             server.start()
             log.info("The fleet is at %s/v1/http_sd for Prometheus.", server.url)
         scheduler.start()
-        ended.get()
+        ending.wait()
         scheduler.shutdown(wait=True)
         if server is not None:
             server.close()

@@ -1,6 +1,7 @@
 """Real agents for tests: `gpuwatch agent` as a process, on whatever driver its environment shows."""
 
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -47,7 +48,7 @@ class RunningAgent:
         variables = {f"GPUWATCH_AGENT__{name.upper()}": str(value) for name, value in settings.items()}
         self.process = subprocess.Popen(
             [*cast("Sequence[str]", command), "agent"],
-            env={**environment, **variables},
+            env={**environment, **variables, "PYTHONFAULTHANDLER": "1"},
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
@@ -67,7 +68,12 @@ class RunningAgent:
         if self.process.poll() is None:
             self.process.terminate()
         try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # its threads' stacks go into its log
             self.process.wait(10)
+            self._reader.join(5)
+            raise AssertionError(f"it did not end: {self.log}") from None
         finally:
             self.process.kill()
             self._reader.join()

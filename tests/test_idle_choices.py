@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import REMOVALS, Notice, Observation, Step, Stopped, Verb
+from gpuwatch.model.decision import REMOVALS, Notice, Observation, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeState, Signal, State
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
@@ -34,17 +34,33 @@ def codes(node: Node, rules: IdleRules) -> list[str]:
     return [each.reason.code for each in idle.propose(an_observation(node), "default", rules).advice]
 
 
+def the_wait(rules: IdleRules, price: Price | None, found: Wait | None = None) -> float | None:
+    """How long the first node is to be idle."""
+    prices = {} if price is None else {"g6.xlarge": price}
+    waits = {} if found is None else {"i-1": found}
+    return wait_seconds(a_node("i-1"), replace(an_observation(), prices=prices, waits=waits), rules)
+
+
+def test_a_learned_wait_takes_the_grace_into_account_and_falls_back_to_break_even() -> None:
+    """The notice is waiting as well; below a minute nobody is told; what is not known yet waits as break_even does."""
+    rules = replace(EVEN, after="learned", notice=120.0)
+
+    assert the_wait(rules, None) == 600.0
+    assert the_wait(rules, None, Wait(seconds=900.0, why="a test")) == 780.0
+    assert the_wait(rules, None, Wait(seconds=0.0, why="a test")) == 60.0
+
+
 def test_break_even_waits_as_long_as_a_restart_takes() -> None:
     """Without money involved the price cancels out: waiting for restart_cost costs what a restart costs."""
-    assert wait_seconds(EVEN, None) == 600.0
-    assert wait_seconds(replace(EVEN, restart_cost=900.0), a_price("98.32")) == 900.0
+    assert the_wait(EVEN, None) == 600.0
+    assert the_wait(replace(EVEN, restart_cost=900.0), a_price("98.32")) == 900.0
 
 
 def test_break_even_adds_what_a_restart_costs_in_money_at_the_machines_price() -> None:
     """Five dollars of people's time are half an hour of a machine at ten dollars."""
     rules = replace(EVEN, restart_usd=Decimal(5))
 
-    assert wait_seconds(rules, a_price("10")) == 600.0 + 1800.0
+    assert the_wait(rules, a_price("10")) == 600.0 + 1800.0
 
 
 @pytest.mark.parametrize("price", [None, a_price("0"), a_price("-1")], ids=["none", "zero", "negative"])
@@ -62,7 +78,7 @@ def test_break_even_without_a_price_removes_nothing(price: Price | None) -> None
 @given(usd=st.decimals("0.01", "500", places=2), restart=st.decimals("0", "100", places=2), cost=st.floats(1, 7200))
 def test_break_even_never_costs_more_than_twice_the_best(usd: Decimal, restart: Decimal, cost: float) -> None:
     """The wait is worth the restart, so whoever knew the future would have spent at least half (ski rental)."""
-    wait = wait_seconds(replace(EVEN, restart_cost=cost, restart_usd=restart), a_price(str(usd)))
+    wait = the_wait(replace(EVEN, restart_cost=cost, restart_usd=restart), a_price(str(usd)))
 
     assert wait is not None
     assert wait * float(usd) / 3600 == pytest.approx(cost * float(usd) / 3600 + float(restart))

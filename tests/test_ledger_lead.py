@@ -15,6 +15,7 @@ import pytest
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
+from gpuwatch.policies.timing.history import GapHistory
 from tests.agents import eventually
 from tests.databases import Cluster, Place, postgresql
 from tests.fleets import NOW, an_observation
@@ -28,6 +29,7 @@ WRITES: dict[str, Callable[[Ledger, Intent], object]] = {
     "an intent": lambda ledger, _: ledger.intend(Verb.STOP, "i-2", "default", NOW, REASON, 1),
     "an outcome": lambda ledger, intent: ledger.settle(intent, Status.SETTLED, "done", NOW),
     "the end of a notice": lambda ledger, _: ledger.drop_notice("i-1"),
+    "what a pool has learnt": lambda ledger, _: ledger.keep_gaps({"default": GapHistory()}),
     "a compaction": lambda ledger, _: ledger.compact(NOW),
 }
 

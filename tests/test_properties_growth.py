@@ -63,10 +63,12 @@ LIMITS = Limits(
 class PoolLife(RuleBasedStateMachine):
     """Load comes and goes, agents fail, clouds refuse and forget, people protect, the clock jumps."""
 
-    @initialize()
-    def begin(self) -> None:
-        """Three idle machines, one stopped, and a consented group with one member."""
-        self.desk = Desk(rules=RULES, limits=LIMITS)
+    @initialize(after=st.sampled_from([300.0, "learned", "randomized"]))
+    def begin(self, after: float | str) -> None:
+        """Three idle machines, one stopped, and a consented group with one member; waits are set, learned or drawn."""
+        idle = replace(RULES.idle, after=after)  # type: ignore[arg-type]  # one of its words
+        self.least = after if isinstance(after, float) else 60.0
+        self.desk = Desk(rules=replace(RULES, idle=idle), limits=LIMITS)
         fleet = self.desk.fleet
         for node_id in IDS[:3]:
             fleet.put(a_node(node_id, held=0.0))
@@ -103,7 +105,7 @@ class PoolLife(RuleBasedStateMachine):
                 return
             assert node_id not in self.deaf, f"P1: {node_id} was removed while its agent was silent"
             assert node.activity.state is State.IDLE, f"P2: {node_id} was removed while {node.activity.state}"
-            assert node.activity.held_seconds >= 300.0, f"P9: idle for {node.activity.held_seconds} s only"
+            assert node.activity.held_seconds >= self.least, f"P9: idle for {node.activity.held_seconds} s only"
 
         def watched_settle(intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
             if intent.verb is Verb.TERMINATE and status is Status.SETTLED:

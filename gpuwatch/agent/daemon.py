@@ -2,14 +2,12 @@
 
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
-from queue import SimpleQueue
 
 import msgspec
 
@@ -30,6 +28,7 @@ from gpuwatch.agent.security import door_of
 from gpuwatch.agent.server import AgentServer, Response, Route
 from gpuwatch.agent.supervisor import ProbeSupervisor
 from gpuwatch.clock import Clock, SystemClock
+from gpuwatch.ending import Ending
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,9 +87,7 @@ def serve(knobs: AgentKnobs) -> int:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", knobs.host, knobs.port, error)
         return _FAILED
     control = _control(knobs, supervisor, clock)
-    stop = SimpleQueue[None]()  # re-entrant, as a handler that interrupts its own waiting needs it and Event is not
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.put(None))
+    ending = Ending()
     supervisor.start()
     if knobs.source == "nvml" and knobs.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(knobs.kernel_log, clock, health.xids.hear).start()
@@ -104,7 +101,7 @@ def serve(knobs: AgentKnobs) -> int:
     if lacking and not is_loopback(str(server.server_address[0])):
         _LOG.warning("%s is open to the network without %s", server.url, " and without ".join(lacking))
     _notify("READY=1")
-    stop.get()
+    ending.wait()
     _notify("STOPPING=1")
     _LOG.info("ends")
     server.close()

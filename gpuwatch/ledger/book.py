@@ -22,6 +22,7 @@ from gpuwatch.ledger.stores import SqliteStore, Store
 from gpuwatch.ledger.tables import (
     BODIES,
     CONTROLS,
+    GAPS,
     INTENTS,
     META,
     NOTICES,
@@ -46,6 +47,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.policies.timing.history import GapHistory
 
 HOUR = timedelta(hours=1)  # how far back limits look
 _STILL_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING})
@@ -269,6 +271,21 @@ class Ledger:
             writer.append("control", row)
             writer.db.execute(PAUSES.delete() if pool is None else PAUSES.delete().where(PAUSES.c.id.in_(of_pool)))
             return views.pauses(writer.db, at)
+
+    def gaps(self) -> dict[str, GapHistory]:
+        """What pools that learn their waits know of their idle gaps."""
+        with self._store.reading() as db:
+            rows = db.execute(select(GAPS)).all()
+        return {row.pool: msgspec.json.decode(row.body, type=GapHistory) for row in rows}
+
+    def keep_gaps(self, gaps: Mapping[str, GapHistory]) -> None:
+        """Keep what these pools know from now on; it is an estimate and no record, so the chain does not hold it."""
+        if not gaps:
+            return
+        rows = [{"pool": pool, "body": msgspec.json.encode(each)} for pool, each in sorted(gaps.items())]
+        with self._store.writing() as writer:
+            writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(gaps))))
+            writer.db.execute(GAPS.insert(), rows)
 
     def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
         """What decisions may know of the past: ended intents, wishes and resumes as far back as `recent`."""

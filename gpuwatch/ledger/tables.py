@@ -103,6 +103,7 @@ OPEN_INTENTS = Table("open_intents", METADATA, Column("key", Text, ForeignKey("i
 NOTICES = Table("notices", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
 STOPPED = Table("stopped", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
 PAUSES = Table("pauses", METADATA, Column("id", _ID, ForeignKey("controls.id"), primary_key=True, autoincrement=False))
+GAPS = Table("gaps", METADATA, Column("pool", Text, primary_key=True), Column("body", LargeBinary, nullable=False))
 WISHES = Table(
     "wishes",
     METADATA,

@@ -278,6 +278,14 @@ class LedgerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """How long a node is to be idle in all before it is reclaimed, and why so long, as a clause."""
+
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Everything a decision may depend on; it can be written down and judged again."""
 
@@ -286,6 +294,7 @@ class Observation:
     ledger: LedgerView = field(default_factory=LedgerView)
     measures: tuple[Measure, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict)  # by machine type, valid now
+    waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""

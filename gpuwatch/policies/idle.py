@@ -27,6 +27,7 @@ from gpuwatch.model.money import Price
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
+_LEAST_SECONDS = 60.0  # before which nobody is given notice, however little a restart costs
 _OLD_AND_IDLE_SECONDS = 300.0  # what is too old for its pool waits no longer than this once it is idle
 
 Removal = Literal["stop", "terminate", "tell"]
@@ -39,9 +40,12 @@ class IdleRules:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     after: Annotated[
-        float | Literal["break_even"],
-        DurationOr(("break_even",)),
-        Knob("A node idle for this long without a break becomes a candidate; break_even: what a restart costs."),
+        float | Literal["break_even", "randomized", "learned"],
+        DurationOr(("break_even", "randomized", "learned")),
+        Knob(
+            "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
+            "randomized: drawn up to that; learned: from the pool's own gaps, never much dearer than break_even."
+        ),
     ] = 1800.0
     restart_cost: Annotated[
         Seconds, Gt(0), Knob("break_even: the machine time that a restart costs (boot, environment, warm caches).")
@@ -110,18 +114,30 @@ _WORDS = {
 }
 
 
-def wait_seconds(rules: IdleRules, price: Price | None) -> float | None:
-    """How long a node is to be idle; None: it takes a price, and there is none.
-
-    break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
-    """
-    if rules.after != "break_even":
-        return rules.after
+def restart_seconds(rules: IdleRules, price: Price | None) -> float | None:
+    """What a restart costs in machine time; None: it takes a price, and there is none."""
     if not rules.restart_usd:
         return rules.restart_cost
     if price is None or price.usd_per_hour <= 0:
         return None
     return rules.restart_cost + float(rules.restart_usd / price.usd_per_hour) * 3600
+
+
+def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> float | None:
+    """How long a node is to be idle; None: it takes a price, and there is none.
+
+    break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental); so do
+    randomized and learned where nothing is known of the node's gap yet. Of what those two found, the grace after the
+    notice is a part: its rental is paid too.
+    """
+    if not isinstance(rules.after, str):
+        return rules.after
+    wait = None if rules.after == "break_even" else observation.waits.get(node.id)
+    return (
+        restart_seconds(rules, observation.price(node))
+        if wait is None
+        else max(_LEAST_SECONDS, wait.seconds - rules.notice)
+    )
 
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
@@ -158,7 +174,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     held, word = format_duration(activity.held_seconds), _WORDS[activity.state]
     choice, wait = chosen(node, observation, rules)
     if choice is None:
-        wait = wait_seconds(rules, observation.price(node))
+        wait = wait_seconds(node, observation, rules)
         change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
         return _say(node, undo, activity.state.value, f"It has been {word} for {held}.", change)
     if choice in {"tell", "resize-advice"}:
@@ -186,7 +202,7 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
         return rules.stalled, rules.stalled_after
     if state is not State.IDLE:
         return None, None
-    wait = wait_seconds(rules, observation.price(node))
+    wait = wait_seconds(node, observation, rules)
     if wait is not None and _too_old(node, observation, rules):
         wait = min(wait, _OLD_AND_IDLE_SECONDS)
     return rules.then, wait
@@ -232,7 +248,7 @@ def _advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[
     if node.state is not NodeState.RUNNING or verdict is None:
         return
     if state is State.BUSY:
-        wait = wait_seconds(rules, observation.price(node))
+        wait = wait_seconds(node, observation, rules)
         idle = [gpu for gpu in verdict.gpus if gpu.activity.state is State.IDLE]
         shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
         if idle and len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:

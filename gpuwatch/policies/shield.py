@@ -18,7 +18,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
         for node in observation.fleet.roster(pool).nodes
         if node.group in groups and node.enrolled and node.managed_by is None and node.state is NodeState.RUNNING
     ]
-    waits = ((node, wait_seconds(rules, observation.price(node))) for node in members)
+    waits = ((node, wait_seconds(node, observation, rules)) for node in members)
     steps = tuple(step for node, wait in waits if (step := _step(node, wait, rules)) is not None)
     sentence = f"{len(members)} members of consented groups, {len(steps)} with another protection than they should have"
     return Proposal(policy="shield", pool=pool, reason=Reason(code="shield", sentence=sentence), steps=steps)

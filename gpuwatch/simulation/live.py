@@ -36,11 +36,13 @@ class Show:
     board: Board
     interval: float
 
-    def run(self, real_seconds: float | None) -> None:
+    def run(self, real_seconds: float | None, interrupted: Callable[[], bool]) -> None:
         """Rounds, and users who start what they need, for so long or until interrupted."""
         clock, real = self.parts.clock, SystemClock()
         end = None if real_seconds is None else real.monotonic() + real_seconds
         while (end is None or real.monotonic() < end) and clock.monotonic() < _HOURS * 3600:
+            if interrupted():
+                return
             began = clock.monotonic()
             for host in self.world.users_start(self.cloud):
                 self.board.event(f"start {host.life.name}: its user needs it again")

@@ -16,7 +16,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.signals import SignalSource
 from gpuwatch.simulation.lives import DAY_BEGINS_HOUR, DemoError, Life, demo_fleet
-from gpuwatch.simulation.traces import lives_of, read_trace
+from gpuwatch.simulation.traces import Recording, lives_of, read_trace
 
 FLEET = "demo"
 REGION = "us-east-1"
@@ -34,6 +34,7 @@ class Options:
     gpus_per_node: int = 1
     instance_type: str | None = None
     after: float = 600.0
+    idle: IdleRules | None = None  # in the place of `after`, `notice` and `parked`
     notice: float = 300.0
     warm_up: float = 600.0
     interval: float = 60.0
@@ -50,7 +51,7 @@ class Options:
         idle = IdleRules(
             after=self.after, notice=self.notice, parked=parked, parked_after=self.after, instance_store="discard"
         )
-        return PoolRules(warm_up=self.warm_up, idle=idle)
+        return PoolRules(warm_up=self.warm_up, idle=self.idle or idle)
 
     @property
     def limits(self) -> Limits:
@@ -77,7 +78,11 @@ def lives(options: Options) -> tuple[tuple[Life, ...], float]:
     if options.trace is None:
         horizon = (DEFAULT_HOURS if options.hours is None else options.hours) * 3600
         return demo_fleet(options.seed, horizon), horizon
-    recording = read_trace(options.trace)
+    return recorded(options, read_trace(options.trace))
+
+
+def recorded(options: Options, recording: Recording) -> tuple[tuple[Life, ...], float]:
+    """The lives of a recording and their horizon in seconds; raises as `lives`."""
     span = recording.end - recording.begin
     horizon = span if options.hours is None else min(span, options.hours * 3600)
     told = lives_of(recording, gpus_per_node=options.gpus_per_node, instance_type=options.instance_type)

@@ -1,0 +1,210 @@
+"""Plays the idle gaps of real recordings through every way of waiting and prints idle cost over the offline optimum.
+
+`python -m benchmarks.timing [DIRECTORY] [--gaps N]`. The recordings are not part of the repository; DIRECTORY is
+$GPUWATCH_TRACES, else ../shared/traces. A trace is one pool of nodes. A gap lies between two busy intervals of a node;
+what follows the last one is learned from and not scored, as its end is not known. From the recordings:
+
+- pods: a node is a pod, busy where its duty is above 0; after a hole of five minutes it is another node.
+- endpoints: a node is a model, busy while a request of it runs.
+- earth, ranks, openb: only the sum is recorded. Node k of a cluster (or virtual cluster) works while k nodes do (or
+  8 k GPUs rounded up); openb's last forty days.
+- pack, spread: busy intervals as they stand there.
+"""
+
+import argparse
+import csv
+import gzip
+import math
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits, optimum
+
+Spans = list[tuple[float, float]]
+
+_DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
+_DAY = 86400.0
+_MINUTES = (2, 5, 10, 20)
+_FIXED = {"5m": 300.0, "10m": 600.0, "30m": 1800.0, "24h": _DAY}
+_DRAWS = [(number + 0.5) / 64 for number in range(64)]
+_GOAL = 1.20
+
+
+def _rows(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def _merged(spans: Iterable[tuple[float, float]]) -> Spans:
+    """Without overlaps and touches."""
+    merged: Spans = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return [span for span in merged if span[1] > span[0]]
+
+
+def _ranks(changes: Iterable[tuple[float, int]], prefix: str) -> dict[str, Spans]:
+    """One node for each level that a count reaches, busy while it is that high."""
+    spans: dict[str, Spans] = defaultdict(list)
+    since: list[float] = []
+    at = 0.0
+    for at, level in changes:
+        while len(since) < level:
+            since.append(at)
+        while len(since) > level:
+            begin = since.pop()
+            spans[f"{prefix}{len(since) + 1}"].append((begin, at))
+    for rank, begin in enumerate(since, start=1):
+        spans[f"{prefix}{rank}"].append((begin, at))
+    return {name: _merged(each) for name, each in spans.items()}
+
+
+def _pods(source: Path) -> dict[str, Spans]:
+    samples: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in _rows(source / "genai26_pod_gpu.csv.gz"):
+        samples[row["pod"]].append((float(row["t_s"]), float(row["gpu_duty_pct"])))
+    spans: dict[str, Spans] = defaultdict(list)
+    for pod, told in samples.items():
+        life = 0
+        for (at, duty), (following, _) in pairwise([*sorted(told), (math.inf, 0.0)]):
+            hole = following - at > 300
+            if duty > 0:
+                spans[f"{pod}.{life}"].append((at, at + 57 if hole else following))
+            life += hole
+    return {name: _merged(each) for name, each in spans.items()}
+
+
+def _endpoints(source: Path) -> dict[str, Spans]:
+    spans: dict[str, Spans] = defaultdict(list)
+    for row in _rows(source / "genai26_requests.csv.gz"):
+        begin = float(row["t_s"])
+        spans[row["model"]].append((begin, begin + max(1.0, float(row["exec_s"] or 1))))
+    return {name: _merged(each) for name, each in spans.items()}
+
+
+def _earth(source: Path) -> dict[str, Spans]:
+    changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for row in _rows(source / "helios_earth_vc_occupancy.csv.gz"):
+        changes[row["vc"]].append((float(row["t_s"]), math.ceil(int(row["running_gpus"]) / 8)))
+    return {name: each for vc, told in changes.items() for name, each in _ranks(told, f"{vc}/").items()}
+
+
+def _active(source: Path) -> dict[str, Spans]:
+    rows = _rows(source / "philly_active_nodes.csv.gz")
+    return _ranks([(float(row["t_s"]), level) for row in rows if (level := int(row["active_nodes"]))], "")
+
+
+def _openb(source: Path) -> dict[str, Spans]:
+    rows = [row for row in _rows(source / "openb23_pods.csv.gz") if row["sched_s"]]
+    end = max(float(row["delete_s"]) for row in rows)
+    changes: dict[float, int] = defaultdict(int)
+    for row in rows:
+        if float(row["delete_s"]) > end - 40 * _DAY:
+            share = int(row["gpus"]) * int(row["gpu_milli"])
+            changes[max(end - 40 * _DAY, float(row["sched_s"]))] += share
+            changes[float(row["delete_s"])] -= share
+    level, told = 0, []
+    for at in sorted(changes)[:-1]:
+        level += changes[at]
+        told.append((at, math.ceil(level / 8000)))
+    return _ranks(told, "")
+
+
+def _philly(name: str) -> Callable[[Path], dict[str, Spans]]:
+    def read(source: Path) -> dict[str, Spans]:
+        spans: dict[str, Spans] = defaultdict(list)
+        for row in _rows(source / f"philly_node_busy_{name}.csv.gz"):
+            spans[f"{row['vc']}/{row['node']}"].append((float(row["busy_from_s"]), float(row["busy_to_s"])))
+        return {node: _merged(each) for node, each in spans.items()}
+
+    return read
+
+
+TRACES: Mapping[str, Callable[[Path], dict[str, Spans]]] = {
+    "pods": _pods,
+    "endpoints": _endpoints,
+    "earth": _earth,
+    "ranks": _active,
+    "pack": _philly("pack"),
+    "spread": _philly("spread"),
+    "openb": _openb,
+}
+
+
+def gaps_of(nodes: Mapping[str, Spans], most: int) -> list[Recorded]:
+    """The first gaps of a trace, in order of their begin; a node's last one is open to the trace's end."""
+    found = [
+        Recorded(node_id=name, begin=before[1], end=after[0])
+        for name, spans in nodes.items()
+        for before, after in pairwise(spans)
+    ]
+    end = max(spans[-1][1] for spans in nodes.values())
+    found += [
+        Recorded(node_id=name, begin=spans[-1][1], end=end, needed=False)
+        for name, spans in nodes.items()
+        if spans[-1][1] < end and "." not in name  # a pod that is away may be gone
+    ]
+    return sorted(found, key=lambda gap: (gap.begin, gap.node_id))[:most]
+
+
+def _ratios(gaps: Sequence[Recorded], restart: float) -> tuple[dict[str, float], int, float]:
+    """Each policy's cost over the optimum, and the restarts and the optimum's seconds of the learned one."""
+    waited = learned_waits(gaps, restart)
+    scored = [(gap, wait) for gap, wait in zip(gaps, waited, strict=True) if gap.needed]
+    told = [gap for gap, _ in scored]
+    best = optimum(told, restart)
+
+    def of(wait: float) -> float:
+        return cost(told, [wait] * len(told), restart).seconds / best
+
+    learned = cost(told, [wait for _, wait in scored], restart)
+    drawn = sum(of(restart * math.log1p(draw * (math.e - 1))) for draw in _DRAWS) / len(_DRAWS)
+    hindsight = min(of(wait) for wait in (0.0, *(15 * 2 ** (step / 4) for step in range(60))))
+    ratios = {name: of(wait) for name, wait in _FIXED.items()}
+    ratios |= {"even": of(restart), "random": drawn, "learned": learned.seconds / best, "hindsight": hindsight}
+    return ratios, learned.restarts, best
+
+
+def main() -> int:
+    """Play and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = Path(os.environ.get("GPUWATCH_TRACES", _DEFAULT))
+    parser.add_argument("directory", type=Path, nargs="?", default=default, help="where the recordings are")
+    parser.add_argument("--gaps", type=int, default=20000, metavar="N", help="of each trace at most (20000)")
+    arguments = parser.parse_args()
+    if not arguments.directory.is_dir():
+        print(f"no recordings in {arguments.directory}; name their directory, or set GPUWATCH_TRACES")
+        return 0
+    traces = {name: gaps_of(read(arguments.directory), arguments.gaps) for name, read in TRACES.items()}
+    for minutes in _MINUTES:
+        _table(traces, minutes * 60.0)
+    return 0
+
+
+def _table(traces: Mapping[str, Sequence[Recorded]], restart: float) -> None:
+    """One restart's cost: a line for each trace, and the geometric means."""
+    print(f"\nidle cost over the optimum, a restart costs {restart / 60:.0f} min of rental")
+    means: dict[str, float] = defaultdict(float)
+    begun = time.perf_counter()
+    for name, gaps in traces.items():
+        ratios, restarts, _ = _ratios(gaps, restart)
+        days = (max(gap.end for gap in gaps) - gaps[0].begin) / _DAY * len({gap.node_id for gap in gaps})
+        if not means:
+            print("  ".join(f"{title:>9}" for title in ("trace", *ratios, "restarts per node-day")))
+        print("  ".join([f"{name:>9}", *(f"{ratio:9.3f}" for ratio in ratios.values()), f"{restarts / days:9.2f}"]))
+        for each, ratio in ratios.items():
+            means[each] += math.log(ratio) / len(traces)
+    print("  ".join([f"{'geo. mean':>9}", *(f"{math.exp(mean):9.3f}" for mean in means.values())]), flush=True)
+    print(f"goal {_GOAL:.2f} for learned at 10 min; {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""The learned wait costs at most 1.05 times break-even, at every moment, whatever the world does."""
+
+import random
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.policies.timing import history as gaps
+from gpuwatch.policies.timing.budget import SHARE
+from gpuwatch.policies.timing.history import GapHistory
+from gpuwatch.policies.timing.learned import waits
+from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits
+
+RESTART = 600.0
+NODES = ("a", "b", "c", "d", "e")
+_SPITES = ("none", "reclaimed", "promised")
+
+
+@dataclass
+class World:
+    """Nodes whose gaps are ended by an adversary who sees every decision, and both bills, kept apart from the policy's.
+
+    Between two moments it asks whenever a wait is over, and reclaims what the answer says.
+    """
+
+    history: GapHistory = field(default_factory=GapHistory)
+    now: float = 0.0
+    idle: dict[str, float] = field(default_factory=dict)
+    reclaimed: dict[str, float] = field(default_factory=dict)
+    restart: dict[str, float] = field(default_factory=dict)
+    paid: float = 0.0
+    reference: float = 0.0
+    early: int = 0
+    late: int = 0
+
+    def begin(self, node: str, restart: float) -> None:
+        """A node turns idle."""
+        if node not in self.idle:
+            self.idle[node], self.restart[node] = self.now, restart
+            self.history = gaps.went_idle(self.history, node, self.now, restart)
+
+    def end(self, node: str, *, needed: bool) -> None:
+        """Its gap ends."""
+        if node in self.idle:
+            paid, reference = self.bill(node, needed=needed)
+            self.paid, self.reference = self.paid + paid, self.reference + reference
+            self.history = (gaps.needed if needed else gaps.gone)(self.history, node, self.now)
+            del self.idle[node]
+            self.reclaimed.pop(node, None)
+
+    def bill(self, node: str, *, needed: bool) -> tuple[float, float]:
+        """What the policy and break-even pay for a gap that ends now."""
+        age, restart = self.now - self.idle[node], self.restart[node]
+        stop = self.reclaimed.get(node)
+        paid = age if stop is None else stop + restart * needed
+        both = age > restart or (stop is not None and stop >= restart)
+        return paid, restart + restart * needed if both else age
+
+    def ask(self) -> float:
+        """Asks and reclaims; the next moment at which a wait is over."""
+        self.history = gaps.aged(self.history, self.now)
+        answers, self.history = waits(self.history, self.now)
+        nearest = float("inf")
+        for node, wait in answers.items():
+            if self.idle[node] + wait.seconds <= self.now:
+                self.reclaimed[node] = self.now - self.idle[node]
+                self.history = gaps.reclaimed(self.history, node, self.now)
+                self.early += self.reclaimed[node] < 0.9 * self.restart[node]
+                self.late += self.reclaimed[node] > 1.1 * self.restart[node]
+            else:
+                nearest = min(nearest, self.idle[node] + wait.seconds)
+        return nearest
+
+    def pass_time(self, seconds: float, spite: str) -> None:
+        """Time passes; whoever is reclaimed may be needed at that very moment, if it is before break-even would."""
+        until = self.now + seconds
+        while True:
+            due = self.ask()
+            for node in list(self.reclaimed):
+                if spite != "none" and (spite == "promised" or self.reclaimed[node] < self.restart[node]):
+                    self.end(node, needed=True)
+            self.check()
+            if due >= until:
+                break
+            self.now = due
+        self.now = until
+        self.check()
+
+    def check(self) -> None:
+        """The bound, if every open gap ended now in either way."""
+        for needed in (True, False):
+            open_bills = [self.bill(node, needed=needed) for node in self.idle]
+            paid = self.paid + sum(paid for paid, _ in open_bills)
+            reference = self.reference + sum(reference for _, reference in open_bills)
+
+            assert paid <= (1 + SHARE) * reference + 1e-6 * (1 + reference), f"{paid} paid, {reference} by break-even"
+
+
+MOVES = st.tuples(
+    st.sampled_from(["begin", "needed", "gone", "all-begin", "all-needed"]),
+    st.sampled_from(NODES),
+    st.sampled_from([0.0, 1.0, 50.0, 299.0, 599.0, 600.0, 601.0, 661.0, 1300.0, 5000.0, 90000.0]),
+    st.sampled_from(_SPITES),
+    st.sampled_from([RESTART, RESTART, 120.0, 1800.0]),
+)
+LULLS = st.sampled_from([(5000.0, 600.0), (700.0, 600.0), (100.0, 5000.0), (300.0, 90000.0)])
+
+
+def play(world: World, move: tuple[str, str, float, str, float]) -> None:
+    """One move of the adversary."""
+    what, node, seconds, spite, restart = move
+    for each in NODES if what.startswith("all") else (node,):
+        if what.endswith("begin"):
+            world.begin(each, restart)
+        else:
+            world.end(each, needed=what.endswith("needed"))
+    world.pass_time(seconds, spite)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lulls=st.lists(st.tuples(LULLS, st.integers(0, 25)), max_size=4), moves=st.lists(MOVES, max_size=40))
+def test_no_adversary_makes_it_dearer_than_break_even_by_more_than_a_twentieth(
+    lulls: list[tuple[tuple[float, float], int]], moves: list[tuple[str, str, float, str, float]]
+) -> None:
+    """The world lulls it into a belief with regular gaps, then turns on it: on all nodes at once, seeing each stop."""
+    world = World()
+    for (length, work), times in lulls:
+        for _ in range(times):
+            play(world, ("all-begin", "", length, "none", RESTART))
+            play(world, ("all-needed", "", work, "none", RESTART))
+    for move in moves:
+        play(world, move)
+
+
+def test_the_bound_is_put_to_use_and_not_kept_by_doing_nothing() -> None:
+    """After long gaps it stops at once; an adversary can then eat up what that saved, and no more."""
+    world = World()
+    for _ in range(60):
+        play(world, ("all-begin", "", 5000.0, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+
+    assert world.early > 200
+    assert world.paid < 0.7 * world.reference
+
+    for _ in range(400):
+        play(world, ("all-begin", "", 1.0, "reclaimed", RESTART))
+        play(world, ("all-needed", "", 5000.0, "none", RESTART))
+    for _ in range(150):
+        play(world, ("all-begin", "", 661.0, "none", RESTART))
+        play(world, ("all-needed", "", 5000.0, "none", RESTART))
+
+    assert world.history.spare(world.now) >= 0
+
+
+def test_what_is_promised_to_one_node_is_not_promised_to_the_next() -> None:
+    """Nodes that are asked about one after the other share the savings, as those that are asked about together do."""
+    world = World()
+    for _ in range(60):
+        play(world, ("all-begin", "", 690.0, "none", RESTART))
+        play(world, ("all-needed", "", 600.0, "none", RESTART))
+    for node in NODES:
+        world.begin(node, RESTART)
+    at = world.now + RESTART
+    history = gaps.aged(world.history, at)
+    history = replace(history, saved=history.saved - history.spare(at) + 150.0)
+    for node in NODES:
+        _, history = waits(history, at, (node,))
+    promised = [max(0.0, gap.promised - RESTART) for gap in history.open.values()]
+
+    assert 100 < sum(promised) <= 150 + 1e-6, promised
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), cut=st.floats(0, 1))
+def test_what_it_does_depends_on_nothing_that_comes_later(seed: int, cut: float) -> None:
+    """A recording that is cut off anywhere gives the same waits up to there, and keeps the bound there as well."""
+    chance = random.Random(seed)
+    recorded = []
+    for node in range(6):
+        at = chance.uniform(0, 3000)
+        for _ in range(40):
+            length = chance.choice([5.0, 60.0, 590.0, 610.0, 700.0, 4000.0, 40000.0]) * chance.uniform(0.9, 1.1)
+            recorded.append(Recorded(node_id=f"n{node}", begin=at, end=at + length))
+            at += length + chance.choice([30.0, 600.0, 9000.0])
+    end = cut * max(gap.end for gap in recorded)
+    seen = [
+        gap if gap.end <= end else Recorded(node_id=gap.node_id, begin=gap.begin, end=end, needed=False)
+        for gap in recorded
+        if gap.begin < end
+    ]
+    whole = dict(zip(recorded, learned_waits(recorded, RESTART), strict=True))
+    short = learned_waits(seen, RESTART)
+    learned, even = cost(seen, short, RESTART).seconds, cost(seen, [RESTART] * len(seen), RESTART).seconds
+
+    assert learned <= (1 + SHARE) * even + 1e-6
+    assert [wait for gap, wait in zip(seen, short, strict=True) if gap in whole] == [
+        whole[gap] for gap in seen if gap in whole
+    ]
