@@ -1,9 +1,9 @@
 """The command line: every room of commands, and the way in."""
 
-from gpuwatch.commands import config, demo, fleet, host, records
+from gpuwatch.commands import backtest, config, demo, fleet, host, records
 from gpuwatch.commands.base import commands
 
-__all__ = ["commands", "config", "demo", "fleet", "host", "main", "records"]
+__all__ = ["backtest", "commands", "config", "demo", "fleet", "host", "main", "records"]
 
 
 def main() -> int:
