@@ -51,7 +51,8 @@ def floor(case: Case) -> Word:
         each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in REMOVALS
     }
     leaving.add(case.step.node_id)
-    left = len(case.observation.fleet.roster(case.pool).members - leaving)
+    members = case.observation.fleet.roster(case.pool).members
+    left = len(members) - len(leaving & members)  # in the order of the few
     if left >= case.pool_rules.min_nodes:
         return ok(f"{left} nodes of the pool would still run.")
     return no(f"{left} nodes of the pool would still run.", f"min_nodes is {case.pool_rules.min_nodes}.")
@@ -85,9 +86,8 @@ def blast_radius(case: Case) -> Word:
     fresh = [step for step in case.counts(REMOVALS) if ledger.open_for(step.node_id) is None]
     hour = len(past) + len(fresh)
     # What was terminated within the hour is a part of the fleet that the share is of.
-    enrolled = len(
-        {each.id for each in case.observation.fleet.nodes if each.enrolled} | {each.node_id for each in past}
-    )
+    there = case.observation.fleet.enrolled()
+    enrolled = len(there) + len({each.node_id for each in past} - there)
     share = math.ceil(limits.max_stops_per_hour_ratio * enrolled)
     for count, limit, name in (
         (len(case.counts(REMOVALS)), limits.max_stops_per_round, "max_stops_per_round"),

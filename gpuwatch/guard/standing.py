@@ -61,7 +61,7 @@ def snoozed(case: Case) -> Word:
         return ok("Nobody has snoozed it.")
     unused = case.machine.activity.held_seconds
     if case.asleep:
-        found = next((each for each in case.observation.ledger.stopped if each.node_id == case.machine.id), None)
+        found = case.observation.ledger.stop_of(case.machine.id)
         unused = 0.0 if found is None else (case.observation.now - found.at).total_seconds()
     if unused <= cap:
         return no(

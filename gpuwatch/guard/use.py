@@ -28,7 +28,7 @@ def ladder(case: Case) -> Word:
     node, limit = case.machine, case.pool_rules.idle.terminate_after
     if limit is None:
         return no("The pool never terminates stopped nodes.", f"Set pools.{case.pool}.idle.terminate_after.")
-    found = next((each for each in case.observation.ledger.stopped if each.node_id == node.id), None)
+    found = case.observation.ledger.stop_of(node.id)
     if found is None:
         return no("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
     if node.launched_at is None or node.launched_at > found.at:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 
 from gpuwatch.model.fleet import Evidence, Fleet, Node
 from gpuwatch.model.measure import Measure
@@ -256,7 +257,7 @@ class Pause:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: the indexes are made once, at the first question
 class LedgerView:
     """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None)."""
 
@@ -270,11 +271,27 @@ class LedgerView:
 
     def notice(self, node_id: str) -> Notice | None:
         """The notice in force for a node."""
-        return next((notice for notice in self.notices if notice.node_id == node_id), None)
+        return self._noticed.get(node_id)
 
     def open_for(self, node_id: str) -> OpenIntent | None:
         """The open intent of a node."""
-        return next((entry for entry in self.open_intents if entry.intent.node_id == node_id), None)
+        return self._open.get(node_id)
+
+    def stop_of(self, node_id: str) -> Stopped | None:
+        """Our own stop of a node that nobody has started since."""
+        return self._stopped.get(node_id)
+
+    @cached_property
+    def _noticed(self) -> dict[str, Notice]:
+        return {notice.node_id: notice for notice in self.notices}
+
+    @cached_property
+    def _open(self) -> dict[str, OpenIntent]:
+        return {entry.intent.node_id: entry for entry in reversed(self.open_intents)}
+
+    @cached_property
+    def _stopped(self) -> dict[str, Stopped]:
+        return {each.node_id: each for each in self.stopped}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

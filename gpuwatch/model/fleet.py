@@ -234,6 +234,14 @@ class Fleet:
         """The node of that id, and never of that name."""
         return self._by_id.get(node_id)
 
+    def enrolled(self) -> frozenset[str]:
+        """The ids of all enrolled nodes, running or not."""
+        return self._enrolled
+
+    @cached_property
+    def _enrolled(self) -> frozenset[str]:
+        return frozenset(node.id for node in self.nodes if node.enrolled)
+
     @cached_property
     def _by_id(self) -> dict[str, Node]:
         return {node.id: node for node in self.nodes}

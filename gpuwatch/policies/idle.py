@@ -218,7 +218,7 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     """Rule 6: what gpuwatch stopped itself is terminated in the end, where the pool says so."""
     notice = observation.ledger.notice(node.id)
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
-    found = next((each for each in observation.ledger.stopped if each.node_id == node.id), None)
+    found = observation.ledger.stop_of(node.id)
     if rules.terminate_after is None or found is None:
         return _say(node, undo, "not_running", "It is stopped.", "It would have to run.")
     age = (observation.now - found.at).total_seconds()
