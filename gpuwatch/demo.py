@@ -9,7 +9,7 @@ from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.simulated import SimulatedCloud
 from gpuwatch.controller import Parts, step
-from gpuwatch.ledger import Ledger
+from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.simulation.accounts import Account, account, saved_usd
 from gpuwatch.simulation.lives import Life
@@ -18,6 +18,10 @@ from gpuwatch.simulation.world import InProcess, Timing, WitnessedCloud, World
 
 _STOPPING_SECONDS = 45.0
 _PENDING_SECONDS = 30.0
+
+# Nobody asks a simulation's ledger what its rounds saw, and weeks of them would fill the memory.
+FORGETFUL = LedgerKnobs(keep=0.0, keep_quiet=0.0)
+_FORGET_AFTER_ROUNDS = 50
 
 # A headless run's JSON object; docs/demo.md defines each key.
 Figures = dict[str, str | int | float]
@@ -31,7 +35,7 @@ def run_headless(options: Options) -> Figures:
 
     """
     told, horizon = lives(options)
-    parts, world = staged(options, told, horizon, Ledger.in_memory(f"demo-{options.seed}"))
+    parts, world = staged(options, told, horizon, Ledger.in_memory(f"demo-{options.seed}", FORGETFUL))
     rounds = play(parts, world, parts.cloud, options, horizon)
     return figures(world, account(world, horizon), options, rounds)
 
@@ -93,6 +97,8 @@ def play(
         if now >= due[1]:
             rounds += 1
             controller(parts)
+            if rounds % _FORGET_AFTER_ROUNDS == 0:
+                parts.ledger.compact(clock.now())
 
 
 def figures(world: World, told: Account, options: Options, rounds: int) -> Figures:

@@ -13,7 +13,7 @@ from gpuwatch.backtest.gaps import History, part_of
 from gpuwatch.backtest.witness import WatchedCloud, WatchedLedger, Witness
 from gpuwatch.clock import Clock
 from gpuwatch.controller import Parts, step
-from gpuwatch.demo import play, staged
+from gpuwatch.demo import FORGETFUL, play, staged
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.simulation.lives import Life
 from gpuwatch.simulation.options import Options
@@ -66,7 +66,7 @@ def check(
         after=policy.after, restart_cost=restart, notice=0.0, parked="stop", parked_after=wait, instance_store="discard"
     )
     options = replace(options, idle=idle, warm_up=_WARM_UP_SECONDS)
-    ledger = WatchedLedger.in_memory("backtest")
+    ledger = WatchedLedger.in_memory("backtest", FORGETFUL)
     parts, world = staged(options, lives, horizon, ledger)
     least = wait if fixed is not None or policy.after == "break_even" else min(wait, _LEAST_SECONDS)
     witness = Witness(world=world, cloud=parts.cloud, ledger=ledger, rules=parts.rules, least_seconds=least)

@@ -92,9 +92,9 @@ class Ledger:
         return cls.connect(LedgerKnobs(path=str(path)), read_only=read_only)
 
     @classmethod
-    def in_memory(cls, ledger_id: str = "memory") -> Self:
+    def in_memory(cls, ledger_id: str = "memory", knobs: LedgerKnobs | None = None) -> Self:
         """A ledger that lives as long as its process; its keys repeat with its id."""
-        return cls(SqliteStore.in_memory(ledger_id))
+        return cls(SqliteStore.in_memory(ledger_id), knobs)
 
     def close(self) -> None:
         """Release the file, or the session with its lead."""
