@@ -5,16 +5,20 @@ BIN := $(VENV)/bin
 # Workers of the test run; the machine's processors unless told otherwise.
 WORKERS ?= auto
 
-.PHONY: nightly help demo test gpu-test lint check mutate bench docs clean
+.PHONY: dashboards-check nightly help demo test gpu-test container-test lint check mutate bench docs shiv lock audit clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
 	@echo "make test    set up everything and run the tests (installs real components where it may)"
 	@echo "make gpu-test  the agent on this machine's own NVIDIA driver, at rest and under load"
+	@echo "make container-test  both images, built and run with buildah, podman and runc (root; some minutes)"
 	@echo "make check   format, lint, types, import rules, tests"
 	@echo "make mutate  break the guard on purpose, place by place: a test must fail each time"
 	@echo "make bench   measure the agent and the controller, print a table"
+	@echo "make shiv    one executable file for GPU hosts: dist/gpuwatch.pyz"
 	@echo "make docs    write the pages that are generated from the code"
+	@echo "make lock    renew requirements/*.lock: every package of agent and controller, with its hashes"
+	@echo "make audit   look up the locked packages in the advisories (network)"
 
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -41,6 +45,9 @@ test: $(VENV)/dev
 gpu-test: $(VENV)/dev
 	GPUWATCH_GPU=real $(BIN)/pytest --numprocesses 0 tests/gpu $(ARGS)
 
+container-test: $(VENV)/dev
+	GPUWATCH_CONTAINERS=real $(BIN)/pytest --numprocesses 0 tests/test_container.py $(ARGS)
+
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -62,8 +69,37 @@ bench: $(VENV)/dev
 
 docs: $(VENV)/demo
 	$(BIN)/gpuwatch docs metrics > docs/METRICS.md
+	$(BIN)/gpuwatch docs controller-metrics > docs/CONTROLLER_METRICS.md
+	$(BIN)/gpuwatch docs health > docs/health.md
+	$(BIN)/gpuwatch docs doctor > docs/doctor.md
+	$(BIN)/python -m gpuwatch.agent.compat.manual > docs/compatibility.md
 	$(BIN)/gpuwatch docs configuration > docs/CONFIGURATION.md
 	$(BIN)/python -m gpuwatch.signals.recording > alerts/recording.yml
+	$(BIN)/python -m dashboards.source
+
+# Types and pictures of the dashboards by Grafana's own packages, which npm downloads: docs/dashboards.md.
+dashboards-check: $(VENV)/dev
+	@PYTHON=$(BIN)/python sh tests/dashboards_check/check.sh $(ARGS)
+
+# One file for a GPU host: probe, agent and keep. It fits the Python and the machine that made it.
+shiv: $(VENV)/dev
+	@mkdir -p dist
+	$(BIN)/shiv --compressed --reproducible --console-script gpuwatch --python '/usr/bin/env python3' --output-file dist/gpuwatch.pyz .
+
+# Tools of their own environments: they come with packages that are no business of ours.
+$(VENV)/tools: $(VENV)/python
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet uv pip-audit
+
+LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header pyproject.toml
+lock: $(VENV)/tools
+	$(LOCK) --extra auth --output-file requirements/agent.lock
+	$(LOCK) --extra auth --extra aws --extra postgres --output-file requirements/controller.lock
+
+# --strict: a package that could not be looked up is a failure, not a clean bill.
+audit: $(VENV)/tools
+	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes \
+	  --requirement requirements/agent.lock --requirement requirements/controller.lock
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import agent, controller, ledger, signals, simulation
+from benchmarks import agent, backtest, controller, cost, ledger, page, signals, simulation
 from benchmarks.figures import Figure, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
-_RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing"}
+_RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing", "forecast": "benchmarks.forecast"}
 
 
 def main() -> int:
@@ -26,7 +26,10 @@ def main() -> int:
         "controller": controller.measure,
         "signals": signals.measure,
         "ledger": ledger.measure,
+        "cost": cost.measure,
         "simulation": lambda: simulation.measure(arguments.trace_hours),
+        "backtest": backtest.measure,
+        "page": page.measure,
     }
     chosen = arguments.sections or list(sections)
     for name in chosen:
@@ -50,9 +53,9 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = ("agent", "controller", "ledger", "signals", "simulation", *_RECORDINGS)
+    names = ("agent", "controller", "ledger", "cost", "signals", "simulation", "backtest", "page", *_RECORDINGS)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last two)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last three)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")

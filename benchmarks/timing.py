@@ -9,6 +9,8 @@ what follows the last one is learned from and not scored, as its end is not know
 - earth, ranks, openb: only the sum is recorded. Node k of a cluster (or virtual cluster) works while k nodes do (or
   8 k GPUs rounded up); openb's last forty days.
 - pack, spread: busy intervals as they stand there.
+
+Of earth the GPUs that jobs wait for are recorded too; it is played once more with that queue known.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import math
 import os
 import sys
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -26,6 +29,7 @@ from pathlib import Path
 from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits, optimum
 
 Spans = list[tuple[float, float]]
+Queue = Callable[[str, float], float | None]
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
 _DAY = 86400.0
@@ -97,6 +101,24 @@ def _earth(source: Path) -> dict[str, Spans]:
     return {name: each for vc, told in changes.items() for name, each in _ranks(told, f"{vc}/").items()}
 
 
+def _queue(source: Path) -> Queue:
+    """For how long GPUs have been waited for in the virtual cluster of one of earth's nodes, at a time."""
+    times, since = defaultdict[str, list[float]](list), defaultdict[str, list[float | None]](list)
+    for row in sorted(_rows(source / "helios_earth_vc_occupancy.csv.gz"), key=lambda row: float(row["t_s"])):
+        vc, at = row["vc"], float(row["t_s"])
+        before = since[vc][-1] if since[vc] else None
+        times[vc].append(at)
+        since[vc].append(None if int(row["pending_gpus"]) == 0 else at if before is None else before)
+
+    def queued(node: str, at: float) -> float | None:
+        vc = node.partition("/")[0]
+        last = bisect_right(times[vc], at) - 1
+        begun = since[vc][last] if last >= 0 else None
+        return None if begun is None else at - begun
+
+    return queued
+
+
 def _active(source: Path) -> dict[str, Spans]:
     rows = _rows(source / "philly_active_nodes.csv.gz")
     return _ranks([(float(row["t_s"]), level) for row in rows if (level := int(row["active_nodes"]))], "")
@@ -155,9 +177,9 @@ def gaps_of(nodes: Mapping[str, Spans], most: int) -> list[Recorded]:
     return sorted(found, key=lambda gap: (gap.begin, gap.node_id))[:most]
 
 
-def _ratios(gaps: Sequence[Recorded], restart: float) -> tuple[dict[str, float], int, float]:
+def _ratios(gaps: Sequence[Recorded], restart: float, queued: Queue | None) -> tuple[dict[str, float], int, float]:
     """Each policy's cost over the optimum, and the restarts and the optimum's seconds of the learned one."""
-    waited = learned_waits(gaps, restart)
+    waited = learned_waits(gaps, restart, queued=queued)
     scored = [(gap, wait) for gap, wait in zip(gaps, waited, strict=True) if gap.needed]
     told = [gap for gap, _ in scored]
     best = optimum(told, restart)
@@ -184,8 +206,11 @@ def main() -> int:
         print(f"no recordings in {arguments.directory}; name their directory, or set GPUWATCH_TRACES")
         return 0
     traces = {name: gaps_of(read(arguments.directory), arguments.gaps) for name, read in TRACES.items()}
+    queued = _queue(arguments.directory)
     for minutes in _MINUTES:
         _table(traces, minutes * 60.0)
+        ratios, _, _ = _ratios(traces["earth"], minutes * 60.0, queued)
+        print(f"earth, its queue known: learned {ratios['learned']:.3f}", flush=True)
     return 0
 
 
@@ -195,7 +220,7 @@ def _table(traces: Mapping[str, Sequence[Recorded]], restart: float) -> None:
     means: dict[str, float] = defaultdict(float)
     begun = time.perf_counter()
     for name, gaps in traces.items():
-        ratios, restarts, _ = _ratios(gaps, restart)
+        ratios, restarts, _ = _ratios(gaps, restart, None)
         days = (max(gap.end for gap in gaps) - gaps[0].begin) / _DAY * len({gap.node_id for gap in gaps})
         if not means:
             print("  ".join(f"{title:>9}" for title in ("trace", *ratios, "restarts per node-day")))

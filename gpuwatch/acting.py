@@ -133,14 +133,13 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
         if verdict is not None and verdict.age_seconds > _FRESH_INTERVALS * verdict.interval_seconds:
             return f"its agent's newest sample is {format_duration(verdict.age_seconds)} old"
         node = replace(node, signal=signal)
-    fleet = observation.fleet
+    now = parts.clock.now()
+    said = parts.ledger.view(now)  # somebody may have just paused or kept it
+    node, fleet = said.kept(node), observation.fleet
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    now = parts.clock.now()
-    ledger = replace(observation.ledger, pauses=parts.ledger.view(now).pauses)  # somebody may have just paused it
-    fresh = replace(
-        observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
-    )
+    ledger = replace(observation.ledger, pauses=said.pauses, keeps=said.keeps)
+    fresh = replace(observation, now=now, ledger=ledger, fleet=fleet.later(observed_at=now, nodes=nodes, groups=groups))
     rules = parts.rules.pool(node.pool)
     decision = policies.resolve(fresh, node.pool, policies.propose(fresh, node.pool, rules), rules)
     found = next((each for each in decision.steps if each.node_id == node_id), None)

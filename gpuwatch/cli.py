@@ -1,9 +1,43 @@
 """The command line: every room of commands, and the way in."""
 
-from gpuwatch.commands import backtest, config, demo, fleet, host, records
+from gpuwatch.commands import (
+    backtest,
+    budget,
+    choice,
+    commitments,
+    config,
+    demo,
+    doctor,
+    fleet,
+    forecast,
+    host,
+    money,
+    prices,
+    records,
+    report,
+    rightsize,
+)
 from gpuwatch.commands.base import commands
 
-__all__ = ["backtest", "commands", "config", "demo", "fleet", "host", "main", "records"]
+__all__ = [
+    "backtest",
+    "budget",
+    "choice",
+    "commands",
+    "commitments",
+    "config",
+    "demo",
+    "doctor",
+    "fleet",
+    "forecast",
+    "host",
+    "main",
+    "money",
+    "prices",
+    "records",
+    "report",
+    "rightsize",
+]
 
 
 def main() -> int:

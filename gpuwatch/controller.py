@@ -11,12 +11,14 @@ from gpuwatch import guard, policies
 from gpuwatch.acting import carry_out
 from gpuwatch.clouds import CloudError
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb, Wait
+from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.parts import Act, Parts, Round
 from gpuwatch.policies import scaling
+from gpuwatch.policies.timing import demand
 from gpuwatch.policies.timing.history import GapHistory
-from gpuwatch.policies.timing.pools import learned
+from gpuwatch.policies.timing.pools import timed
+from gpuwatch.prices.fleet import of_fleet
 from gpuwatch.settling import settle_open
 
 __all__ = ["Act", "Parts", "Round", "decide", "explained", "observe", "step"]
@@ -44,30 +46,34 @@ def step(parts: Parts, *, act: bool = True) -> Round:
 
 
 def observe(parts: Parts) -> Observation:
-    """The fleet with its signals, what scaling looks at, prices, and the ledger, at one moment."""
+    """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
     fleet = parts.signals.observe(parts.cloud.nodes())
-    fleet = replace(fleet, groups=tuple(parts.cloud.groups()), named=tuple(sorted(parts.rules.growing)))
-    queries = [query for pool in fleet.pools for query in scaling.queries(pool, parts.rules.pool(pool).scaling)]
+    fleet = fleet.later(groups=tuple(parts.cloud.groups()), named=tuple(sorted(parts.rules.growing)))
+    rules = {pool: parts.rules.pool(pool) for pool in fleet.pools}
+    queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
+    queries += [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]
     measures = parts.signals.measure(fleet, queries) if queries else ()
-    kinds = {node.instance_type for node in fleet.nodes} | {group.instance_type for group in fleet.groups}
-    kinds |= {parts.rules.pool(pool).launch.instance_type for pool in fleet.pools}
-    known = {kind: price for kind in kinds if kind is not None and (price := parts.prices(kind)) is not None}
     now = parts.clock.now()
+    launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
+    known = of_fleet(parts.prices, fleet, launches, now)
     ledger = parts.ledger.view(now, recent=_memory(parts, fleet))
-    return Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)
+    if ledger.keeps:
+        fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
+    seen = Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)
+    return replace(seen, budgets=parts.budgets(seen))
 
 
 def _timed(parts: Parts, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
-    """The observation with the waits of pools that learn or draw them, and what those pools know from now on."""
-    rules = {pool: parts.rules.pool(pool) for pool in observation.fleet.pools}
-    asking = [pool for pool in rules if rules[pool].idle.after in {"learned", "randomized"}]
-    if not asking:
-        return observation, {}
-    known, waits, gaps = parts.ledger.gaps(), dict[str, Wait](), dict[str, GapHistory]()
-    for pool in asking:
-        found, gaps[pool] = learned(observation, pool, rules[pool], known.get(pool, GapHistory()))
-        waits |= found
-    return replace(observation, waits=waits), gaps
+    """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
+    before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
+    told = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
+    observation = replace(
+        observation,
+        restarts={pool: each.restarts for pool, each in told.items()},
+        queued={pool: each.queued for pool, each in told.items() if each.queued is not None},
+        waits={node_id: wait for each in told.values() for node_id, wait in each.waits.items()},
+    )
+    return observation, {pool: each.history for pool, each in told.items() if each.history != before[pool]}
 
 
 def _memory(parts: Parts, fleet: Fleet) -> timedelta:

@@ -9,7 +9,8 @@ from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.simulated import SimulatedCloud
 from gpuwatch.controller import Parts, step
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.simulation.accounts import Account, account, saved_usd
 from gpuwatch.simulation.lives import Life
@@ -19,8 +20,6 @@ from gpuwatch.simulation.world import InProcess, Timing, WitnessedCloud, World
 _STOPPING_SECONDS = 45.0
 _PENDING_SECONDS = 30.0
 
-# Nobody asks a simulation's ledger what its rounds saw, and weeks of them would fill the memory.
-FORGETFUL = LedgerKnobs(keep=0.0, keep_quiet=0.0)
 _FORGET_AFTER_ROUNDS = 50
 
 # A headless run's JSON object; docs/demo.md defines each key.
@@ -35,7 +34,7 @@ def run_headless(options: Options) -> Figures:
 
     """
     told, horizon = lives(options)
-    parts, world = staged(options, told, horizon, Ledger.in_memory(f"demo-{options.seed}", FORGETFUL))
+    parts, world = staged(options, told, horizon, LeanLedger(f"demo-{options.seed}"))
     rounds = play(parts, world, parts.cloud, options, horizon)
     return figures(world, account(world, horizon), options, rounds)
 

@@ -10,15 +10,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import TEXT, AgentServer, Response
-from gpuwatch.clock import Clock
+from gpuwatch.agent.server import TEXT, Response
 from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.settings import ControllerKnobs
 from gpuwatch.signals.knobs import ScrapeKnobs
 
-_CONNECTIONS = 64
-_CONNECTION_SECONDS = 20.0
 _FACTS = ("name", "pool", "instance_type", "region", "zone", "owner", "account")
 
 
@@ -55,25 +50,3 @@ class Discovery:
             **facts,
         }
         yield {"targets": [parts.netloc], "labels": labels}
-
-
-def served(knobs: ControllerKnobs, discovery: Discovery, clock: Clock) -> AgentServer | None:
-    """Bound and not yet started; None where nothing is to be served.
-
-    Raises:
-        OSError: the address cannot be had, or a file cannot be read.
-        ValueError: a file is not what it should be.
-        ImportError: passwords need bcrypt, and it is not installed.
-
-    """
-    if not knobs.http_sd:
-        return None
-    return AgentServer(
-        knobs.host,
-        knobs.port,
-        {"/v1/http_sd": discovery.page},
-        clock=clock,
-        max_connections=_CONNECTIONS,
-        timeout_seconds=_CONNECTION_SECONDS,
-        door=door_of(knobs.door, clock, "controller"),
-    )

@@ -2,12 +2,16 @@
 
 import getpass
 import socket
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from gpuwatch import guard
 from gpuwatch.clock import Clock
+from gpuwatch.guard import DEFAULT_POOL, Rulebook
+from gpuwatch.guard.case import Word
 from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
 from gpuwatch.ledger.knobs import LedgerKnobs
-from gpuwatch.model.decision import Pause
+from gpuwatch.model.decision import Backtested, Pause
 
 
 def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
@@ -30,6 +34,29 @@ def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
     finally:
         ledger.close()
     return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {pause_line(each)}." for each in held)])
+
+
+def keep_backtest(knobs: LedgerKnobs, made: Backtested) -> None:
+    """Every controller goes by it from its next round on."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        ledger.keep_backtest(made)
+    finally:
+        ledger.close()
+
+
+def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Word]]:
+    """The pools of the settings whose rules remove nodes and may not for want of a backtest, with the guard's word."""
+    if rules.limits.require_backtest is None:
+        return
+    kept: tuple[Backtested, ...] = ()
+    if knobs.file is None or knobs.file.exists():
+        ledger = Ledger.connect(knobs, read_only=True)
+        try:
+            kept = ledger.view(clock.now()).backtests
+        finally:
+            ledger.close()
+    yield from guard.untried(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
 
 
 def audit(knobs: LedgerKnobs, anchor: str | None) -> tuple[str, bool]:

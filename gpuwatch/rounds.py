@@ -3,27 +3,40 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC
+from zoneinfo import ZoneInfo
 
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from gpuwatch import prices
 from gpuwatch.agent.server import AgentServer
 from gpuwatch.clock import Clock, SystemClock
-from gpuwatch.clouds import Cloud, connect
+from gpuwatch.clouds import Cloud, CloudError, connect
+from gpuwatch.configuration import ConfigError
 from gpuwatch.controller import Parts, Round, step
-from gpuwatch.discovery import Discovery, served
+from gpuwatch.discovery import Discovery
 from gpuwatch.ending import Ending
-from gpuwatch.ledger import LeadLostError, Ledger
-from gpuwatch.model.fleet import Fleet
+from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
+from gpuwatch.prices.opening import open_book
+from gpuwatch.prices.own_file import PricesError
+from gpuwatch.reporting.schedule import Postman
+from gpuwatch.service import Watchdog, tell, tell_reloading
+from gpuwatch.serving import served
 from gpuwatch.settings import Settings
 from gpuwatch.show import round_line
 from gpuwatch.signals import SignalSource
 from gpuwatch.signals.promql import PromqlSource
 from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.spending.budgeting import Budgeting
+from gpuwatch.telling import Telling
+from gpuwatch.web.app import Web
+from gpuwatch.web.state import State
 
 log = logging.getLogger(__name__)
+
+# What `assembled` says that a person can mend.
+_UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
 
 SOURCES: dict[str, Callable[..., SignalSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.of}
 
@@ -54,6 +67,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
     Raises:
         LedgerError: the ledger cannot be used.
         CloudError: the cloud cannot even be set up (no credentials, no region).
+        PricesError: the file of own prices cannot be used.
         ImportError: an extra is missing.
 
     """
@@ -71,35 +85,90 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
             ),
             ledger=ledger,
             rules=settings.rulebook,
-            prices=prices.lookup,
+            prices=open_book(
+                settings.prices,
+                provider=settings.cloud.provider,
+                region=next(iter(settings.cloud.regions), None),
+                clock=clock,
+                background=not read_only,
+                profile=settings.cloud.profile,
+            ).price,
+            metering=settings.cost.metering(settings.interval),
+            budgets=Budgeting(
+                ledger=ledger, budgets=settings.budgets, zone=ZoneInfo(settings.cost.timezone), tells=not read_only
+            ).states,
         )
     finally:
         ledger.close()
 
 
-def run(settings: Settings) -> None:
-    """Rounds until SIGTERM or SIGINT; the round under way is finished first."""
+def run(settings: Settings, reread: Callable[[], Settings]) -> None:
+    """Rounds until SIGTERM or SIGINT; the round under way is finished first.
+
+    At SIGHUP `reread` gives the settings of the next round; those that raise one of `_UNUSABLE` change nothing.
+    """
     ending = Ending()
+    following = _rounds(settings, ending, reread)
+    while following is not None:
+        before, settings = settings, following
+        try:
+            following = _rounds(settings, ending, reread)
+            continue
+        except _UNUSABLE as error:
+            why = str(error)
+        log.error("The settings stay as they were: %s", why)
+        settings = before
+        following = _rounds(settings, ending, reread)
+
+
+def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings]) -> Settings | None:
+    """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
     with assembled(settings, read_only=False) as parts:
-        discovery = Discovery(signals=settings.signals)
-        server = _served(settings, discovery, parts)
-        scheduler = scheduled(parts, settings.interval, discovery.tell)
+        seen = Seen(
+            discovery=Discovery(signals=settings.signals),
+            telling=Telling(settings.mode, settings.fleet, parts.clock),
+            web=_web(settings, parts),
+        )
+        server = _served(settings, seen, parts)
+        scheduler = scheduled(parts, settings.interval, seen)
+        send_reports(scheduler, settings, parts.clock, seen)
         log.info("The controller begins: %s", settings.summary)
         if server is not None:
             server.start()
-            log.info("The fleet is at %s/v1/http_sd for Prometheus.", server.url)
+            log.info("Metrics and page are served at %s.", server.url)
         scheduler.start()
-        ending.wait()
+        watchdog = Watchdog(lambda: seen.telling.rounds, rests=settings.interval)
+        watchdog.start()
+        tell("READY=1")
+        following = _following(ending, reread, parts.clock)
+        watchdog.stop()
+        if following is None:
+            tell("STOPPING=1")
         scheduler.shutdown(wait=True)
         if server is not None:
             server.close()
+    if following is None:
         log.info("The controller has ended; what is open in the ledger is taken up at its next start.")
+    return following
 
 
-def _served(settings: Settings, discovery: Discovery, parts: Parts) -> AgentServer | None:
+def _following(ending: Ending, reread: Callable[[], Settings], clock: Clock) -> Settings | None:
+    """Wait until new settings are sound, or for the end: None. What is wrong with others is told."""
+    while not ending.wait():
+        tell_reloading(clock)
+        try:
+            return reread()
+        except ConfigError as error:
+            why = str(error)
+        log.error("The settings stay as they were: %s", why)
+        tell("READY=1")
+    return None
+
+
+def _served(settings: Settings, seen: "Seen", parts: Parts) -> AgentServer | None:
     """What is to be served, bound; without it the rounds go on, for they need nobody who asks."""
     try:
-        return served(settings.controller, discovery, parts.clock)
+        return served(settings.controller, seen.discovery, seen.telling, parts.clock, seen.web)
     except (OSError, ValueError) as error:
         why = str(error)
     except ImportError as error:
@@ -108,12 +177,25 @@ def _served(settings: Settings, discovery: Discovery, parts: Parts) -> AgentServ
     return None
 
 
-def scheduled(
-    parts: Parts, interval_seconds: float, seen: Callable[[Fleet], None] = lambda _: None
-) -> BackgroundScheduler:
+def _web(settings: Settings, parts: Parts) -> Web:
+    """The page, before the first round."""
+    knobs = settings.controller
+    state = State(
+        fleet=settings.fleet,
+        interval_seconds=settings.interval,
+        rules=parts.rules,
+        ledger=parts.ledger,
+        clock=parts.clock,
+        zone=ZoneInfo(settings.cost.timezone),
+        energy=settings.cost.energy,
+    )
+    return Web(state=state, operators=frozenset(knobs.operators), names=frozenset((knobs.host, *knobs.names)))
+
+
+def scheduled(parts: Parts, interval_seconds: float, seen: "Seen | None" = None) -> BackgroundScheduler:
     """Rounds from now on, not yet started. A late one is made up for once, never twice; no two run at the same time.
 
-    `seen` is told the fleet of each round that saw it.
+    `seen` is told each round.
     """
     scheduler = BackgroundScheduler(timezone=UTC)
     scheduler.add_job(
@@ -128,24 +210,77 @@ def scheduled(
     return scheduler
 
 
-def one_round(parts: Parts, seen: Callable[[Fleet], None] = lambda _: None) -> Round | None:
+def send_reports(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Seen") -> None:
+    """Look once a minute whether a report is due, beside the rounds."""
+    if settings.report.to:
+        postman = Postman(
+            settings=settings,
+            clock=clock,
+            leads=lambda: seen.telling.leading,
+            leftovers=lambda: cloud_of(settings, clock).leftovers(),
+        )
+        every = IntervalTrigger(minutes=1, timezone=UTC)
+        scheduler.add_job(postman.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Who is told of each round."""
+
+    discovery: Discovery
+    telling: Telling
+    web: Web | None = None
+
+    def tell(self, done: Round | None, seconds: float, *, leading: bool = True) -> None:
+        """A round is over; the fleet of one that saw nothing is not told."""
+        self.telling.round(done, seconds, leading=leading)
+        if self.web is not None:
+            self.web.state.tell(done, leading=leading)
+        if done is not None and done.trouble is None:
+            self.discovery.tell(done.observation.fleet)
+
+
+def one_round(parts: Parts, seen: Seen | None = None) -> Round | None:
     """One round with its line in the log; what goes wrong in it must not end the controller.
 
     Of several controllers on one ledger only the leader works; the others wait here for the lead.
     """
+    begun = parts.clock.monotonic()
+    done, leading = _round(parts, seen)
+    if seen is not None:
+        seen.tell(done, parts.clock.monotonic() - begun, leading=leading)
+    if done is not None:
+        log.log(logging.WARNING if done.trouble else logging.INFO, "%s", round_line(done))
+    return done
+
+
+def _round(parts: Parts, seen: "Seen | None") -> tuple[Round | None, bool]:
+    """The round, and whether this controller leads."""
     try:
         if not parts.ledger.lead():
             log.info("This controller waits: %s leads.", parts.ledger.leader() or "nobody")
-            return None
+            return None, False
         done = step(parts)
+        _meter(parts, done, seen)
         parts.ledger.compact(parts.clock.now())
     except LeadLostError as error:
         log.warning("The lead is lost in the middle of a round: %s", error)
-        return None
+        return None, False
     except Exception:
         log.exception("The round failed; nothing more is done until the next one.")
-        return None
-    if done.trouble is None:
-        seen(done.observation.fleet)
-    log.log(logging.WARNING if done.trouble else logging.INFO, "%s", round_line(done))
-    return done
+        return None, True
+    return done, True
+
+
+def _meter(parts: Parts, done: Round, seen: Seen | None) -> None:
+    """What was billed since the round before is written down; should that fail, the next round makes up for it."""
+    if parts.metering is None or done.trouble is not None:
+        return
+    try:
+        parts.ledger.spend.meter(done.observation, parts.metering)
+        if seen is not None:
+            seen.telling.billed(parts.ledger.spend.latest)
+    except LeadLostError:
+        raise
+    except Exception:
+        log.exception("What was billed could not be written down; the next round makes up for it.")

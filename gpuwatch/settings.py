@@ -13,12 +13,19 @@ from gpuwatch.agent import access
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.clouds import knobs as cloud_knobs
 from gpuwatch.clouds.knobs import CloudKnobs
+from gpuwatch.cost import budget_knobs, report_knobs
+from gpuwatch.cost import knobs as cost_knobs
+from gpuwatch.cost.budget_knobs import Budget
+from gpuwatch.cost.knobs import CostKnobs
+from gpuwatch.cost.report_knobs import ReportKnobs
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import knobs as ledger_knobs
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds, format_duration
 from gpuwatch.policies import PoolRules, checks
 from gpuwatch.policies.schedule import with_dates
+from gpuwatch.prices import knobs as price_knobs
+from gpuwatch.prices.knobs import PriceKnobs
 from gpuwatch.signals import knobs as signal_knobs
 from gpuwatch.signals.knobs import ScrapeKnobs
 
@@ -29,6 +36,20 @@ class ControllerKnobs:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
+    metrics: Annotated[
+        bool, Knob("Serve what the rounds saw, decided, refused and did at /metrics, for Prometheus.")
+    ] = True
+    page: Annotated[
+        bool, Knob("Serve the fleet's page at / and its API under /api/v1; without users only to this machine itself.")
+    ] = True
+    operators: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("Users (by password, or by their certificate's common name) who may pause, resume and keep nodes."),
+    ] = ()
+    names: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("Names by which browsers may ask for the page over plain http, beside localhost and addresses."),
+    ] = ()
     http_sd: Annotated[
         bool, Knob("Serve the fleet of the last round at /v1/http_sd, for Prometheus' http_sd_configs.")
     ] = False
@@ -89,6 +110,12 @@ class Settings:
     ] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     ledger: LedgerKnobs = field(default_factory=LedgerKnobs)
+    cost: CostKnobs = field(default_factory=CostKnobs)
+    budgets: Annotated[
+        dict[str, Budget], Knob("What a month may cost, by names of your choice; scopes may overlap.")
+    ] = field(default_factory=dict)
+    prices: PriceKnobs = field(default_factory=PriceKnobs)
+    report: ReportKnobs = field(default_factory=ReportKnobs)
     controller: ControllerKnobs = field(default_factory=ControllerKnobs)
     agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; it needs no other section.")] = field(
         default_factory=AgentKnobs
@@ -145,7 +172,11 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
         yield Contradiction(keys=keys, wrong=wrong, right=right)
     yield from signal_knobs.contradictions(signals)
     yield from ledger_knobs.contradictions(settings.ledger, settings.interval)
+    yield from cost_knobs.contradictions(settings.cost)
+    yield from budget_knobs.contradictions(settings.budgets, settings.cost.tags)
+    yield from report_knobs.contradictions(settings.report)
     yield from cloud_knobs.contradictions(settings.cloud)
+    yield from price_knobs.contradictions(settings.prices)
     yield from checks.contradictions(settings.pools, settings.calendars)
     waits: dict[tuple[str, ...], float] = {
         ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)

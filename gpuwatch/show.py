@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch import guard
 from gpuwatch.controller import Round
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry
 from gpuwatch.model.decision import Answer, Review, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
@@ -94,6 +96,13 @@ def remarks(done: Round, leader: str) -> Iterator[str]:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
         yield f"Controller that leads, or led last: {leader}"
+
+
+def untried(done: Round, rules: Rulebook) -> Iterator[str]:
+    """`status`, beneath that: the pools that would let nodes go and wait for a backtest."""
+    pools, kept = done.observation.fleet.pools, done.observation.ledger.backtests
+    for pool, (_, sentence, remedy) in guard.untried(pools, rules, kept, done.observation.now):
+        yield f"Pool {pool} lets no node go: {sentence} {remedy}"
 
 
 def plan_text(done: Round) -> str:

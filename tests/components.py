@@ -8,10 +8,19 @@ import pytest
 
 # What each is for, and the Debian package that brings it.
 PACKAGES = {
+    "amtool": "prometheus-alertmanager",
+    "buildah": "buildah",
     "cc": "gcc libc6-dev",
+    "chromium": "chromium",
+    "mmdebstrap": "mmdebstrap",
     "pg_ctl": "postgresql",
+    "podman": "podman",
     "prometheus": "prometheus",
+    "prometheus-alertmanager": "prometheus-alertmanager",
     "promtool": "prometheus",
+    "runc": "runc",
+    "systemd-analyze": "systemd",
+    "systemd-nspawn": "systemd-container libpam-systemd dbus",
     "victoria-metrics": "victoria-metrics",
 }
 _OUTSIDE_PATH = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glob("*/bin"))  # as Debian keeps them

@@ -5,11 +5,14 @@ set -u
 
 missing() {
     {
-    for pair in cc:gcc prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics; do
+    for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \
+        prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager \
+        systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
     done
     # Debian keeps the server's programs out of PATH.
     command -v pg_ctl >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || echo postgresql
+    ls /usr/lib/*/security/pam_systemd.so >/dev/null 2>&1 || echo libpam-systemd  # says who is logged in
     } | sort -u | tr '\n' ' '
 }
 

@@ -10,7 +10,7 @@ from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import DECISION_TAG, LedgerView, Notice, Observation
+from gpuwatch.model.decision import DECISION_TAG, Backtested, LedgerView, Notice, Observation
 from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Activity,
@@ -27,6 +27,7 @@ from gpuwatch.model.fleet import (
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -100,6 +101,26 @@ def an_observation(*nodes: Node, now: datetime = NOW, **ledger: object) -> Obser
 def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW) -> Notice:
     """A notice in force, older than the grace period unless told otherwise."""
     return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age))
+
+
+def a_backtest(**changes: object) -> Backtested:
+    """A passing backtest of the default pool's RULES, of yesterday."""
+    base = Backtested(
+        pool="default",
+        at=NOW - timedelta(days=1),
+        who="ann@host",
+        rules=fingerprint(RULES),
+        source="load.csv",
+        node_hours=720.5,
+        stops=40,
+        suspected_wrong_stops=1,
+        checked_node_hours=24.0,
+        checked_stops=9,
+        wrongly_stopped=0,
+        violations=0,
+        saved_ratio=0.25,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -323,7 +344,7 @@ class Desk:
             signals=self.fleet,
             ledger=self.ledger,
             rules=self.rulebook,
-            prices=self.prices.get,
+            prices=lambda hire, _now: self.prices.get(hire.instance_type),
         )
 
     def plan(self) -> Round:

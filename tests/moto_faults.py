@@ -285,6 +285,8 @@ class MotoFaults:
 
     def _refusal(self, action: str, node_ids: tuple[str, ...], fields: dict[str, str]) -> moto_groups.Refusal | None:
         """What AWS refuses and moto accepts."""
+        if fields.get("DryRun") == "true":  # which moto carries out where it only describes
+            return "DryRunOperation", "Request would have succeeded, but DryRun flag is set."
         for node_id in node_ids:
             if action == "CreateTags" and node_id.startswith("i-") and self._state_or_none(node_id) is None:
                 return "InvalidInstanceID.NotFound", f"{node_id} does not exist"

@@ -19,11 +19,25 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import bursts, pace, standing, use
-from gpuwatch.policies import capacity, idle, shield
+from gpuwatch.guard import budgets, bursts, pace, standing, trials, use
+from gpuwatch.policies import capacity, hasten, idle, shield
 
-MODULES: tuple[ModuleType, ...] = (standing, use, pace, bursts, guard, idle, capacity, shield)
-TESTS = ("guard", "guard_pages", "guard_edges", "guard_rounds", "bursts", "shield", "capacity", "idle", "idle_choices")
+MODULES: tuple[ModuleType, ...] = (
+    *(standing, trials, use, pace, budgets, bursts, guard),
+    *(idle, hasten, capacity, shield),
+)
+TESTS = (
+    "guard",
+    "guard_pages",
+    "guard_edges",
+    "guard_rounds",
+    "bursts",
+    "shield",
+    "capacity",
+    "idle",
+    "idle_choices",
+    "hasten",
+)
 WORKERS = max(1, os.cpu_count() or 1)
 _QUIET = (
     *("-o", "addopts=--import-mode=importlib", "-n0", "-p", "no:cacheprovider", "-p", "no:terminal"),

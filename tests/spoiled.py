@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
+from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import (
     Done,
     Intent,
@@ -21,7 +22,8 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import CapacityType, NodeGroup, NodeState, Signal, State
 from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
-from tests.fleets import NOW, RULES, a_node, a_notice, a_verdict, an_observation
+from tests.budgeted import alone, budgeted
+from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
 
 REASON = Reason(code="expired", sentence="Its notice has run out.")
 
@@ -183,6 +185,11 @@ def priced(case: Case, usd: str = "10") -> Case:
     return replace(case, observation=replace(case.observation, prices={"g6.xlarge": price}))
 
 
+def tried(case: Case, **changes: object) -> Case:
+    """The case where a backtest a month old at most is required, and one of its pool's rules of yesterday is kept."""
+    return with_ledger(replace(case, limits=Limits(require_backtest=30 * 86400.0)), backtests=(a_backtest(**changes),))
+
+
 # What is spoiled, which rule must object, and what its sentence must name.
 SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("observing", "observe_only", lambda c: replace(c, enforce=False), "observes"),
@@ -273,6 +280,18 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("snoozed asleep", "snoozed", lambda c: with_node(asleep(c, days=7.0), snoozed="2026-03-03T12:00Z"), "at most"),
     ("only told", "opt_in", lambda c: replace(c, pool_rules=with_idle(then="tell")), "tell"),
     ("only advice", "opt_in", lambda c: replace(c, pool_rules=with_idle(then="resize-advice")), "resize-advice"),
+    ("never tried", "backtest", lambda c: replace(c, limits=Limits(require_backtest=86400.0)), "No backtest"),
+    ("another pool tried", "backtest", lambda c: tried(c, pool="training"), "No backtest"),
+    ("changed since", "backtest", lambda c: replace(tried(c), pool_rules=with_idle(after=1200.0)), "other rules"),
+    ("trial failed", "backtest", lambda c: tried(c, failure="wrong stops, 2 of 9"), "wrong stops"),
+    ("trial too old", "backtest", lambda c: tried(c, at=NOW - timedelta(days=31)), "31d old"),
+    ("trial not yet", "backtest", lambda c: tried(c, at=NOW + timedelta(hours=1)), "clock"),
+    (
+        "never tried, unshielded",
+        "backtest",
+        lambda c: replace(unshielding(c), limits=Limits(require_backtest=86400.0)),
+        "No backtest",
+    ),
     ("only stops", "opt_in", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
     ("only tells parked", "opt_in", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
     ("only tells stalled", "opt_in", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),
@@ -329,6 +348,12 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: priced(replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(39)))),
         "max_usd_per_hour",
     ),
+    ("month used up", "month_budget", lambda c: budgeted(a_growth(c)), "$5120.00 of the $5000.00"),
+    ("month used up, start", "month_budget", lambda c: budgeted(a_start(c), scope=Scope(pool="default")), "ml"),
+    ("month used up, launch", "month_budget", lambda c: budgeted(a_launch(c), scope=Scope(pool="default")), "ml"),
+    ("month not known", "month_budget", lambda c: budgeted(a_growth(c), blocked=None, doubt="no ledger"), "no ledger"),
+    ("two budgets", "month_budget", lambda c: budgeted(budgeted(a_growth(c), name="b", blocked=None)), "budget ml"),
+    ("nobody's pool", "month_budget", lambda c: budgeted(alone(a_launch(c)), scope=Scope(owner="ann")), "budget ml"),
     ("no price", "budget", lambda c: replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(39))), "price"),
     (
         "failed start",
@@ -345,8 +370,14 @@ FAIR: list[tuple[str, Callable[[Case], Case]]] = [
     ("stop", lambda c: c),
     ("terminate a member", with_group),
     ("grow a group", a_growth),
+    ("stop after a backtest", tried),
     ("start", a_start),
     ("terminate what was stopped", asleep),
+    ("grow within the month", lambda c: budgeted(a_growth(c), blocked=None)),
+    ("grow whatever is spent", lambda c: budgeted(a_growth(c), block_growth="never")),
+    ("grow another pool", lambda c: budgeted(a_growth(c), scope=Scope(pool="training"))),
+    ("launch for another pool", lambda c: budgeted(alone(a_launch(c)), scope=Scope(pool="training"))),
+    ("start somebody else's", lambda c: budgeted(a_start(c), scope=Scope(owner="ann"))),
     ("grow within the money", lambda c: priced(replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(40))))),
     (
         "local disks",

@@ -1,18 +1,19 @@
 """The figures of a backtest: what each idle policy costs over recorded gaps."""
 
 import math
-from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.backtest.compare import Figures, Terms, figures_of, optimum_saved_ratio, policy_of, waits_of
+from gpuwatch.backtest.compare import Figures, Terms, figures_of, optimum_of, policy_of, waits_of
 from gpuwatch.backtest.gaps import History, history_of
 from gpuwatch.policies.timing.replay import Recorded, optimum
 from gpuwatch.simulation.options import Options
+from tests.histories import busy_spans, of_intervals
 
 NAMES = ["never", "after=2m", "after=break_even", "after=randomized", "after=learned"]
 TERMS = Terms(restart=600.0)
@@ -21,24 +22,6 @@ STRETCH = st.integers(1, 4000)
 TRACES = st.dictionaries(
     st.sampled_from(["a", "b", "c"]), st.lists(st.tuples(STRETCH, STRETCH), min_size=1, max_size=12), min_size=1
 )
-
-
-def busy_spans(turns: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where a node works that idles for the first of each pair and works for the second."""
-    spans, at = [], 0
-    for idle, busy in turns:
-        spans.append((at + idle, at + idle + busy))
-        at += idle + busy
-    return spans
-
-
-def of_intervals(nodes: Mapping[str, list[tuple[int, int]]], hours: float | None = None) -> History:
-    """The history of busy intervals in a file."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.csv"
-        rows = [f"{name},{begin},{end}" for name, spans in nodes.items() for begin, end in spans]
-        path.write_text("\n".join(["node,busy_from_s,busy_to_s", *rows]))
-        return history_of(Options(trace=path, hours=hours))
 
 
 def all_figures(history: History) -> dict[str, Figures]:
@@ -118,16 +101,17 @@ def test_costs_are_those_of_a_walk_through_every_second(turns: dict[str, list[tu
 def test_bounds_between_policies_hold_on_any_trace(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Never saves nothing, the optimum is the cheapest, and learned costs 1.05 times break-even at most."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
-    told, best = all_figures(history), optimum_saved_ratio(history, TERMS.restart)
+    told, best = all_figures(history), optimum_of(history, TERMS).bill_saved_ratio
 
     assert best is not None
-    assert (told["never"].bill_saved_ratio, told["never"].stops) == (0.0, ())
+    assert (told["never"].bill_saved_ratio, told["never"].stops) == (0.0, 0)
     for name, figures in told.items():
         saved, ratio = figures.bill_saved_ratio, figures.idle_cost_ratio_to_optimum
         assert optimum(history.gaps, TERMS.restart) <= figures.cost.seconds + 1e-6, name
         assert saved is not None, name
         assert saved <= best + 1e-9, name
         assert ratio is None or ratio >= 1 - 1e-9, name
+    assert optimum_of(history, TERMS).cost.seconds == pytest.approx(optimum(history.gaps, TERMS.restart))
     assert told["after=learned"].cost.seconds <= 1.05 * told["after=break_even"].cost.seconds + 1e-6
 
 
@@ -148,6 +132,66 @@ def test_a_fixed_wait_comes_to_the_figures_computed_by_hand() -> None:
     assert told.people_waited_seconds == 2 * 180.0
     assert told.suspected_wrong_stops == 1, "needed ten minutes after its stop; the other, ninety"
     assert str(told.saved_usd) == "1.74", "130 min of a g6.xlarge at 0.8048 an hour"
+    assert (told.stops, told.restarts, told.nodes_stopped_again, told.most_stops_in_a_day) == (3, 2, 1, 3)
+    assert told.suspected_wrong_ratio == 1 / 3
+
+
+def test_the_optimum_comes_to_the_figures_computed_by_hand() -> None:
+    """Of gaps of 5, 20 and 100 min in need and a last of 60, it keeps the first, and stops all others at once."""
+    minute = 60
+    history = of_intervals(
+        {"a": [(at * minute, (at + 1) * minute) for at in (0, 6, 27, 128)], "b": [(0, 189 * minute)]}
+    )
+    best = optimum_of(history, TERMS)
+
+    assert best.idle_cost_ratio_to_optimum == 1.0
+    assert (best.stops, best.restarts) == (3, 2)
+    assert best.node_hours_saved == pytest.approx((20 + 100 + 60 - 2 * 10) / 60)
+    assert best.node_hours_billed == pytest.approx((2 * 189 - 160) / 60)
+    assert best.saved_usd == Decimal("2.15"), "160 min of a g6.xlarge at 0.8048 an hour"
+    assert best.people_waited_seconds == 2 * 180.0
+
+
+@settings(max_examples=25, deadline=None)
+@given(turns=TRACES)
+def test_what_is_billed_and_what_is_saved_are_together_what_never_costs(
+    turns: dict[str, list[tuple[int, int]]],
+) -> None:
+    """Of hours, GPU-hours and money, for every policy."""
+    history = of_intervals({name: busy_spans(each) for name, each in turns.items()}, gpus=4)
+    told = all_figures(history)
+    never = told["never"]
+
+    assert never.gpu_hours_billed == pytest.approx(4 * never.node_hours_billed)
+    assert never.saved_usd == 0
+    for name, each in told.items():
+        assert each.node_hours_billed + each.node_hours_saved == pytest.approx(never.node_hours_billed), name
+        assert each.gpu_hours_billed + each.gpu_hours_saved == pytest.approx(never.gpu_hours_billed), name
+        assert each.billed_usd is not None, name
+        assert each.saved_usd is not None, name
+        assert each.billed_usd + each.saved_usd == never.billed_usd, name
+
+
+def test_money_is_not_known_where_a_machine_has_no_list_price() -> None:
+    """One such machine is enough, for a part of the money would look like all of it; hours are known nevertheless."""
+    history = of_intervals({"a": [(0, 60)], "b": [(0, 7200)]})
+    strange = replace(history.lives[0], instance_type="abacus")
+    told = figures_of(policy_of("after=10m"), replace(history, lives=(strange, history.lives[1])), TERMS)
+
+    assert (told.billed_usd, told.saved_usd) == (None, None)
+    assert told.node_hours_saved == pytest.approx((7140 - 600) / 3600)
+
+
+def test_churn_counts_the_stops_of_a_node_within_any_day() -> None:
+    """Two stops less than 24 h apart are churn on whichever days they lie; two that are farther apart are none."""
+    hour = 3600
+    close = [(0, hour), (20 * hour, 21 * hour), (90 * hour, 91 * hour)]  # stopped near hours 1, 21 and 91
+    apart = [(0, hour), (30 * hour, 31 * hour), (90 * hour, 91 * hour)]
+    told = figures_of(
+        policy_of("after=10m"), of_intervals({"close": close, "apart": apart, "end": [(0, 95 * hour)]}), TERMS
+    )
+
+    assert (told.stops, told.nodes_stopped_again, told.most_stops_in_a_day) == (6, 1, 2)
 
 
 @pytest.mark.parametrize(

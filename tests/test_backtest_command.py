@@ -1,11 +1,9 @@
 """`gpuwatch backtest` as people and tools run it, and the check of a part by the real controller."""
 
 import json
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from gpuwatch.backtest.checked import Bounds, Checked, check
 from gpuwatch.backtest.compare import Terms, policy_of
 from gpuwatch.backtest.gaps import history_of
 from gpuwatch.backtest.report import backtest
+from gpuwatch.backtest.witness import Controller
 from gpuwatch.cli import commands
 from gpuwatch.clock import SystemClock
 from gpuwatch.clouds import PROTECT_TAG, CloudError
@@ -23,6 +22,7 @@ from gpuwatch.clouds.simulated import SimulatedCloud
 from gpuwatch.controller import Parts, observe, step
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.parts import Round
 from gpuwatch.simulation.options import Options
 
 COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]
@@ -71,57 +71,45 @@ def test_without_a_check_nothing_is_known_of_wrong_stops(trace: Path) -> None:
     ]
 
 
-def test_people_get_a_table(trace: Path) -> None:
-    """A line for each policy under a line of heads, and sentences that say what the figures rest on."""
-    done = run("--trace", trace, "--compare", *COMPARED, "--check-hours", "0")
+def test_the_object_says_what_each_policy_is_beside_the_optimum(trace: Path) -> None:
+    """Every figure that can be compared, once more as a ratio to the optimum's; null where that is 0."""
+    done = run("--trace", trace, "--compare", *COMPARED, "--check-hours", "0", "--json")
+    told = json.loads(done.stdout)
+    optimum, learned, never = told["optimum"], told["policies"][2], told["policies"][3]
+
+    assert optimum["idle_cost_ratio_to_optimum"] == 1.0
+    assert learned["to_optimum"]["node_hours_saved"] == pytest.approx(
+        learned["node_hours_saved"] / optimum["node_hours_saved"], abs=1e-5
+    )
+    assert (never["to_optimum"]["saved_usd"], never["to_optimum"]["restarts"]) == (0.0, 0.0)
+    assert never["node_hours_billed"] == told["node_hours"] == 18.0
+    assert never["billed_usd"] == pytest.approx(18 * 0.8048, abs=0.01)
+    assert [(each["instance_type"], each["usd_per_hour"]) for each in told["prices"]] == [("g6.xlarge", 0.8048)]
+    assert all(each["as_of"] and each["source"] for each in told["prices"])
+    assert never["would_have_stopped"] == []
+
+
+@pytest.mark.parametrize(("asked", "listed"), [([], 7), (["--stops", "2"], 2), (["--stops", "all"], 7)])
+def test_the_object_lists_as_many_stops_as_asked_for(trace: Path, asked: list[str], listed: int) -> None:
+    """Their number stands beside the list."""
+    done = run("--trace", trace, "--compare", "after=10m", "--check-hours", "0", "--json", *asked)
+    (policy,) = json.loads(done.stdout)["policies"]
+
+    assert (policy["stops"], len(policy["would_have_stopped"])) == (7, listed)
+
+
+def test_people_get_tables_and_sentences(trace: Path) -> None:
+    """A line for each policy and the optimum, the foremost stops, and what the figures rest on."""
+    done = run("--trace", trace, "--compare", *COMPARED, "--check-hours", "0", "--stops", "1")
     lines = done.stdout.splitlines()
 
-    assert [line.split()[0] for line in lines[:5]] == ["policy", *COMPARED]
-    assert "3 nodes, 18 node-hours, 7 idle gaps; a restart costs 10m of rental." in done.stdout
+    assert [line.split()[0] for line in lines[:6]] == ["policy", *COMPARED, "optimum"]
+    assert [line.split()[0] for line in lines[7:13]] == ["policy", *COMPARED, "optimum"]
+    assert "after=10m would have stopped nodes 7 times; the first 1, suspects before the largest savings:" in lines
+    assert "3 nodes, 18 node-hours, 7 idle gaps." in done.stdout
+    assert "Priced as g6.xlarge 0.8048 USD an hour: AWS on-demand list price" in done.stdout
     assert "wrong stops and violations are not known" in done.stdout
-
-
-class Page(HTMLParser):
-    """Tags that are open, and what the page refers to."""
-
-    def __init__(self) -> None:
-        """Nothing is open."""
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.references: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """One more, unless it has no end."""
-        self.seen.add(tag)
-        self.references += [f"{name}={value}" for name, value in attrs if name in {"src", "href", "xlink:href"}]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """It ends at once."""
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        """The innermost one ends."""
-        assert self.open.pop() == tag
-
-
-def test_the_page_is_whole_asks_nothing_of_anybody_and_escapes_names(trace: Path, tmp_path: Path) -> None:
-    """Every tag is closed, no reference, no script, no address; a node's name is text."""
-    file = tmp_path / "report.html"
-    done = run("--trace", trace, "--compare", *COMPARED, "--check-hours", "0", "--html", file)
-    text, page = file.read_text(encoding="utf-8"), Page()
-    page.feed(text)
-
-    assert done.exit_code == 0, done.output
-    assert (page.open, page.references) == ([], [])
-    assert not page.seen & {"script", "link", "img", "iframe", "b"}
-    assert not re.search(r"https?://|@import|url\(", text)
-    assert {"table", "svg", "details"} <= page.seen
-    assert "prefers-color-scheme: dark" in text
-    assert "&lt;b&gt;forgotten&lt;/b&gt;" in text
+    assert max(map(len, lines[:13])) <= 120, "wider than a terminal"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +119,7 @@ def test_the_page_is_whole_asks_nothing_of_anybody_and_escapes_names(trace: Path
         (["--compare", "never", "whenever"], "'whenever' is not a policy; right would be never, after=<duration>"),
         (["never"], "'never' stands alone; policies follow --compare"),
         (["--restart-cost", "0"], "'0' is not above 0"),
+        (["--stops", "many"], "'many' is neither a whole number from 0 on nor 'all'"),
         (["--instance-type", "abacus"], "--instance-type abacus: there is no list price for it"),
     ],
 )
@@ -148,13 +137,25 @@ def test_a_wrong_option_is_refused_with_what_would_be_right(trace: Path, argumen
 @pytest.mark.parametrize("seen", [Checked(wrongly_stopped=1), Checked(violations=("n: P1",)), Checked(stops=9), None])
 def test_a_backtest_is_sound_unless_a_check_saw_something(trace: Path, seen: Checked | None) -> None:
     """One wrong stop or one violation under any policy, and the command ends with 1."""
-    told = backtest(Options(trace=trace), [policy_of("never"), policy_of("after=1h")], Terms(), None, SystemClock())
+    options, policies = Options(trace=trace), [policy_of("never"), policy_of("after=1h")]
+    told = backtest("load.csv", history_of(options), options, policies, Terms(), None, SystemClock())
     lines = (told.lines[0], replace(told.lines[1], checked=seen))
 
     assert replace(told, lines=lines).sound is (seen is None or seen.stops == 9)
 
 
-def checked(trace: Path, controller: Callable[[Parts], object]) -> Checked:
+def in_place_of_the_controller(misdeed: Callable[[Parts], object]) -> Controller:
+    """Rounds that decide what the controller would, and do something else."""
+
+    def play(parts: Parts, *, act: bool = True) -> Round:
+        if act:
+            misdeed(parts)
+        return step(parts, act=False)
+
+    return play
+
+
+def checked(trace: Path, controller: Controller) -> Checked:
     """An hour and a half under some controller, at ten minutes."""
     options = Options(trace=trace)
     history, clock = history_of(options), SystemClock()
@@ -177,7 +178,7 @@ def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None
             if node.name == "always" and node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "a key that no intent has")
 
-    told = checked(trace, broken)
+    told = checked(trace, in_place_of_the_controller(broken))
 
     assert told.wrongly_stopped == told.stops > 0
     for name in ("P2: GPU 0 computes", "P9: it was idle for less than 600 s", "P12: no open intent has its key"):
@@ -200,7 +201,7 @@ def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path)
         parts.ledger.record_round(observe(parts))
         broken(parts)
 
-    told = checked(trace, first_observed)
+    told = checked(trace, in_place_of_the_controller(first_observed))
 
     for name in ("P13: settled as stopped while the cloud says running", "P6: it does not run"):
         assert any(name in sentence for sentence in told.violations), f"{name} is not in {told.violations}"
@@ -220,6 +221,6 @@ def test_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
             elif node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "")
 
-    told = checked(trace, broken)
+    told = checked(trace, in_place_of_the_controller(broken))
 
     assert any("P3: it is protected" in sentence for sentence in told.violations), told.violations

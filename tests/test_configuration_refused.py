@@ -24,7 +24,7 @@ REFUSED = {
     "unheard of": (
         "ledger: {colour: red}",
         'FILE:1: ledger.colour: is no key of the configuration (its value is "red")',
-        "one of path, url, url_file, hand_over, keep, keep_quiet",
+        "one of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
     ),
     "secret": (
         "cloud: {secret_key: hush}",
@@ -94,7 +94,7 @@ REFUSED = {
     "no section": (
         "ledger: x.db",
         'FILE:1: ledger: "x.db" is not a section',
-        "a section of path, url, url_file, hand_over, keep, keep_quiet",
+        "a section of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
     ),
     "a list for names": (
         "pools: [a]",

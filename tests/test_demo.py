@@ -12,9 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.demo import FORGETFUL, play, run_headless, staged
-from gpuwatch.ledger import Ledger
-from gpuwatch.simulation.options import Options, lives
+from gpuwatch.demo import run_headless
+from gpuwatch.simulation.options import Options
 
 DEMO = [sys.executable, "-m", "gpuwatch", "demo"]
 HEADER = "time_s,node,gpu,utilization_ratio"
@@ -208,19 +207,6 @@ def test_without_the_extra_the_demo_says_what_to_install() -> None:
     assert done.returncode == 2
     assert done.stderr.endswith("pip install 'gpuwatch[demo]'\n")
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_long_simulation_keeps_no_rounds_in_memory() -> None:
-    """What its rounds saw is dropped on the way: an hour and a day need about as much."""
-    sizes = []
-    for hours in (1.0, 24.0):
-        options = Options(hours=hours, interval=300.0, sample=300.0)
-        told, horizon = lives(options)
-        parts, world = staged(options, told, horizon, Ledger.in_memory("test", FORGETFUL))
-        play(parts, world, parts.cloud, options, horizon)
-        sizes.append(sum(line.whole for line in parts.ledger.rounds(10_000)))
-
-    assert max(sizes) <= 50, f"{sizes} rounds are kept whole"
 
 
 def test_ctrl_c_ends_the_live_demo_with_its_summary() -> None:

@@ -10,10 +10,12 @@ import bcrypt
 import pytest
 
 from gpuwatch.clock import SystemClock
-from gpuwatch.discovery import Discovery, served
+from gpuwatch.discovery import Discovery
 from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.serving import served
 from gpuwatch.settings import ControllerKnobs
 from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.telling import Telling
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority
 from tests.exporters import a_source
@@ -93,9 +95,14 @@ def test_until_a_round_has_seen_the_fleet_the_answer_is_an_error() -> None:
     assert Discovery(signals=ScrapeKnobs()).page().status is HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def test_nothing_listens_unless_it_is_asked_for() -> None:
-    """The controller opens no port by itself."""
-    assert served(ControllerKnobs(), a_discovery(), SystemClock()) is None
+def a_telling() -> Telling:
+    """Metrics before the first round."""
+    return Telling("observe", "test", SystemClock())
+
+
+def test_nothing_listens_where_nothing_is_to_be_served() -> None:
+    """Without metrics and fleet the controller opens no port."""
+    assert served(ControllerKnobs(metrics=False), a_discovery(), a_telling(), SystemClock()) is None
 
 
 @pytest.mark.component("prometheus")
@@ -114,7 +121,7 @@ def test_a_real_prometheus_finds_an_agent_and_its_node_is_seen(driver: StubDrive
     )
     node = a_node("i-1", address="192.0.2.1", gpu_count=2)
     with RunningAgent(driver.environment, node_id="another-name") as agent:
-        server = served(knobs, a_discovery(node, i_1=agent.url), SystemClock())
+        server = served(knobs, a_discovery(node, i_1=agent.url), a_telling(), SystemClock())
         assert server is not None
         server.start()
         try:

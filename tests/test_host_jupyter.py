@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuwatch.agent.host.files import listed as in_order
 from gpuwatch.agent.host.jupyter import Jupyter
 from gpuwatch.agent.host.knobs import JupyterKnobs
 from gpuwatch.model.fleet import State
@@ -240,3 +241,38 @@ def test_links_and_pipes_are_not_followed(host: FolderHost, server: JupyterServe
 
     assert host.tells(jupyter(host)).says is State.UNKNOWN
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("comm", "numbers", "mine", "says"),
+    [
+        ("jupyter-lab", "7", True, [State.UNKNOWN]),
+        ("jupyter-noteboo", "7", True, [State.UNKNOWN]),
+        ("python3", "7", True, []),
+        ("jupyter-lab", "7\t1", True, []),
+        ("jupyter-lab", "7", False, []),
+    ],
+    ids=["lab", "notebook", "another program", "in a container", "of an open home"],
+)
+def test_a_server_whose_file_may_not_be_read_is_unknown(
+    host: FolderHost,
+    monkeypatch: pytest.MonkeyPatch,
+    comm: str,
+    numbers: str,
+    mine: bool,
+    says: list[State],
+) -> None:
+    """An agent without rights sees that somebody's server runs and not what its kernels do: that is no silence."""
+    host.write("proc/7/comm", f"{comm}\n")
+    host.write("proc/7/status", f"Name:\t{comm}\nNSpid:\t{numbers}\n")
+    shut = host.root / RUNTIME
+    shut.mkdir(parents=True)
+
+    def closed(folder: Path) -> list[Path]:
+        if folder == shut and mine:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return in_order(folder)
+
+    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", closed)  # root, as whom tests may run, may read it all
+
+    assert [each.says for each in host.told(jupyter(host))] == says

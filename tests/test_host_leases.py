@@ -121,10 +121,19 @@ def test_the_wall_clock_neither_ends_nor_prolongs_it(host: FolderHost, jump: flo
 
 def test_a_reboot_ends_it(host: FolderHost) -> None:
     """Whoever needed the machine has lost what ran there."""
-    a_lease(host, 4 * HOUR)
+    os.utime(a_lease(host, 4 * HOUR), (0.0, 0.0))  # before this boot, then
     host.write("proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000\n")
 
     assert host.tells(leases(host)).says is State.IDLE
+
+
+def test_a_boot_by_another_name_ends_nothing(host: FolderHost) -> None:
+    """In a container a person and the agent's sandbox may see different boot ids: what is newer than the boot holds."""
+    now = host.clock.now().timestamp()
+    os.utime(a_lease(host, 4 * HOUR), (now, now))
+    host.write("proc/sys/kernel/random/boot_id", "00000000-0000-4000-8000-000000000000\n")
+
+    assert host.tells(leases(host)).says is State.BUSY
 
 
 def test_no_lease_outlasts_the_cap(host: FolderHost) -> None:

@@ -138,9 +138,33 @@ def test_slurmd_without_squeue_is_unknown(host: FolderHost) -> None:
 def test_what_squeue_says(host: FolderHost, text: str, says: State, note: str) -> None:
     """Jobs are busy, none is idle, and a failure is neither."""
     script(host, text, "squeue")
+    script(host, "echo idle", "sinfo")
     (found,) = slurm(host)
 
     assert (found.says, found.note) == (says, note)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("echo mixed; echo idle", State.BUSY),
+        ("echo allocated*", State.BUSY),
+        ("echo completing", State.BUSY),
+        ("echo idle~", State.IDLE),
+        ("echo drained", State.IDLE),
+        ("true", State.UNKNOWN),
+        ("echo idle; exit 1", State.UNKNOWN),
+        ("echo slurm_load_partitions: Unable to contact", State.UNKNOWN),
+        (None, State.UNKNOWN),
+    ],
+)
+def test_jobs_that_squeue_hides_are_seen_by_the_nodes_state(host: FolderHost, text: str | None, says: State) -> None:
+    """PrivateData=jobs hides other users' jobs; without a word on the node nobody knows."""
+    script(host, "true", "squeue")
+    if text is not None:
+        script(host, text, "sinfo")
+
+    assert [each.says for each in slurm(host)] == [says]
 
 
 def test_squeue_is_asked_for_running_and_completing_jobs_of_this_node(host: FolderHost) -> None:

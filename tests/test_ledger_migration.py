@@ -2,6 +2,7 @@
 
 import sqlite3
 import zlib
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import msgspec
 import pytest
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs, migrations
+from gpuwatch.ledger.tables import METADATA
 from gpuwatch.model.decision import Reason, Status, Verb
-from tests.fleets import NOW, a_node, an_observation
+from tests.databases import Place, postgresql
+from tests.fleets import NOW, a_backtest, a_node, an_observation
 
 # Schema 1, as gpuwatch 0.1 made it.
 SCHEMA_1 = """
@@ -30,6 +33,11 @@ CREATE INDEX outcomes_by_time ON outcomes (at);
 CREATE TABLE open_intents (key TEXT PRIMARY KEY REFERENCES intents (key)) WITHOUT ROWID;
 CREATE TABLE notices (node_id TEXT PRIMARY KEY, key TEXT NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 """
+# The tables of schema 2, which are as they were then.
+SCHEMA_2 = {
+    *("meta", "rounds", "intents", "outcomes", "controls", "chain", "head"),
+    *("bodies", "open_intents", "notices", "stopped", "pauses", "gaps", "wishes"),
+}
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
 
@@ -107,14 +115,45 @@ def test_a_migration_that_dies_leaves_the_old_file(old: Path, monkeypatch: pytes
     assert content(old) == before
 
     Ledger.open(old).close()
-    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "2")]
+    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "3")]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
+def second(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A ledger of schema 2, which lacked later tables: a round, an open stop and a pause."""
+    knobs = LedgerKnobs(path=str(tmp_path / "second.db"))
+    place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    ledger = place.open()
+    ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation(a_node("i-1"))))
+    ledger.pause(None, "ann@host", "maintenance", NOW)
+    place.close()
+    for table in reversed(METADATA.sorted_tables):
+        if table.name not in SCHEMA_2:
+            place.execute(f"DROP TABLE {table.name}")
+    place.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+    yield place
+    place.close()
+
+
+def test_everything_of_schema_2_is_there_afterwards(second: Place) -> None:
+    """The chain goes on, and what schema 2 could not hold can be kept."""
+    ledger = second.open()
+    before = ledger.audit()
+    ledger.keep_backtest(a_backtest())
+    view = ledger.view(NOW)
+
+    assert (before.links, before.bodies, before.broken) == (3, 1, None)
+    assert ([entry.intent.node_id for entry in view.open_intents], len(view.pauses)) == (["i-1"], 1)
+    assert view.backtests == (a_backtest(),)
+    assert (ledger.audit().links, ledger.audit().broken) == (4, None)
+    assert second.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("3",)]
 
 
 def test_only_a_controller_migrates(old: Path) -> None:
     """Readers and people's orders leave an old file alone and say what to do."""
     before = content(old)
     for how in ({"read_only": True}, {"controls_only": True}):
-        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 2; start `gpuwatch controller`"):
+        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 3; start `gpuwatch controller`"):
             Ledger.connect(LedgerKnobs(path=str(old)), **how)
 
     assert content(old) == before

@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from gpuwatch.cost.accounting import Metering
 from gpuwatch.ledger import Broken, LedgerKnobs
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Reason, Status, Verb
 from tests.databases import Place, postgresql
-from tests.fleets import NOW, a_node, an_observation
+from tests.fleets import NOW, a_backtest, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 COLUMNS = [(kind, column.name) for kind, table in RECORDS.items() for column in table.columns if column.name != "id"]
@@ -18,7 +20,7 @@ COLUMNS = [(kind, column.name) for kind, table in RECORDS.items() for column in 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A ledger with records of every kind: 1 round, 2 intent, 3 outcome, 4 control, 5 round, 6 intent, 7 outcome."""
+    """Records of every kind: 1 round, 2 intent, 3 outcome, 4 control, 5 to 7 again, 8 backtest, 9 day, 10 keep."""
     knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
     place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
     ledger = place.open()
@@ -28,6 +30,10 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         ledger.settle(intent, Status.ACCEPTED, "the cloud accepted the stop", at)
         if at == NOW:
             ledger.pause("training", "ann@host", "maintenance", at)
+    ledger.keep_backtest(a_backtest(at=NOW))
+    for days in (4, 3, 0):  # of spending: the day of the first is sealed at the last
+        ledger.spend.meter(an_observation(a_node(), now=NOW - timedelta(days=days)), Metering(zone=ZoneInfo("UTC")))
+    ledger.keep("i-1", "ann@host", "a demo", NOW, NOW + timedelta(hours=1))
     assert ledger.audit().broken is None
     place.close()
     yield place
@@ -56,7 +62,10 @@ def test_a_changed_value_is_found(written: Place, kind: str, column: str) -> Non
     assert broken.wrong.startswith("changed")
 
 
-@pytest.mark.parametrize(("kind", "number"), [("round", 1), ("intent", 2), ("outcome", 3), ("control", 4)])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("round", 1), ("intent", 2), ("outcome", 3), ("control", 4), ("backtest", 8), ("spend_day", 9), ("keep", 10)],
+)
 def test_a_deleted_record_is_found(written: Place, kind: str, number: int) -> None:
     """By its kind and its time, which its link still tells."""
     loosen(written)
@@ -67,7 +76,7 @@ def test_a_deleted_record_is_found(written: Place, kind: str, number: int) -> No
     assert broken.at == NOW.isoformat(timespec="microseconds")
 
 
-@pytest.mark.parametrize("number", [1, 4, 7])
+@pytest.mark.parametrize("number", [1, 4, 10])
 def test_a_record_deleted_with_its_link_is_found(written: Place, number: int) -> None:
     """The gap shows in the middle, and the head shows it at the end."""
     loosen(written)
@@ -76,10 +85,10 @@ def test_a_record_deleted_with_its_link_is_found(written: Place, number: int) ->
     broken = found(written)
 
     assert (broken.kind, broken.id) == ("link", number)
-    assert ("cut off" if number == 7 else "missing; the next one is") in broken.wrong
+    assert ("cut off" if number == 10 else "missing; the next one is") in broken.wrong
 
 
-@pytest.mark.parametrize("number", [0, 8])
+@pytest.mark.parametrize("number", [0, 11])
 def test_an_inserted_record_is_found(written: Place, number: int) -> None:
     """No link leads to it, at the beginning or at the end."""
     written.execute(f"INSERT INTO controls VALUES ({number}, 'then', 'resume', NULL, 'mallory', '', NULL)")  # noqa: S608
@@ -103,7 +112,7 @@ def test_a_changed_or_dropped_body_is_found(written: Place) -> None:
     ("statement", "kind"),
     [
         ("UPDATE head SET hash = '00'", "head"),
-        ("UPDATE head SET links = 9", "link"),
+        ("UPDATE head SET links = 11", "link"),
         ("UPDATE chain SET hash = '00' WHERE id = 6", "intent"),
         ("UPDATE chain SET at = 'then' WHERE id = 6", "intent"),
         ("UPDATE chain SET kind = 'round' WHERE id = 6", "round"),

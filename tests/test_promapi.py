@@ -1,6 +1,7 @@
 """Answers of a Prometheus-compatible API: whole, without a remark, of the moment asked about, or a doubt in words."""
 
 import json
+import math
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from email.utils import format_datetime
@@ -40,6 +41,31 @@ def test_rows_and_numbers_are_read() -> None:
     """A vector has labels and values, a scalar a value alone."""
     assert read_answer(200, body([a_row("0.5", job="x")]), NOW) == Answer(rows=(({"job": "x"}, 0.5),))
     assert read_answer(200, body([T, "2"], "scalar"), NOW) == Answer(scalar=2.0)
+
+
+def test_series_are_read() -> None:
+    """A matrix has labels and points at the steps that were asked for, with holes or without."""
+    told = [{"metric": {"job": "x"}, "values": [[T + 60, "0.5"], [T + 180, "NaN"]]}]
+    ((labels, points),) = read_answer(200, body(told, "matrix"), (T, 60.0)).series
+
+    assert (labels, points[0], points[1][0]) == ({"job": "x"}, (T + 60, 0.5), T + 180)
+    assert math.isnan(points[1][1])
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "why"),
+    [
+        ([a_row()], "vector", "the query gives a vector, not series"),
+        ([{"metric": {}, "values": [[T + 30, "1"]]}], "matrix", "answered for another time"),
+        ([{"metric": {}, "values": [[T, "one"]]}], "matrix", "no matrix"),
+    ],
+)
+def test_doubtful_series_are_none(result: object, kind: str, why: str) -> None:
+    """Another kind, other steps, or what is no number."""
+    answer = read_answer(200, body(result, kind), (T, 60.0))
+
+    assert answer.series == ()
+    assert why in (answer.doubt or "")
 
 
 DOUBTS = {

@@ -10,11 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
 from gpuwatch.controller import step
 from gpuwatch.guard import Limits
-from gpuwatch.model.decision import Intent, Outcome, Status, Verb
+from gpuwatch.model.decision import Backtested, Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
-from tests.fleets import LIVES, Desk, a_node, lived
+from tests.fleets import LIVES, Desk, a_backtest, a_node, lived
 
 IDS = [f"i-{n}" for n in range(5)]
 ERRORS = [ThrottledError("busy"), ProtectedError("no"), CloudUnavailableError("silence"), NotFoundError("unknown")]
@@ -27,10 +28,11 @@ LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_
 class FleetLife(RuleBasedStateMachine):
     """Machines live, agents fail, clocks jump, clouds refuse, people protect, the controller dies."""
 
-    @initialize()
-    def begin(self) -> None:
-        """Five idle machines, long up."""
-        self.desk = Desk(rules=RULES, limits=LIMITS)
+    @initialize(required=st.sampled_from([None, None, 86400.0]))
+    def begin(self, required: float | None) -> None:
+        """Five idle machines, long up; now and then a backtest is required."""
+        self.desk = Desk(rules=RULES, limits=replace(LIMITS, require_backtest=required))
+        self.tried: dict[str, Backtested] = {}  # by rules
         for node_id in IDS:
             self.desk.fleet.put(a_node(node_id, held=0.0))
         self.deaf: set[str] = set()
@@ -56,6 +58,7 @@ class FleetLife(RuleBasedStateMachine):
             assert node.protected is None, f"P3: {node_id} is protected"
             assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
             assert node.state is NodeState.RUNNING, f"P6: {node_id} was told to stop while {node.state}"
+            assert self.vouched_for(), f"{node_id} was stopped under rules that no backtest vouches for"
             self.stopped_at.append(self.desk.clock.now())
 
         def watched_settle(intent: Intent, status: Status, detail: str, at: object) -> Outcome:
@@ -66,6 +69,17 @@ class FleetLife(RuleBasedStateMachine):
 
         fleet.watch_stop = watched_stop
         ledger.settle = watched_settle  # type: ignore[method-assign]
+
+    def vouched_for(self) -> bool:
+        """Whether no backtest is required, or the newest of these rules passed, lately by the controller's clock."""
+        limit, found = self.desk.limits.require_backtest, self.tried.get(fingerprint(RULES))
+        if limit is None:
+            return True
+        return (
+            found is not None
+            and found.failure is None
+            and 0 <= (self.desk.clock.now() - found.at).total_seconds() <= limit
+        )
 
     def up_for(self, node: Node) -> float:
         """Seconds since the machine was started, on the fleet's own clock."""
@@ -110,6 +124,13 @@ class FleetLife(RuleBasedStateMachine):
             self.desk.fleet.show(node_id, State.IDLE, 0.0)
             self.desk.fleet.calls.pop()
             self.started[node_id] = self.desk.clock.monotonic()
+
+    @rule(rules=st.sampled_from([RULES, RULES, PoolRules()]), failure=st.none() | st.just("wrong stops, 2 of 9"))
+    def somebody_backtests(self, rules: PoolRules, failure: str | None) -> None:
+        """The pool's rules, or others, are tried, and pass or do not."""
+        made = a_backtest(rules=fingerprint(rules), at=self.desk.clock.now(), failure=failure)
+        self.desk.ledger.keep_backtest(made)
+        self.tried[made.rules] = made
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 240.0, 600.0, 3600.0]))
     def time_passes(self, seconds: float) -> None:

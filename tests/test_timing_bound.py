@@ -21,13 +21,19 @@ _SPITES = ("none", "reclaimed", "promised")
 class World:
     """Nodes whose gaps are ended by an adversary who sees every decision, and both bills, kept apart from the policy's.
 
-    Between two moments it asks whenever a wait is over, and reclaims what the answer says.
+    Between two moments it asks whenever a wait is over, and reclaims what the answer says. The adversary also says
+    whether work waits, since lately or for long, and for how long a floor keeps all nodes: then what is past
+    break-even's wait is on neither bill, as it keeps them for both.
     """
 
     history: GapHistory = field(default_factory=GapHistory)
     now: float = 0.0
     idle: dict[str, float] = field(default_factory=dict)
     reclaimed: dict[str, float] = field(default_factory=dict)
+    kept: dict[str, float] = field(default_factory=dict)
+    demand: bool | None = None
+    queued: bool = False
+    floor: bool = False
     restart: dict[str, float] = field(default_factory=dict)
     paid: float = 0.0
     reference: float = 0.0
@@ -38,7 +44,8 @@ class World:
         """A node turns idle."""
         if node not in self.idle:
             self.idle[node], self.restart[node] = self.now, restart
-            self.history = gaps.went_idle(self.history, node, self.now, restart)
+            self.kept[node] = 0.0
+            self.history = gaps.went_idle(self.history, node, self.now, restart, demand=self.demand)
 
     def end(self, node: str, *, needed: bool) -> None:
         """Its gap ends."""
@@ -51,20 +58,27 @@ class World:
 
     def bill(self, node: str, *, needed: bool) -> tuple[float, float]:
         """What the policy and break-even pay for a gap that ends now."""
-        age, restart = self.now - self.idle[node], self.restart[node]
+        age, restart = self.age(node), self.restart[node]
         stop = self.reclaimed.get(node)
         paid = age if stop is None else stop + restart * needed
         both = age > restart or (stop is not None and stop >= restart)
         return paid, restart + restart * needed if both else age
 
+    def age(self, node: str) -> float:
+        """Its idle seconds without those of a floor."""
+        return self.now - self.idle[node] - self.kept[node]
+
     def ask(self) -> float:
         """Asks and reclaims; the next moment at which a wait is over."""
         self.history = gaps.aged(self.history, self.now)
-        answers, self.history = waits(self.history, self.now)
+        if self.floor:
+            self.history = gaps.kept(self.history, self.now)
+            return float("inf")
+        answers, self.history = waits(self.history, self.now, queued=self.queued)
         nearest = float("inf")
         for node, wait in answers.items():
             if self.idle[node] + wait.seconds <= self.now:
-                self.reclaimed[node] = self.now - self.idle[node]
+                self.reclaimed[node] = self.age(node)
                 self.history = gaps.reclaimed(self.history, node, self.now)
                 self.early += self.reclaimed[node] < 0.9 * self.restart[node]
                 self.late += self.reclaimed[node] > 1.1 * self.restart[node]
@@ -84,7 +98,11 @@ class World:
             if due >= until:
                 break
             self.now = due
+        for node in self.idle.keys() - self.reclaimed.keys() if self.floor else ():
+            self.kept[node] += max(0.0, until - max(self.now, self.idle[node] + self.restart[node]))
         self.now = until
+        if self.floor:
+            self.ask()
         self.check()
 
     def check(self) -> None:
@@ -104,6 +122,7 @@ MOVES = st.tuples(
     st.sampled_from(_SPITES),
     st.sampled_from([RESTART, RESTART, 120.0, 1800.0]),
 )
+NEWS = st.tuples(st.sampled_from([None, False, True]), st.booleans(), st.sampled_from([False, False, False, True]))
 LULLS = st.sampled_from([(5000.0, 600.0), (700.0, 600.0), (100.0, 5000.0), (300.0, 90000.0)])
 
 
@@ -119,17 +138,24 @@ def play(world: World, move: tuple[str, str, float, str, float]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(lulls=st.lists(st.tuples(LULLS, st.integers(0, 25)), max_size=4), moves=st.lists(MOVES, max_size=40))
+@given(
+    lulls=st.lists(st.tuples(LULLS, st.integers(0, 25), st.sampled_from([None, False, True])), max_size=4),
+    moves=st.lists(st.tuples(MOVES, NEWS), max_size=40),
+)
 def test_no_adversary_makes_it_dearer_than_break_even_by_more_than_a_twentieth(
-    lulls: list[tuple[tuple[float, float], int]], moves: list[tuple[str, str, float, str, float]]
+    lulls: list[tuple[tuple[float, float], int, bool | None]],
+    moves: list[tuple[tuple[str, str, float, str, float], tuple[bool | None, bool, bool]]],
 ) -> None:
-    """The world lulls it into a belief with regular gaps, then turns on it: on all nodes at once, seeing each stop."""
+    """The world lulls it into a belief with regular gaps, then turns on it: on all nodes at once, seeing each stop.
+
+    It lies about the queue, changes what a restart costs, and lets floors come and go.
+    """
     world = World()
-    for (length, work), times in lulls:
+    for (length, work), times, world.demand in lulls:
         for _ in range(times):
             play(world, ("all-begin", "", length, "none", RESTART))
             play(world, ("all-needed", "", work, "none", RESTART))
-    for move in moves:
+    for move, (world.demand, world.queued, world.floor) in moves:
         play(world, move)
 
 
@@ -169,6 +195,54 @@ def test_what_is_promised_to_one_node_is_not_promised_to_the_next() -> None:
     promised = [max(0.0, gap.promised - RESTART) for gap in history.open.values()]
 
     assert 100 < sum(promised) <= 150 + 1e-6, promised
+
+
+def test_a_queue_that_lies_costs_no_more_than_what_was_saved() -> None:
+    """With savings the nodes wait for work that never comes; without, they go as break-even has them go."""
+    world = World()
+    for _ in range(60):
+        play(world, ("all-begin", "", 5000.0, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+    world.queued = True
+    world.late = 0
+    for _ in range(40):
+        play(world, ("all-begin", "", 5000.0, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+
+    assert world.late > 5, "no node waited for the queue"
+    assert 0 <= world.history.spare(world.now) < 5 * 4 * RESTART
+
+
+def test_what_a_floor_keeps_takes_nothing_of_the_savings() -> None:
+    """Nodes that idle for a night because the pool may not be smaller leave it free to stop others early next day."""
+    world = World()
+    for _ in range(60):
+        play(world, ("all-begin", "", 5000.0, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+    saved = world.history.spare(world.now)
+    world.floor = True
+    play(world, ("all-begin", "", 50000.0, "none", RESTART))
+    play(world, ("all-needed", "", 300.0, "none", RESTART))
+
+    assert world.history.spare(world.now) >= saved
+    assert world.history.habits["a"].usual_log > 8.9, "how long they really were idle is not learnt"
+
+
+def test_a_floor_for_a_moment_forgives_no_promise_that_was_used() -> None:
+    """What nodes were held for before it counts, or savings could be spent again and again."""
+    world = World()
+    for _ in range(60):
+        play(world, ("all-begin", "", 5000.0, "none", RESTART))
+        play(world, ("all-needed", "", 300.0, "none", RESTART))
+    world.queued = True
+    for _ in range(60):
+        play(world, ("all-begin", "", 2300.0, "none", RESTART))
+        world.floor = True
+        world.pass_time(1.0, "none")
+        world.floor = False
+        play(world, ("all-gone", "", 300.0, "none", RESTART))
+
+    assert 0 <= world.history.spare(world.now) < 5 * 4 * RESTART
 
 
 @settings(max_examples=40, deadline=None)

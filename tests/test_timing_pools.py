@@ -95,5 +95,5 @@ def test_silence_is_no_gap_and_no_end_of_one() -> None:
     done = desk.round()
 
     assert done.observation.waits == {}
-    assert desk.ledger.gaps()["default"].open == {}
+    assert desk.ledger.gaps() == {}
     assert all(review.step.verb is not Verb.STOP for review in done.reviews)

@@ -52,8 +52,8 @@ def _number(value: float) -> str:
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path, history: History, configuration: str = "") -> Iterator[str]:
-    """A Prometheus that has scraped that; gives its URL."""
+def prometheus(folder: Path, history: History, configuration: str = "", *, lookback: str = "5m") -> Iterator[str]:
+    """A Prometheus that has scraped that; gives its URL. A history cannot say that a series ended: `lookback` can."""
     folder.mkdir(exist_ok=True)
     (folder / "history").write_text(history.openmetrics())
     (folder / "prometheus.yml").write_text(configuration or "global: {scrape_interval: 15s}\n")
@@ -65,9 +65,10 @@ def prometheus(folder: Path, history: History, configuration: str = "") -> Itera
         f"--config.file={folder / 'prometheus.yml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         "--storage.tsdb.retention.time=10y",
+        f"--query.lookback-delta={lookback}",
         "--web.listen-address=127.0.0.1:0",
     ]
-    with _running(command, "ready to receive web requests") as log:
+    with running(command, "ready to receive web requests") as log:
         found = re.search(r"Listening on\"? address=(127\.0\.0\.1:\d+)", "".join(log))
         assert found is not None, "".join(log)
         yield f"http://{found.group(1)}"
@@ -85,7 +86,7 @@ def victoria(folder: Path, history: History) -> Iterator[str]:
         f"-httpListenAddr={address}",
         "-retentionPeriod=10y",
     ]
-    with _running(command, "started VictoriaMetrics"):
+    with running(command, "started VictoriaMetrics"):
         url = f"http://{address}"
         _post(f"{url}/api/v1/import/prometheus", history.exposition().encode())
         _post(f"{url}/internal/force_flush", b"")
@@ -99,7 +100,7 @@ ENGINES = {
 
 
 @contextlib.contextmanager
-def _running(command: list[str | Path], ready: str) -> Iterator[list[str]]:
+def running(command: list[str | Path], ready: str) -> Iterator[list[str]]:
     """A server whose log has said that it is ready; gives the log."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     log: list[str] = []

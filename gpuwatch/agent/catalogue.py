@@ -1,6 +1,6 @@
 """Every series the agent exports. The exporter emits nothing that is not listed here; METRICS.md is this list."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpuwatch.agent.instance import told
@@ -312,14 +312,19 @@ def render_metrics_md() -> str:
         "of nvmlDeviceGetFieldValues, `GPM` one of nvmlGpmMetricsGet over the time since the last cycle (Hopper and",
         f"newer). What is read every {SLOW_SECONDS} s is shown until then, and no longer after a read that failed.",
         "",
-        "| name | type | labels | unit | what | from |",
-        "| --- | --- | --- | --- | --- | --- |",
+        *table_md(FAMILIES.values()),
     ]
-    for family in FAMILIES.values():
+    return "\n".join(lines) + "\n"
+
+
+def table_md(families: Iterable[Family]) -> Iterator[str]:
+    """The lines of a page's table."""
+    yield "| name | type | labels | unit | what | from |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for family in families:
         labels = " ".join(f"`{label}`" for label in family.labels)
         cells = (f"`{family.name}`", family.kind, labels, family.unit, family.help, family.source)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from enum import StrEnum
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.health_watch import HealthWatch
+from gpuwatch.agent.tally import Tallies
 from gpuwatch.agent.use import LatelyUsed
 from gpuwatch.agent.xids import Counts
 from gpuwatch.clock import Clock
 from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.knobs import format_duration
@@ -94,6 +95,7 @@ class _Published:
     host: tuple[Evidence, ...] = ()
     health: Mapping[str, GpuHealth] = field(default_factory=dict)
     use: Mapping[str, GpuUse] = field(default_factory=dict)
+    tally: Tally | None = None
 
 
 class AgentCore:
@@ -126,6 +128,7 @@ class AgentCore:
         self._expected: dict[str, GpuInfo] = {}
         self._sampled_at: dict[str, float] = {}
         self._used = LatelyUsed()
+        self._tallies = Tallies(clock.now(), rules.max_gap)
         self._published = _Published(at=clock.now(), monotonic_seconds=clock.monotonic())
 
     def ingest_messages(self, messages: Iterable[Message]) -> None:
@@ -296,6 +299,7 @@ class AgentCore:
                 complete_at=at,
                 complete_monotonic_seconds=ended,
             )
+        health = self._health.look(at, ended, readings, downs)
         self._published = _Published(
             version=before.version + 1,
             at=at,
@@ -308,8 +312,9 @@ class AgentCore:
             down_cause=cause,
             statistics=statistics,
             host=host,
-            health=self._health.look(at, ended, readings, downs),
+            health=health,
             use=self._used.look(ended, readings),
+            tally=self._tallies.look(ended, memory, readings, health),
         )
 
     def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
@@ -355,4 +360,5 @@ class AgentCore:
             interval_seconds=self._interval_seconds,
             activity=activity,
             gpus=gpus,
+            tally=published.tally,
         )

@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from http import HTTPStatus
@@ -29,16 +28,21 @@ from gpuwatch.agent.server import AgentServer, Response, Route
 from gpuwatch.agent.supervisor import ProbeSupervisor
 from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.ending import Ending
+from gpuwatch.service import Watchdog, log_to_stderr, tell, tell_reloading
 
 _LOG = logging.getLogger(__name__)
 
 _FAILED = 1
+_RELEASED = "the GPUs are released, and a new beginning would take them; `gpuwatch agent acquire` first"
 _JSON = "application/json"
 
 
-def serve(knobs: AgentKnobs) -> int:
-    """Put the parts together and wait for the signal to end; the result is the exit status."""
-    _log_to_stderr()
+def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs]) -> int | None:
+    """Put the parts together and wait for a signal; the result is the exit status, or None: to begin anew.
+
+    `reread` gives the settings as they are now, or raises ValueError with every mistake in them.
+    """
+    log_to_stderr("%(levelname)s %(message)s")
     clock = SystemClock()
     node_id = knobs.node_id or discover_node_id()
     host = HostSignals(knobs.evidence, clock, own_processes=knobs.source == "nvml")
@@ -100,10 +104,10 @@ def serve(knobs: AgentKnobs) -> int:
     lacking = tuple(protection_lacking(knobs))
     if lacking and not is_loopback(str(server.server_address[0])):
         _LOG.warning("%s is open to the network without %s", server.url, " and without ".join(lacking))
-    _notify("READY=1")
-    ending.wait()
-    _notify("STOPPING=1")
-    _LOG.info("ends")
+    watchdog = Watchdog(lambda: supervisor.turns, rests=_longest_rest(knobs))
+    watchdog.start()
+    ends = _ends(ending, supervisor, reread, clock)
+    watchdog.stop()
     server.close()
     if control is not None:
         control.close()
@@ -111,7 +115,40 @@ def serve(knobs: AgentKnobs) -> int:
     instance.stop()
     users.stop()
     supervisor.stop()
-    return 0
+    return 0 if ends else None
+
+
+def _longest_rest(knobs: AgentKnobs) -> float:
+    """Seconds for which the supervisor may rightly hear and do nothing."""
+    return max(knobs.start_deadline, knobs.restart_max, knobs.interval + knobs.deadline)
+
+
+def _ends(ending: Ending, supervisor: ProbeSupervisor, reread: Callable[[], AgentKnobs], clock: Clock) -> bool:
+    """Ready from now on, until told to end; False: sound new settings wait for it to begin anew.
+
+    What is wrong with new settings is told, and the agent goes on as it was.
+    """
+    tell("READY=1")
+    while not ending.wait():
+        tell_reloading(clock)
+        wrong = _wrong(reread, clock) if supervisor.released is None else _RELEASED
+        if wrong is None:
+            _LOG.info("begins anew, with the settings as they are now")
+            return False
+        _LOG.error("the settings stay as they were: %s", wrong)
+        tell("READY=1")
+    tell("STOPPING=1")
+    _LOG.info("ends")
+    return True
+
+
+def _wrong(reread: Callable[[], AgentKnobs], clock: Clock) -> str | None:
+    """What keeps an agent from beginning with the settings as they are now."""
+    try:
+        door_of(reread(), clock)
+    except (OSError, ValueError, ImportError) as error:
+        return str(error)
+    return None
 
 
 def _namer(knobs: AgentKnobs, core: AgentCore, exporter: Exporter) -> Callable[[str], None]:
@@ -208,17 +245,3 @@ def health(core: AgentCore, clock: Clock) -> dict[str, object]:
             for down in snapshot.downs
         ],
     }
-
-
-def _log_to_stderr() -> None:
-    """One line an event; the journal has its own clock."""
-    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=f"{stamp}%(levelname)s %(message)s")
-
-
-def _notify(state: str) -> None:
-    """Tell systemd, where it listens (sd_notify(3))."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if address.startswith(("/", "@")):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
-            to_systemd.sendto(state.encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)

@@ -6,14 +6,17 @@ settings are sound and hands them over through a pipe; the probe starts in a lea
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from gpuwatch.relaunch import own_command
 
 _FAILED = 1
+_JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from hearing that it is to end
 
 # Each flag says what a variable says too, and is judged by the same rules.
 _FLAGS = {
@@ -37,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     # One malloc arena for the probe: it allocates in no hurry, and each arena costs memory for ever.
     os.environ.setdefault("MALLOC_ARENA_MAX", "1")
-    judge = _judge(arguments.config, _overrides(arguments))
+    overrides = _overrides(arguments)
+    judge = _judge(arguments.config, overrides)
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
@@ -46,7 +50,20 @@ def main(argv: Sequence[str]) -> int:
     handed, _ = judge.communicate()
     if judge.returncode != 0:
         return judge.returncode if judge.returncode > 0 else _FAILED
-    return serve(msgspec.json.decode(handed, type=AgentKnobs))
+
+    def reread() -> AgentKnobs:
+        judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
+        return msgspec.json.decode(_judged(judge), type=AgentKnobs)
+
+    status = serve(msgspec.json.decode(handed, type=AgentKnobs), reread)
+    return _begin_anew(argv) if status is None else status
+
+
+def _begin_anew(argv: Sequence[str]) -> NoReturn:
+    """Become the agent that a start would give now, under the same pid."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heard again; by default it would end us
+    command = own_command("agent", *argv)
+    os.execv(command[0], command)  # noqa: S606  ours, without a shell
 
 
 def _order(verb: str, argv: Sequence[str]) -> int:
@@ -78,10 +95,28 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     return 0 if answer.done else _FAILED
 
 
-def _judge(config: Path | None, overrides: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _judge(config: Path | None, overrides: Mapping[str, str], stderr: int | None = None) -> subprocess.Popen[bytes]:
     """The process that judges the settings: it prints them, or every mistake on stderr and ends with status 2."""
     command = own_command("handover", *([str(config)] if config else []))
-    return subprocess.Popen(command, env={**os.environ, **overrides}, stdout=subprocess.PIPE)  # noqa: S603  ours
+    environment = {**os.environ, **overrides}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr)  # noqa: S603  ours
+
+
+def _judged(judge: subprocess.Popen[bytes]) -> bytes:
+    """The settings, handed over.
+
+    Raises:
+        ValueError: they are not sound; the message is every mistake.
+
+    """
+    try:
+        handed, mistakes = judge.communicate(timeout=_JUDGED_SECONDS)
+    except subprocess.TimeoutExpired:
+        judge.kill()
+        raise ValueError(f"they could not be read within {_JUDGED_SECONDS:.0f} s") from None
+    if judge.returncode != 0:
+        raise ValueError(mistakes.decode(errors="replace").strip())
+    return handed
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:

@@ -1,11 +1,11 @@
 """A small HTTP server that no client can hold up: a thread per connection, caps, and a time limit for each request.
 
-Only GET and HEAD, only the routes it was given. Its own thread accepts, counts and cuts off, and waits for no client:
-TLS handshakes and passwords are the connection's own thread's work.
+Only GET and HEAD, only the routes it was given; an `App` answers all other paths, also POST and DELETE. Its own thread
+accepts, counts and cuts off, and waits for no client: TLS handshakes and passwords are the connection's own thread's
+work.
 """
 
 import contextlib
-import io
 import logging
 import socket
 import ssl
@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import LineTooLong
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, BinaryIO
+from typing import Any
 
 from gpuwatch.agent.access import client_of
+from gpuwatch.agent.asked import LARGEST_HEAD_BYTES, Ration, Request, asked, takes_gzip
 from gpuwatch.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" + _END % 0
 _GREEDY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n" + _END % 0
 _NOT_TLS = b"400 this port speaks https\n"
 _METHODS = ("GET", "HEAD")
-_LARGEST_HEAD_BYTES = 16384  # of a request: its first line and its headers
+_APP_METHODS = (*_METHODS, "POST", "DELETE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,7 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+App = Callable[[Request], Response]
 Route = Callable[[str], Response]  # given the Accept header, empty if there is none
 Gate = Callable[[str, str], Response | None]  # given the Authorization header and who asks; None lets the request pass
 
@@ -73,7 +74,7 @@ class AgentServer(ThreadingMixIn, TCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it serves, and what it allows
         self,
         host: str,
         port: int,
@@ -83,6 +84,7 @@ class AgentServer(ThreadingMixIn, TCPServer):
         max_connections: int,
         timeout_seconds: float,
         door: Door = Door(),
+        app: App | None = None,
     ) -> None:
         """Bind and listen; nothing is answered before `start`.
 
@@ -94,6 +96,8 @@ class AgentServer(ThreadingMixIn, TCPServer):
         self.timeout_seconds = timeout_seconds
         self.clock = clock
         self.door = door
+        self.app = app
+        self.methods = _METHODS if app is None else _APP_METHODS
         self._max_connections = max_connections
         self._open: dict[socket.socket, _Visit] = {}
         self._open_lock = threading.Lock()
@@ -221,27 +225,6 @@ def _drain(connection: socket.socket) -> None:
             pass
 
 
-class _Ration(io.BufferedIOBase):
-    """Reads lines, and of each request no more bytes than a head may have."""
-
-    def __init__(self, source: BinaryIO | io.BufferedIOBase) -> None:
-        self._source = source
-        self.left = _LARGEST_HEAD_BYTES
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        """A line, or as much of it as is left."""
-        if self.left <= 0:
-            raise LineTooLong("head")
-        asked = self.left if size is None or size < 0 else min(size, self.left)
-        line = self._source.readline(asked)
-        self.left -= len(line)
-        return line
-
-    def close(self) -> None:
-        """Close what it reads from."""
-        self._source.close()
-
-
 class _Handler(BaseHTTPRequestHandler):
     """One connection's requests."""
 
@@ -262,14 +245,20 @@ class _Handler(BaseHTTPRequestHandler):
         """The same without a body."""
         self._answer(with_body=False)
 
+    def do_POST(self) -> None:
+        """What an app is asked to do."""
+        self._answer(with_body=True)
+
+    do_DELETE = do_POST  # noqa: N815  http.server's name
+
     def setup(self) -> None:
         """Read through a ration."""
         super().setup()
-        self.rfile = self._ration = _Ration(self.rfile)
+        self.rfile = self._ration = Ration(self.rfile)
 
     def handle_one_request(self) -> None:
         """A new request has a new ration."""
-        self._ration.left = _LARGEST_HEAD_BYTES
+        self._ration.left = LARGEST_HEAD_BYTES
         super().handle_one_request()
 
     def parse_request(self) -> bool:
@@ -280,11 +269,12 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if not super().parse_request():
             return False
-        if self.command in _METHODS:
+        methods = self.server.methods
+        if self.command in methods:
             return True
         self.close_connection = True  # its body, if any, is not read
-        body = f"405 only {', '.join(_METHODS)}\n".encode()
-        allow = (("Allow", ", ".join(_METHODS)),)
+        body = f"405 only {', '.join(methods)}\n".encode()
+        allow = (("Allow", ", ".join(methods)),)
         status = HTTPStatus.METHOD_NOT_ALLOWED
         self._send(Response(status=status, body=body, content_type=TEXT, headers=allow), with_body=True)
         return False
@@ -292,15 +282,21 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         """Ask the gate, then the route."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
-            self.close_connection = True  # likewise
+            self.close_connection = True  # a body is read by the app alone, and nothing after it
         gate = self.server.door.gate
         refusal = None if gate is None else gate(self.headers.get("Authorization", ""), self.client_address[0])
         self._send(refusal or self._page(), with_body=with_body)
         self.server.allow(self.connection)
 
     def _page(self) -> Response:
-        """Find and run the route."""
-        route = self.server.routes.get(self.path.split("?", 1)[0])
+        """Find and run the route, or ask the app."""
+        route, app = self.server.routes.get(self.path.split("?", 1)[0]), self.server.app
+        if route is not None and self.command not in _METHODS:
+            allow = (("Allow", ", ".join(_METHODS)),)
+            status = HTTPStatus.METHOD_NOT_ALLOWED
+            return Response(status=status, body=b"405 only GET, HEAD\n", content_type=TEXT, headers=allow)
+        if route is None and app is not None:
+            route = lambda _: app(self._asked())  # noqa: E731  what may raise is the same
         if route is None:
             known = ", ".join(self.server.routes)
             return Response(status=HTTPStatus.NOT_FOUND, body=f"404 try {known}\n".encode(), content_type=TEXT)
@@ -311,6 +307,17 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return Response(status=status, body=b"500 see the agent's log\n", content_type=TEXT)
 
+    def _asked(self) -> Request:
+        """What the app is asked."""
+        door = self.server.door
+        return asked(
+            (self.command, self.path, self.client_address[0]),
+            self.headers,
+            self._ration,
+            self.connection,
+            gated=door.gate is not None,
+        )
+
     def _send(self, response: Response, *, with_body: bool) -> None:
         """Headers and body, packed if the client takes gzip and there is a packed one."""
         body = response.body
@@ -318,14 +325,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", response.content_type)
         if response.packed is not None:
             self.send_header("Vary", "Accept, Accept-Encoding")
-            if _takes_gzip(self.headers.get("Accept-Encoding", "")):
+            if takes_gzip(self.headers.get("Accept-Encoding", "")):
                 body = response.packed()
                 self.send_header("Content-Encoding", "gzip")
         for name, value in response.headers:
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
-        self.send_header("Content-Length", str(len(body)))
+        if response.status is not HTTPStatus.NOT_MODIFIED:  # it has the length of what it is no answer to
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if with_body:
             self.wfile.write(body)
@@ -334,12 +342,3 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  the base class' signature
         """Requests are worth a line only to whoever debugs them."""
         _LOG.debug("%s %s", self.client_address[0], format % args)
-
-
-def _takes_gzip(accept_encoding: str) -> bool:
-    """Whether the header allows gzip."""
-    for entry in accept_encoding.lower().split(","):
-        coding, _, quality = entry.partition(";")
-        if coding.strip() == "gzip":
-            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False

@@ -67,6 +67,7 @@ class ProbeSupervisor:
         self._stuck: list[ProbeChild] = []
         self._hung: dict[str, _Hung] = {}
         self._failures = 0
+        self._turns = 0
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -82,6 +83,11 @@ class ProbeSupervisor:
     def alive(self) -> bool:
         """Whether the loop still runs."""
         return self._thread.is_alive()
+
+    @property
+    def turns(self) -> int:
+        """A number that changes as long as the loop works: with each message of a probe, each try, each wait's end."""
+        return self._turns
 
     @property
     def released(self) -> str | None:
@@ -133,6 +139,7 @@ class ProbeSupervisor:
             self._changed.notify_all()
             while self._released is not None and not self._stopping.is_set():
                 self._core.withhold(self._released)
+                self._turns += 1
                 self._changed.wait(self._knobs.interval)
             self._resting = False
         self._hung.clear()  # a reset may have mended them
@@ -141,6 +148,7 @@ class ProbeSupervisor:
     def _run(self) -> None:
         """Replace probes for ever."""
         while not self._stopping.is_set():
+            self._turns += 1
             if self._released is not None:
                 self._rest()
                 continue
@@ -206,6 +214,7 @@ class ProbeSupervisor:
             try:
                 message = decode(line)
                 self._core.ingest(message)
+                self._turns += 1
             except Exception as error:  # noqa: BLE001  nothing that a probe says may end this loop
                 return Ending(why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}")
             allowed, doing = self._after(message)
@@ -273,6 +282,7 @@ class ProbeSupervisor:
     def _await_stuck(self) -> None:
         """Wait while there are too many abandoned probes."""
         while not self._called:
+            self._turns += 1
             self._reap()
             if len(self._stuck) < _MOST_STUCK:
                 return

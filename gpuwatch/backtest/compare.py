@@ -5,29 +5,38 @@ the gaps whose end is known, as docs/policies/timing.md does; bill, restarts and
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Literal
 
-from gpuwatch import prices
+from gpuwatch.backtest import pools
 from gpuwatch.backtest.gaps import History
+from gpuwatch.backtest.stops import Stopped, stops_of
+from gpuwatch.backtest.tariff import node_prices_of, usd
 from gpuwatch.model.knobs import parse_duration
+from gpuwatch.policies import PoolRules
 from gpuwatch.policies.timing.replay import Cost, Recorded, cost, learned_waits, optimum
 from gpuwatch.policies.timing.rules import draw_of, randomized
 
 Rule = Literal["break_even", "randomized", "learned"]
 _RULES: Mapping[str, Rule] = {"break_even": "break_even", "randomized": "randomized", "learned": "learned"}
 _RIGHT = "never, after=<duration> such as after=10m, after=break_even, after=randomized or after=learned"
+_HOUR = 3600.0
 _DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy by its name. `after` is seconds or a rule's name, infinite for `never`."""
+    """A policy by its name. `after` is seconds or a rule's name, infinite for `never`.
+
+    `rules` are a pool's own, where they and not `after` alone are to be tried.
+    """
 
     name: str
     after: float | Rule
+    rules: PoolRules | None = None
 
     @property
     def never(self) -> bool:
@@ -36,30 +45,35 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped:
-    """One stop that a policy would have made, in seconds from the recording's begin."""
-
-    node: str
-    idle_since: float
-    stopped_at: float
-    needed_at: float | None  # None: not before its gap was lost from sight
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One policy's. Ratios are None where there is nothing to divide by."""
+    """One policy's. Ratios are None where there is nothing to divide by, money where a machine has no list price."""
 
     policy: Policy
+    waits: Sequence[float]  # how long each gap of the history was let be
     cost: Cost
     idle_cost_ratio_to_optimum: float | None
     idle_cost_ratio_to_break_even: float | None
     bill_saved_ratio: float | None
+    node_hours_billed: float
     node_hours_saved: float
-    saved_usd: Decimal
+    gpu_hours_billed: float
+    gpu_hours_saved: float
+    billed_usd: Decimal | None
+    saved_usd: Decimal | None
+    stops: int
+    stops_per_node_day: float | None
+    nodes_stopped_again: int  # within a day of an earlier stop
+    most_stops_in_a_day: int  # of one node
     restarts_per_node_day: float | None
     people_waited_seconds: float
+    people_waited_seconds_per_node_day: float | None
     suspected_wrong_stops: int
-    stops: tuple[Stopped, ...]
+    suspected_wrong_ratio: float | None
+
+    @property
+    def restarts(self) -> int:
+        """How many of its stops were needed again."""
+        return self.cost.restarts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +110,10 @@ def policy_of(text: str) -> Policy:
 
 def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[float]:
     """How long each gap is let be; nothing is known ahead of time."""
+    if policy.rules is not None:
+        idle = policy.rules.idle
+        own = waits_of(replace(policy, rules=None), gaps, pools.restart_seconds(idle))
+        return [pools.in_all(idle, wait) for wait in own]
     if policy.after == "learned":
         return learned_waits(gaps, restart)
     if policy.after == "randomized":
@@ -105,61 +123,67 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
 
 def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
     """One policy over a history."""
-    gaps, waits = history.gaps, waits_of(policy, history.gaps, terms.restart)
+    return _charged(policy, waits_of(policy, history.gaps, terms.restart), history, terms)
+
+
+def optimum_of(history: History, terms: Terms) -> Figures:
+    """Who knew every end: keeps what is needed sooner than a restart is worth, and stops all else at once."""
+    waits = [math.inf if gap.needed and gap.seconds <= terms.restart else 0.0 for gap in history.gaps]
+    return _charged(Policy(name="optimum", after=0.0), waits, history, terms)
+
+
+def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> Figures:
+    gaps, node_seconds = history.gaps, history.node_seconds
     whole = cost(gaps, waits, terms.restart)
-    known = [(gap, wait) for gap, wait in zip(gaps, waits, strict=True) if gap.needed]
-    scored = cost([gap for gap, _ in known], [wait for _, wait in known], terms.restart)
+    needed = [(gap, wait) for gap, wait in zip(gaps, waits, strict=True) if gap.needed]
+    scored = cost([gap for gap, _ in needed], [wait for _, wait in needed], terms.restart)
     even = cost(gaps, [terms.restart] * len(gaps), terms.restart)
-    node_seconds = sum(history.node_seconds.values())
-    stops = tuple(_stops(gaps, waits))
+    saved, stops, suspects = dict.fromkeys(node_seconds, 0.0), 0, 0
+    for stop in stops_of(gaps, waits, terms.restart):
+        saved[stop.gap.node_id] += stop.saved_seconds
+        stops += 1
+        suspects += stop.suspect(terms.regret)
+    billed = {name: seconds - saved[name] for name, seconds in node_seconds.items()}
+    most = _most_in_a_day(stops_of(gaps, waits, terms.restart))
+    gpus = {life.name: len(life.gpus) for life in history.lives}
+    days = sum(node_seconds.values()) / _DAY
+    priced = node_prices_of(history)
+    all_usd, saved_usd = usd(priced, node_seconds), usd(priced, saved)
     return Figures(
         policy=policy,
+        waits=waits,
         cost=whole,
         idle_cost_ratio_to_optimum=_ratio(scored.seconds, optimum(gaps, terms.restart)),
         idle_cost_ratio_to_break_even=_ratio(whole.seconds, even.seconds),
-        bill_saved_ratio=_ratio(sum(gap.seconds for gap in gaps) - whole.seconds, node_seconds),
-        node_hours_saved=(sum(gap.seconds for gap in gaps) - whole.seconds) / 3600,
-        saved_usd=_usd(history, waits, terms.restart),
-        restarts_per_node_day=_ratio(whole.restarts, node_seconds / _DAY),
-        people_waited_seconds=whole.restarts * terms.boot,
-        suspected_wrong_stops=sum(
-            stop.needed_at is not None and stop.needed_at - stop.stopped_at <= terms.regret for stop in stops
-        ),
+        bill_saved_ratio=_ratio(sum(saved.values()), sum(node_seconds.values())),
+        node_hours_billed=sum(billed.values()) / _HOUR,
+        node_hours_saved=sum(saved.values()) / _HOUR,
+        gpu_hours_billed=sum(seconds * gpus[name] for name, seconds in billed.items()) / _HOUR,
+        gpu_hours_saved=sum(seconds * gpus[name] for name, seconds in saved.items()) / _HOUR,
+        billed_usd=None if all_usd is None or saved_usd is None else all_usd - saved_usd,
+        saved_usd=saved_usd,
         stops=stops,
+        stops_per_node_day=_ratio(stops, days),
+        nodes_stopped_again=sum(each > 1 for each in most.values()),
+        most_stops_in_a_day=max(most.values(), default=0),
+        restarts_per_node_day=_ratio(whole.restarts, days),
+        people_waited_seconds=whole.restarts * terms.boot,
+        people_waited_seconds_per_node_day=_ratio(whole.restarts * terms.boot, days),
+        suspected_wrong_stops=suspects,
+        suspected_wrong_ratio=_ratio(suspects, stops),
     )
 
 
-def optimum_saved_ratio(history: History, restart: float) -> float | None:
-    """The part of the bill that who knew every end would have saved."""
-    idle = sum(gap.seconds for gap in history.gaps)
-    return _ratio(idle - optimum(history.gaps, restart), sum(history.node_seconds.values()))
-
-
-def _stops(gaps: Sequence[Recorded], waits: Sequence[float]) -> Iterator[Stopped]:
-    for gap, wait in zip(gaps, waits, strict=True):
-        if gap.seconds > wait:
-            yield Stopped(
-                node=gap.node_id,
-                idle_since=gap.begin,
-                stopped_at=gap.begin + wait,
-                needed_at=gap.end if gap.needed else None,
-            )
-
-
-def _usd(history: History, waits: Sequence[float], restart: float) -> Decimal:
-    """The rental that was saved, restarts taken off, at list price, to the cent."""
-    kinds = {life.name: life.instance_type for life in history.lives}
-    seconds = dict.fromkeys(kinds.values(), 0.0)
-    for gap, wait in zip(history.gaps, waits, strict=True):
-        if gap.seconds > wait:
-            seconds[kinds[gap.node_id]] += gap.seconds - wait - restart * gap.needed
-    total = Decimal(0)
-    for kind, saved in sorted(seconds.items()):
-        price = prices.lookup(kind)
-        if price is None:
-            raise LookupError(f"there is no list price for {kind}")
-        total += price.usd_per_hour * Decimal(f"{saved / 3600:.6f}")
-    return total.quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
+def _most_in_a_day(stops: Iterable[Stopped]) -> Mapping[str, int]:
+    """The most stops of each node within any 24 hours; one node's come in the order of time."""
+    recent, most = defaultdict[str, deque[float]](deque), defaultdict[str, int](int)
+    for stop in stops:
+        times = recent[stop.gap.node_id]
+        times.append(stop.at)
+        while times[0] <= stop.at - _DAY:
+            times.popleft()
+        most[stop.gap.node_id] = max(most[stop.gap.node_id], len(times))
+    return most
 
 
 def _ratio(part: float, whole: float) -> float | None:

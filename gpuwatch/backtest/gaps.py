@@ -1,34 +1,51 @@
 """Idle gaps of a recording, node by node, in seconds from its begin.
 
-A node exists from the first moment that the recording knows it (its first busy interval, or its first sample) to the
-recording's end. Idle is what is neither busy nor unknown; a node is unknown while it is silent or a GPU of it is lost.
-A gap was needed if work ended it; one that the recording's end, silence or a lost GPU ends has no known end.
+In a file a node exists from the first moment that it is known (its first busy interval, or its first sample) to the
+recording's end; `sources` has histories that were not recorded for this. Idle is what is neither busy nor unknown; a
+node is unknown while it is silent or a GPU of it is lost. A gap was needed if work ended it; one that the recording's
+end, silence or a lost GPU ends has no known end.
 """
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain, pairwise
 
 from gpuwatch.devices.programme import Spans
 from gpuwatch.policies.timing.replay import Recorded
 from gpuwatch.simulation.lives import Life
 from gpuwatch.simulation.options import Options, recorded
-from gpuwatch.simulation.traces import Recording, read_trace
+from gpuwatch.simulation.traces import read_trace
+
+_GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a recording comes to: its lives, how long each node existed, its idle gaps in the order of their begin."""
+    """What a recording comes to: its lives, how long each node existed, its idle gaps in the order of their begin.
 
-    recording: Recording
+    `begins_at` is second 0 where the source knows it; `evidence` is why a gap (node, begin) counts as idle, in words.
+    """
+
     lives: tuple[Life, ...]
     horizon_seconds: float
     node_seconds: Mapping[str, float]
     gaps: tuple[Recorded, ...]
+    begins_at: datetime | None = None
+    evidence: Mapping[tuple[str, float], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A life, when it was first known, and how many seconds of it somebody paid for, all from the history's begin."""
+
+    life: Life
+    begin: float
+    seconds: float
 
 
 def history_of(options: Options) -> History:
-    """The history in `options.trace`, or in its first `options.hours`.
+    """The history in the file `options.trace`, or in its first `options.hours`.
 
     Raises:
         DemoError: the recording cannot be read, or there is no price for a machine of it.
@@ -38,47 +55,48 @@ def history_of(options: Options) -> History:
         raise ValueError("a backtest needs a recording")
     recording = read_trace(options.trace)
     told, horizon = recorded(options, recording)
-    lives, seconds, gaps = list[Life](), dict[str, float](), list[Recorded]()
+    known = []
     for life in told:
-        busy = _busy(life, horizon)
         spans = recording.intervals.get(life.name)
         begin = (life.silent.until(0.0) or 0.0) if spans is None else spans[0][0] - recording.begin
         if begin < horizon:
-            lives.append(life)
-            seconds[life.name] = horizon - begin
-            gaps += _gaps(life, busy, begin, horizon)
+            known.append(Known(life=life, begin=begin, seconds=horizon - begin))
+    return of_lives(known, horizon, _words_of_intervals if recording.intervals else _words_of_samples)
+
+
+def of_lives(
+    told: Iterable[Known],
+    horizon: float,
+    words: Callable[[Life, float], str],
+    *,
+    begins_at: datetime | None = None,
+) -> History:
+    """The history of some lives; `words` say why a gap of a life that begins then counts as idle."""
+    known = list(told)
+    gaps, evidence = list[Recorded](), dict[tuple[str, float], str]()
+    for each in known:
+        mine = list(_gaps(each.life, _busy(each.life, horizon), each.begin, horizon))
+        evidence |= {(gap.node_id, gap.begin): words(each.life, gap.begin) for gap in mine}
+        gaps += mine
     gaps.sort(key=lambda gap: (gap.begin, gap.node_id))
     return History(
-        recording=recording,
-        lives=tuple(lives),
+        lives=tuple(each.life for each in known),
         horizon_seconds=horizon,
-        node_seconds=seconds,
+        node_seconds={each.life.name: each.seconds for each in known},
         gaps=tuple(gaps),
+        begins_at=begins_at,
+        evidence=evidence,
     )
 
 
-def part_of(history: History, options: Options, names: Collection[str], begin: float) -> tuple[tuple[Life, ...], float]:
-    """The lives of some nodes from a moment on, and how many seconds are left for them."""
-    recording = history.recording
-    first, last = recording.begin + begin, recording.begin + history.horizon_seconds
-    samples = {
-        name: {index: [row for row in rows if first <= row.seconds < last] for index, rows in gpus.items()}
-        for name, gpus in recording.samples.items()
-        if name in names
-    }
-    intervals = {
-        name: [(max(first, since), min(last, until)) for since, until in spans if since < last and until > first]
-        for name, spans in recording.intervals.items()
-        if name in names
-    }
-    part = Recording(
-        samples={
-            name: kept for name, gpus in samples.items() if (kept := {k: rows for k, rows in gpus.items() if rows})
-        },
-        intervals={name: spans for name, spans in intervals.items() if spans},
-        sampling_seconds=recording.sampling_seconds,
-    )
-    return recorded(replace(options, hours=None), part)
+def _words_of_intervals(_life: Life, _begin: float) -> str:
+    return "no work recorded"
+
+
+def _words_of_samples(life: Life, begin: float) -> str:
+    held = sum(programme.at(begin)[0].memory_bytes for programme in life.gpus) / _GIB
+    gpus = f"{len(life.gpus)} GPUs" if len(life.gpus) > 1 else "its GPU"
+    return f"{gpus} at 0 %, {held:.3g} GiB held"
 
 
 def _busy(life: Life, horizon: float) -> Spans:

@@ -5,27 +5,44 @@ What each property of the controller says of one stop, as far as a simulation ca
 - P1 its agent answers and all of its GPUs are there; P2 nothing computes and nobody is at work;
 - P3 it is enrolled and not protected; P4 no hour sees more stops than the limits allow; P6 it runs;
 - P7 its pool keeps its minimum; P9 it has truly been idle for the policy's wait; P10 it is past its warm-up;
+- P11 it was needed since it was stopped before;
 - P12 (of every change) an open intent has that key; P13 a stop settles only when the cloud shows it stopped or gone.
+
+And of rounds that are planned first: P5 the round decides what its plan decided, unless it settled something before;
+P8 a node that the plan would remove is left alone when it is busy, silent, protected or not enrolled instead.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
+from typing import Protocol
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.passed_on import PassedOn
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import NodeState
-from gpuwatch.parts import Parts
+from gpuwatch.ledger.lean import LeanLedger
+from gpuwatch.model.decision import REMOVALS, Intent, Outcome, Status, Verb
+from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
+from gpuwatch.model.measure import Measure, Query
+from gpuwatch.parts import Parts, Round
+from gpuwatch.signals import SignalSource
 from gpuwatch.simulation.world import Host, World
 
 _HOUR = 3600.0
 _GONE = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
 
 
-class WatchedLedger(Ledger):
+class Controller(Protocol):
+    """One round, as `gpuwatch.controller.step` plays it."""
+
+    def __call__(self, parts: Parts, *, act: bool = True) -> Round:
+        """Play it; with `act=False` it ends before anything is written down."""
+        ...
+
+
+class WatchedLedger(LeanLedger):
     """A ledger that lets somebody look at an outcome before it is written down."""
 
     look: Callable[[Intent, Status], None] = staticmethod(lambda _intent, _status: None)
@@ -42,17 +59,16 @@ class Witness:
 
     world: World
     cloud: Cloud
-    ledger: Ledger
+    ledger: LeanLedger
     rules: Rulebook
     least_seconds: float
-    stopped_at: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    plans: int = 0
 
     def changes(self, parts: Parts, node_id: str, key: str) -> None:
         """Somebody asks the cloud to change a node."""
         node = self.cloud.node(node_id)
-        keys = {entry.intent.key for entry in self.ledger.view(parts.clock.now()).open_intents}
-        self._note(node_id, parts, {"P12: no open intent has its key": key not in keys})
+        self._note(node_id, parts, {"P12: no open intent has its key": not self.ledger.is_open(key)})
         if node is not None:
             self._note(
                 node_id,
@@ -63,8 +79,7 @@ class Witness:
     def removes(self, parts: Parts, node_id: str, key: str) -> None:
         """Somebody asks the cloud to stop or terminate a node."""
         self.changes(parts, node_id, key)
-        self._note(node_id, parts, dict(self._removal(parts, node_id)))
-        self.stopped_at.append(parts.clock.monotonic())
+        self._note(node_id, parts, dict(self._removal(parts.clock.monotonic(), node_id)))
 
     def settles(self, intent: Intent, status: Status) -> None:
         """An outcome is about to be written down."""
@@ -73,8 +88,25 @@ class Witness:
             if node is not None and node.state not in _GONE:
                 self.violations.append(f"{intent.node_id}: P13: settled as stopped while the cloud says {node.state}")
 
-    def _removal(self, parts: Parts, node_id: str) -> Iterator[tuple[str, bool]]:
-        host, now, node = self.world.hosts[node_id], parts.clock.monotonic(), self.cloud.node(node_id)
+    def plan(self, controller: Controller, parts: Parts) -> Round:
+        """What the next round would do; and, of what it would remove, one node that is something else than idle."""
+        plan = controller(parts, act=False)
+        self.plans += 1
+        node_id = min(_removed(plan), default=None)
+        for word, other in () if node_id is None else _worlds(parts, node_id):
+            left_alone = node_id not in _removed(controller(other, act=False))
+            self._note(str(node_id), parts, {f"P8: it would be removed although it is {word}": not left_alone})
+        return plan
+
+    def played(self, plan: Round | None, done: Round) -> None:
+        """A round is over; it may have been planned."""
+        if plan is None or done.settled:
+            return
+        if (plan.decisions, plan.reviews, plan.trouble) != (done.decisions, done.reviews, done.trouble):
+            self.violations.append(f"the round at {done.observation.now}: P5: it decides something else than its plan")
+
+    def _removal(self, now: float, node_id: str) -> Iterator[tuple[str, bool]]:
+        host, node = self.world.hosts[node_id], self.cloud.node(node_id)
         wrong = host.at_work(now)
         lost = any(each.spans.until(now) is not None for each in host.life.lost)
         yield "P1: its agent is silent, or a GPU of it is lost", lost or not host.answers(now)
@@ -83,19 +115,23 @@ class Witness:
             f"P9: it was idle for less than {self.least_seconds:g} s",
             now - _idle_since(host, now) < self.least_seconds,
         )
-        recent = sum(at > now - _HOUR for at in self.stopped_at)
-        yield "P4: too many stops within an hour", recent >= self.rules.limits.max_stops_per_hour
+        lately = sum(1 for _ in takewhile(lambda stop: stop.at > now - _HOUR, reversed(self.world.stops)))
+        yield "P4: too many stops within an hour", lately >= self.rules.limits.max_stops_per_hour
         if node is None:
             return
         rules, run = self.rules.pool(node.pool), host.runs[-1]
         yield "P6: it does not run", node.state is not NodeState.RUNNING
         young = len(host.runs) > 1 and now - run.begin < rules.warm_up  # the first run began before the recording
         yield "P10: it is in its warm-up", young
-        left = sum(
-            each.pool == node.pool and each.id != node_id and each.state is NodeState.RUNNING
-            for each in self.cloud.nodes()
-        )
-        yield "P7: its pool falls below its minimum", left < rules.min_nodes
+        before = host.runs[-2].end if len(host.runs) > 1 else None
+        needed = now if before is None else host.demand.next(before)
+        yield "P11: nobody needed it since it was stopped before", needed is None or needed > now
+        if rules.min_nodes:
+            left = sum(
+                each.pool == node.pool and each.id != node_id and each.state is NodeState.RUNNING
+                for each in self.cloud.nodes()
+            )
+            yield "P7: its pool falls below its minimum", left < rules.min_nodes
 
     def _note(self, node_id: str, parts: Parts, found: Mapping[str, bool]) -> None:
         now = parts.clock.monotonic()
@@ -104,7 +140,70 @@ class Witness:
 
 def _idle_since(host: Host, now: float) -> float:
     """When it last computed by the truth, or was started if that is later."""
-    return max([host.runs[-1].begin, *(min(end, now) for begin, end in host.demand if begin < now)])
+    number = bisect_left(host.demand.begins, now)
+    worked = min(host.demand.ends[number - 1], now) if number else 0.0
+    return max(host.runs[-1].begin, worked)
+
+
+def _removed(done: Round) -> set[str]:
+    """The nodes that a round removes, or would."""
+    return {each.step.node_id for each in done.reviews if each.allowed and each.step.verb in REMOVALS}
+
+
+def _worlds(parts: Parts, node_id: str) -> Iterator[tuple[str, Parts]]:
+    """The same moment, but for one node that must not be removed."""
+    yield "busy", replace(parts, signals=_Other(parts.signals, node_id, _busy))
+    yield "silent", replace(parts, signals=_Other(parts.signals, node_id, lambda _: Signal(failure="it is silent")))
+    yield "protected", replace(parts, cloud=_Shown(parts.cloud, node_id, lambda node: replace(node, protected="a tag")))
+    yield "not enrolled", replace(parts, cloud=_Shown(parts.cloud, node_id, lambda node: replace(node, enrolled=False)))
+
+
+def _busy(signal: Signal) -> Signal:
+    """The same verdict of a node that works."""
+    verdict = signal.verdict
+    if verdict is None:
+        return signal
+    activity = replace(verdict.activity, state=State.BUSY)
+    gpus = tuple(replace(gpu, activity=activity) for gpu in verdict.gpus)
+    return Signal(verdict=replace(verdict, activity=activity, gpus=gpus))
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A SignalSource that says something else of one node."""
+
+    signals: SignalSource
+    node_id: str
+    change: Callable[[Signal], Signal]
+
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
+        """All nodes, one of them changed."""
+        fleet = self.signals.observe(nodes)
+        changed = (
+            replace(node, signal=self.change(node.signal)) if node.id == self.node_id else node for node in fleet.nodes
+        )
+        return replace(fleet, nodes=tuple(changed))
+
+    def confirm(self, node: Node) -> Signal:
+        """One node, perhaps changed."""
+        signal = self.signals.confirm(node)
+        return self.change(signal) if node.id == self.node_id else signal
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """As they are."""
+        return self.signals.measure(fleet, queries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown(PassedOn):
+    """A cloud that shows one node otherwise."""
+
+    node_id: str
+    change: Callable[[Node], Node]
+
+    def nodes(self) -> Sequence[Node]:
+        """All machines, one of them changed."""
+        return tuple(self.change(node) if node.id == self.node_id else node for node in self.cloud.nodes())
 
 
 @dataclass(frozen=True, slots=True)

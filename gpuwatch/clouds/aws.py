@@ -1,6 +1,6 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions. boto3 is imported by the aws_* modules alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import boto3
 
@@ -9,6 +9,7 @@ from gpuwatch.clouds import (
     Leftover,
     NotFoundError,
     aws_acts,
+    aws_diagnosis,
     aws_groups,
     aws_leftovers,
     aws_machines,
@@ -18,6 +19,7 @@ from gpuwatch.clouds.aws_errors import asking
 from gpuwatch.clouds.aws_groups import Group
 from gpuwatch.clouds.aws_machines import Instance, Translator
 from gpuwatch.clouds.aws_places import Place, Places
+from gpuwatch.clouds.diagnosis import Identity, Needs, Permission
 from gpuwatch.clouds.knobs import AccountKnobs
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
@@ -145,6 +147,33 @@ class AwsCloud:
         del key
         refuse_foreign_tags(tags)
         aws_acts.tag(self._home(node_id), node_id, tags)
+
+    # Our own standing; nothing is carried out.
+
+    def may(self, needs: Needs) -> Iterator[Permission]:
+        """By DryRun, in every account and region."""
+        for place in self._places.all:
+            yield from aws_diagnosis.reads(place)
+            if needs.act:
+                tried = next((node_id for node_id in needs.node_ids if self._homes.get(node_id) is place), None)
+                yield from aws_diagnosis.acts(place, tried, terminate=needs.terminate)
+                yield from aws_diagnosis.of_groups(place) if needs.groups else ()
+        for arguments in needs.launches:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            yield aws_diagnosis.launch(place, arguments, fleet=self._fleet)
+
+    def identity(self) -> Identity:
+        """In the first place."""
+        return aws_diagnosis.identity(self._places.all[0])
+
+    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """Volumes of these machines, in every account and region."""
+        wanted = set(node_ids)
+        homes = {place: [name for name, home in self._homes.items() if home is place] for place in self._places.all}
+        told = self._places.everywhere(
+            lambda place: list(aws_diagnosis.unencrypted(place, [name for name in homes[place] if name in wanted]))
+        )
+        return tuple(each for place in told for each in place)
 
     # Within one place.
 

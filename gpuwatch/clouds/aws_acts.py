@@ -89,6 +89,18 @@ def terminate_member(place: Place, node_id: str, group_id: str, *, fleet: str, n
 
 def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) -> str:
     """One machine from a template; gives its id. Source: RunInstances; the key is its ClientToken."""
+    request = launch_request(arguments, key, fleet=fleet)
+    with place.asking("RunInstances"):
+        return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
+
+
+def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dict[str, Any]:
+    """What RunInstances is asked for one machine.
+
+    Raises:
+        ValueError: the key is no ClientToken.
+
+    """
     if not key.isascii() or len(key) > _TOKEN_LENGTH:
         raise ValueError(
             f"the key {key!r} is not up to {_TOKEN_LENGTH} ASCII characters, which EC2 asks of a ClientToken"
@@ -111,8 +123,7 @@ def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) 
         request["SubnetId"] = arguments["subnet"]
     if arguments.get("instance_type"):
         request["InstanceType"] = arguments["instance_type"]
-    with place.asking("RunInstances"):
-        return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
+    return request
 
 
 def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:

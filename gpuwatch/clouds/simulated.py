@@ -6,6 +6,7 @@ somebody looks next, so `history` is the truth for billing. Nothing is random: f
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from gpuwatch.clouds import (
     DECISION_ID,
@@ -39,8 +40,11 @@ class SimulatedCloud(Machines):
             for node_id in self._timed:
                 self._reread(node_id)
             if self._listed is None:
-                alive = (node for node in self._nodes.values() if node.state is not NodeState.TERMINATED)
-                self._listed = tuple(sorted((node for node in alive if node.gpu_count > 0), key=lambda node: node.id))
+                self._listed = tuple(
+                    node
+                    for _, node in sorted(self._nodes.items(), key=itemgetter(0))
+                    if node.state is not NodeState.TERMINATED and node.gpu_count > 0
+                )
             return self._listed
 
     def node(self, node_id: str) -> Node:

@@ -65,10 +65,11 @@ def explained() -> Iterator[None]:
     """Turn what a person can mend into a sentence on stderr and exit status 2."""
     from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
     from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+    from gpuwatch.prices.own_file import PricesError  # noqa: PLC0415  likewise
 
     try:
         yield
-    except (CloudError, LedgerError) as error:
+    except (CloudError, LedgerError, PricesError) as error:
         click.echo(error, err=True)
     except ImportError as error:
         click.echo(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
@@ -90,7 +91,8 @@ def settings_of(path: Path | None) -> "Settings":
 
 def log_to_stderr() -> None:
     """Lines for the journal, which has its own clock; with the time elsewhere."""
-    stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
-    logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s")
+    from gpuwatch.service import log_to_stderr as log  # noqa: PLC0415  loaded by services only
+
+    log("%(levelname)s %(name)s: %(message)s")
     for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -3,10 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.commands.base import commands, config_option, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.settings import Settings
 
 
 @commands.group()
@@ -19,13 +23,31 @@ def config() -> None:
 def check(path: Path | None) -> None:
     """Say what is in force, or every mistake and its remedy (exit status 2)."""
     from gpuwatch.configuration import default_path  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cost import budget_knobs  # noqa: PLC0415  likewise
     from gpuwatch.policies.checks import warnings  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
     source = path or default_path(os.environ) or "no file, all defaults"
     click.echo(f"OK: {source}: {settings.summary}")
-    for each in warnings(settings.pools):
+    for each in (*warnings(settings.pools), *budget_knobs.warnings(settings.budgets, settings.pools)):
         click.echo(f"Mind: {each.wrong}\n    better: {each.right}")
+    for line in _untried(settings):
+        click.echo(f"Mind: {line}")
+
+
+def _untried(settings: "Settings") -> list[str]:
+    """The pools that wait for a backtest, where one is required and the ledger can be asked."""
+    if settings.limits.require_backtest is None:
+        return []
+    from gpuwatch import orders  # noqa: PLC0415  loaded where a backtest is required
+    from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+
+    try:
+        found = list(orders.untried(settings.ledger, SystemClock(), settings.rulebook))
+    except LedgerError as error:
+        return [f"limits.require_backtest is set, and nobody knows of any backtest: {error}"]
+    return [f"pool {pool} lets no node go: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
 
 
 @config.command()
@@ -49,12 +71,36 @@ def docs_metrics() -> None:
     click.echo(render_metrics_md(), nl=False)
 
 
+@docs.command("controller-metrics")
+def docs_controller_metrics() -> None:
+    """Print docs/CONTROLLER_METRICS.md."""
+    from gpuwatch.telling import render_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_md(), nl=False)
+
+
+@docs.command("api")
+def docs_api() -> None:
+    """Print docs/api.md."""
+    from gpuwatch.web.openapi import render_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_md(), nl=False)
+
+
 @docs.command("health")
 def docs_health() -> None:
     """Print docs/health.md."""
     from gpuwatch.agent.health_manual import render_health_md  # noqa: PLC0415  loaded by this command only
 
     click.echo(render_health_md(), nl=False)
+
+
+@docs.command("doctor")
+def docs_doctor() -> None:
+    """Print docs/doctor.md."""
+    from gpuwatch.doctor.manual import render_doctor_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_doctor_md(), nl=False)
 
 
 @docs.command("configuration")

@@ -1,6 +1,7 @@
 """Commands about the fleet: controller, plan, status, explain, leftovers."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -15,9 +16,10 @@ def controller(path: Path | None) -> None:
     """Run rounds: observe, decide, and act where the mode is `enforce`."""
     log_to_stderr()
     with explained():
-        from gpuwatch.rounds import run  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.configuration import load  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.rounds import run  # noqa: PLC0415  likewise
 
-        run(settings_of(path))
+        run(settings_of(path), lambda: load(path, os.environ))
 
 
 @commands.command()
@@ -44,7 +46,7 @@ def status(path: Path | None, *, as_json: bool) -> None:
             click.echo(done.trouble, err=True)
             sys.exit(1)
         click.echo(json.dumps(show.fleet_rows(done)) if as_json else show.status_table(done))
-        for line in () if as_json else show.remarks(done, parts.ledger.leader()):
+        for line in () if as_json else (*show.remarks(done, parts.ledger.leader()), *show.untried(done, parts.rules)):
             click.echo(line)
 
 

@@ -1,5 +1,6 @@
 """What a simulated GPU is asked to do over time, as tables that are cheap to ask: a bisection each."""
 
+import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,6 +127,14 @@ class Programme:
             if end < begin:
                 return max(self._peak(begin, self._period), self._peak(0.0, end))
         return self._peak(begin, end)
+
+    def phases(self, horizon: float) -> Iterator[tuple[float, Phase]]:
+        """Each phase that begins before `horizon`, and when."""
+        for number in itertools.count() if self._period is not None else (0,):
+            offset = number * (self._period or 0.0)
+            if offset >= horizon:
+                return
+            yield from ((offset + phase.at, phase) for phase in self._phases if offset + phase.at < horizon)
 
     def busy(self, horizon: float) -> Spans:
         """When it computes, up to `horizon`."""

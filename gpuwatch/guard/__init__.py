@@ -7,11 +7,13 @@ objects. A new rule is one function, one line in RULES and one page in docs/guar
 
 from collections.abc import Sequence
 
-from gpuwatch.guard import pace, standing, use
+from gpuwatch.guard import pace, standing, trials, use
+from gpuwatch.guard.budgets import month_budget
 from gpuwatch.guard.bursts import Burst, burst
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.limits import Limits
 from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
+from gpuwatch.guard.trials import untried
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Answer, Decision, Observation, Review, Step, Verb
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "judge",
     "retry_wait_seconds",
     "review",
+    "untried",
 ]
 
 _ALL = frozenset(Verb) - {Verb.HOLD}
@@ -46,6 +49,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "owned": (_RECLAIM | _MEMBER | {Verb.START}, standing.owned),
     "prepaid": (_RECLAIM, standing.prepaid),
     "opt_in": (_RECLAIM, standing.opt_in),
+    "backtest": (_LET_GO, trials.backtest),
     "data_loss": (_RECLAIM, standing.data_loss),
     "group": (frozenset({Verb.TERMINATE, Verb.GROW}), standing.group_rules),
     "not_running": (_RECLAIM | {Verb.START}, use.state),
@@ -65,6 +69,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "blast_radius": (REMOVALS, pace.blast_radius),
     "growth_rate": (ADDITIONS, pace.growth_rate),
     "budget": (ADDITIONS, pace.budget),
+    "month_budget": (ADDITIONS, month_budget),
 }
 
 
@@ -113,10 +118,9 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     granted: list[Step] = []
     reviews: list[Review] = []
     for decision in decisions:
-        frozen = burst(observation, decision.pool, rules.limits)
-        for step in decision.steps:
-            if step.verb is Verb.HOLD:
-                continue
+        changes = [step for step in decision.steps if step.verb is not Verb.HOLD]
+        frozen = burst(observation, decision.pool, rules.limits) if changes else None
+        for step in changes:
             case = case_of(step, observation, decision.pool, rules, frozen=frozen, granted=tuple(granted))
             result = judge(case)
             reviews.append(result)

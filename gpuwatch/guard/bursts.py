@@ -28,6 +28,8 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
     nodes that could turn idle then: neither those idle before nor those started after make it smaller.
     """
     roster = observation.fleet.roster(pool)
+    if roster.still < limits.mass_idleness_nodes:
+        return None
     members = [node for node in roster.nodes if node.id in roster.members]
     resumed = [at for named, at in observation.ledger.resumed if named in {None, pool}]
     window = timedelta(seconds=limits.mass_idleness_window)

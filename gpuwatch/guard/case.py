@@ -42,7 +42,7 @@ class Case:
 
     def counts(self, verbs: frozenset[Verb]) -> tuple[Step, ...]:
         """The steps of these verbs allowed earlier in this round."""
-        return tuple(step for step in self.granted if step.verb in verbs)
+        return tuple([step for step in self.granted if step.verb in verbs]) if self.granted else ()
 
 
 # A rule's answer: whether it objects, the sentence, the remedy.

@@ -70,3 +70,10 @@ class Limits:
     capacity_cooldown: Annotated[
         Seconds, Ge(0), Knob("After a start or launch failed, the same is not tried again for this long.")
     ] = 180.0
+    require_backtest: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Knob(
+            "A pool's nodes are removed only if a backtest of its present rules passed and is no older than this "
+            "(`gpuwatch backtest --pool NAME --keep`). None: no backtest is needed."
+        ),
+    ] = None

@@ -82,22 +82,24 @@ def _adding(case: Case) -> int:
 def blast_radius(case: Case) -> Word:
     """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
     ledger, limits = case.observation.ledger, case.limits
-    past = _within_the_hour(case, REMOVALS)
-    fresh = [step for step in case.counts(REMOVALS) if ledger.open_for(step.node_id) is None]
+    past, granted = _within_the_hour(case, REMOVALS), case.counts(REMOVALS)
+    fresh = [step for step in granted if ledger.open_for(step.node_id) is None]
     hour = len(past) + len(fresh)
     # What was terminated within the hour is a part of the fleet that the share is of.
     there = case.observation.fleet.enrolled()
     enrolled = len(there) + len({each.node_id for each in past} - there)
     share = math.ceil(limits.max_stops_per_hour_ratio * enrolled)
     for count, limit, name in (
-        (len(case.counts(REMOVALS)), limits.max_stops_per_round, "max_stops_per_round"),
+        (len(granted), limits.max_stops_per_round, "max_stops_per_round"),
         (hour, limits.max_stops_per_hour, "max_stops_per_hour"),
         (hour, share, "max_stops_per_hour_ratio"),
     ):
         if count + 1 > limit:
             return no(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
-    nodes = [node for step in fresh if (node := case.observation.fleet.find(step.node_id)) is not None]
     owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
+    rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
+    found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
+    nodes = [node for node in found if node is not None]
     if per_owner is not None:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
@@ -106,7 +108,7 @@ def blast_radius(case: Case) -> Word:
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
         return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
-    return ok(f"{hour} stops within the hour, {len(case.counts(REMOVALS))} in this round.")
+    return ok(f"{hour} stops within the hour, {len(granted)} in this round.")
 
 
 def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:

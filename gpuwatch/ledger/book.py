@@ -4,6 +4,7 @@ Records are only ever appended, each a link of one hash chain; an intent is dura
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +16,11 @@ from sqlalchemy import Connection, func, select
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import bodies, chain, compaction, views
 from gpuwatch.ledger.chain import sha256, text
+from gpuwatch.ledger.deeds import DeedBook
 from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.ledger.postgresql import PostgresqlStore
+from gpuwatch.ledger.spend import SpendBook
 from gpuwatch.ledger.stores import SqliteStore, Store
 from gpuwatch.ledger.tables import (
     BODIES,
@@ -34,8 +37,10 @@ from gpuwatch.ledger.tables import (
 )
 from gpuwatch.model.decision import (
     FINAL,
+    Backtested,
     Decision,
     Intent,
+    Keep,
     LedgerView,
     Observation,
     Outcome,
@@ -61,6 +66,8 @@ class Ledger:
         """Use `Ledger.connect`, `Ledger.open` or `Ledger.in_memory`."""
         self._store = store
         self._knobs = knobs or LedgerKnobs()
+        self.spend = SpendBook(store, self._knobs.keep_hours)
+        self.deeds = DeedBook(store)
         with store.reading() as db:
             self._id: str = db.execute(select(META.c.value).where(META.c.name == "ledger_id")).scalar_one()
 
@@ -160,6 +167,19 @@ class Ledger:
         if row.body is None:
             raise LedgerError(f"round {round_id} is no longer kept whole (ledger.keep, ledger.keep_quiet)")
         return bodies.decode(round_id, datetime.fromisoformat(row.at), row.codec, row.body)
+
+    def observation(self, round_id: int) -> Observation:
+        """What a past round saw; raises as `round`."""
+        return self.round(round_id).observation
+
+    def whole_rounds(self, since: datetime | None, until: datetime) -> tuple[tuple[int, datetime], ...]:
+        """The rounds of a time that are still whole, each with its own, oldest first."""
+        query = select(BODIES.c.round_id, BODIES.c.at).where(BODIES.c.at <= text(until))
+        if since is not None:
+            query = query.where(BODIES.c.at >= text(since))
+        with self._store.reading() as db:
+            rows = db.execute(query.order_by(BODIES.c.at, BODIES.c.round_id)).all()
+        return tuple((row.round_id, datetime.fromisoformat(row.at)) for row in rows)
 
     def round_at(self, when: datetime) -> PastRound:
         """The newest round until then that is still whole."""
@@ -271,6 +291,21 @@ class Ledger:
             writer.append("control", row)
             writer.db.execute(PAUSES.delete() if pool is None else PAUSES.delete().where(PAUSES.c.id.in_(of_pool)))
             return views.pauses(writer.db, at)
+
+    def keep(self, node_id: str, who: str, reason: str, at: datetime, until: datetime) -> Keep:
+        """Somebody's wish that a node be left alone, beside whoever leads; one that ends at once takes others back."""
+        row = {"at": text(at), "node_id": node_id, "until": text(until), "who": who, "reason": reason}
+        with self._store.writing(fenced=False) as writer:
+            writer.append("keep", row)
+        return Keep(node_id=node_id, at=at, until=until, who=who, reason=reason)
+
+    def keep_backtest(self, made: Backtested) -> None:
+        """Somebody's backtest, beside whoever leads."""
+        row = {**asdict(made), "at": text(made.at)}
+        for name in ("node_hours", "checked_node_hours", "saved_ratio"):
+            row[name] = None if row[name] is None else str(float(row[name]))
+        with self._store.writing(fenced=False) as writer:
+            writer.append("backtest", row)
 
     def gaps(self) -> dict[str, GapHistory]:
         """What pools that learn their waits know of their idle gaps."""

@@ -43,6 +43,11 @@ class LedgerKnobs:
     keep_quiet: Annotated[Seconds, Ge(3600), Knob("How long every quiet round is kept whole; then one an hour is.")] = (
         2 * 86400.0
     )
+    keep_hours: Annotated[
+        Seconds,
+        Ge(3600),
+        Knob("How long after its end a day's spending stays in hours and may still change; then it is one row a node."),
+    ] = 86400.0
 
     @property
     def file(self) -> Path | None:

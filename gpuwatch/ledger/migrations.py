@@ -42,6 +42,11 @@ def from_1(db: Connection) -> None:
         db.exec_driver_sql(f"DROP TABLE old_{name}")
 
 
+def from_2(db: Connection) -> None:
+    """Schema 2: nothing was known of backtests, keeps, nor of what was spent; the tables that it lacks begin empty."""
+    METADATA.create_all(db)
+
+
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description
     """Rows of the old tables, a few at a time."""
     return db.execute(text(query), execution_options={"yield_per": 100})

@@ -155,11 +155,16 @@ class SqliteStore(Store):
         return store
 
     @classmethod
-    def beside(cls, path: Path, *, read_only: bool) -> Self:
-        """A file that another process may hold: to read it, or for a person's short orders."""
+    def beside(cls, path: Path, *, read_only: bool, untouched: bool = False) -> Self:
+        """A file that another process may hold: to read it, or for a person's short orders.
+
+        `untouched` where nobody has it open: SQLite makes no files beside it then, and does not look for changes.
+        """
         if not path.exists():
             raise LedgerError(f"{path} does not exist yet; start `gpuwatch controller`, or set ledger.path")
-        store = cls(f"file:{path}?mode={'ro' if read_only else 'rw'}", str(path), this_process())
+        at_rest = untouched and not path.with_name(path.name + "-wal").exists()
+        mode = f"{'ro' if read_only else 'rw'}{'&immutable=1' if at_rest else ''}"
+        store = cls(f"file:{path}?mode={mode}", str(path), this_process())
         try:
             with store._readable() as db:
                 schema.check(db, store.place)

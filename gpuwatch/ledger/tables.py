@@ -8,7 +8,9 @@ transaction.
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
 
-SCHEMA_VERSION = 2
+from gpuwatch.cost.slices import AMOUNTS
+
+SCHEMA_VERSION = 3
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -78,7 +80,59 @@ CONTROLS = Table(
     Column("until", Text),
     Index("controls_by_verb", "verb", "at"),
 )
-RECORDS = {"round": ROUNDS, "intent": INTENTS, "outcome": OUTCOMES, "control": CONTROLS}
+BACKTESTS = Table(
+    "backtests",
+    METADATA,
+    _id(),
+    _text("at"),
+    _text("pool"),
+    _text("rules"),
+    _text("who"),
+    _text("source"),
+    _text("node_hours"),
+    Column("stops", Integer, nullable=False),
+    Column("suspected_wrong_stops", Integer, nullable=False),
+    _text("checked_node_hours"),
+    Column("checked_stops", Integer, nullable=False),
+    Column("wrongly_stopped", Integer, nullable=False),
+    Column("violations", Integer, nullable=False),
+    Column("saved_ratio", Text),
+    Column("failure", Text),
+    Index("backtests_by_rules", "pool", "rules", "id"),
+)
+KEEPS = Table(
+    "keeps",
+    METADATA,
+    _id(),
+    _text("at"),
+    _text("node_id"),
+    _text("until"),
+    _text("who"),
+    _text("reason"),
+    Index("keeps_by_node", "node_id", "id"),
+    Index("keeps_by_end", "until"),
+)
+# A local day of `spend` that no longer changes, in seconds since 1970, with the SHA-256 of its rows.
+SPEND_DAYS = Table(
+    "spend_days",
+    METADATA,
+    _id(),
+    _text("at"),
+    Column("begin", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("row_count", Integer, nullable=False),
+    _text("sha256"),
+    Index("spend_days_by_begin", "begin"),
+)
+RECORDS = {
+    "round": ROUNDS,
+    "intent": INTENTS,
+    "outcome": OUTCOMES,
+    "control": CONTROLS,
+    "backtest": BACKTESTS,
+    "keep": KEEPS,
+    "spend_day": SPEND_DAYS,
+}
 
 CHAIN = Table("chain", METADATA, _id(), _text("kind"), _text("at"), _text("hash"))
 HEAD = Table(
@@ -112,4 +166,40 @@ WISHES = Table(
     _text("policy"),
     Column("want", Integer, nullable=False),
     Index("wishes_by_time", "at"),
+)
+# What was billed under which labels and which price; `digest` is the SHA-256 of all of them.
+SPEND_TERMS = Table(
+    "spend_terms",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("digest", Text, nullable=False, unique=True),
+    _text("pool"),
+    Column("owner", Text),
+    Column("account", Text),
+    _text("region"),
+    _text("instance_type"),
+    _text("capacity_type"),
+    Column("gpus", Integer, nullable=False),
+    Column("usd_per_hour", Text),
+    Column("price_as_of", Text),
+    Column("price_source", Text),
+    _text("tags"),
+)
+# Milliseconds of a node, and of its GPUs together, by use, in the hour or day of `span` seconds that begins at `begin`
+# (seconds since 1970); joules, and the milliseconds of GPUs over which they were measured.
+SPEND = Table(
+    "spend",
+    METADATA,
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("node_id", Text, primary_key=True),
+    Column("terms", Integer, ForeignKey("spend_terms.id"), primary_key=True, autoincrement=False),
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    *(Column(name, BigInteger, nullable=False) for name in AMOUNTS),
+)
+# One row: up to when each node is metered, and the sums of all rows of `spend` whose day is not sealed.
+SPEND_MARKS = Table(
+    "spend_marks",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
 )

@@ -8,17 +8,30 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, Text, bindparam, or_, select
+from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.entries import Entry
-from gpuwatch.ledger.tables import CONTROLS, INTENTS, NOTICES, OPEN_INTENTS, OUTCOMES, PAUSES, STOPPED, WISHES
+from gpuwatch.ledger.tables import (
+    BACKTESTS,
+    CONTROLS,
+    INTENTS,
+    KEEPS,
+    NOTICES,
+    OPEN_INTENTS,
+    OUTCOMES,
+    PAUSES,
+    STOPPED,
+    WISHES,
+)
 from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
     REMOVALS,
+    Backtested,
     Done,
     Intent,
+    Keep,
     LedgerView,
     Notice,
     OpenIntent,
@@ -32,9 +45,9 @@ from gpuwatch.model.decision import (
 )
 
 # Attempts are outcomes that came from a call to the cloud.
-_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
-_MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
-_CHANGES_MACHINES = REMOVALS | ADDITIONS
+OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
+MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
+CHANGES_MACHINES = REMOVALS | ADDITIONS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
@@ -44,6 +57,16 @@ _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
 _RESUMED = select(CONTROLS).where(CONTROLS.c.verb == "resume", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
 _PAUSES = select(CONTROLS).where(
     CONTROLS.c.id.in_(select(PAUSES.c.id)), or_(CONTROLS.c.until.is_(None), CONTROLS.c.until > _NOW)
+)
+# Of all that tried the same rules of a pool, the newest counts; people make them, so there are few to walk.
+_BACKTESTS = select(BACKTESTS).where(
+    BACKTESTS.c.id.in_(select(func.max(BACKTESTS.c.id)).group_by(BACKTESTS.c.pool, BACKTESTS.c.rules))
+)
+# The newest of each node's that has not ended, unless a later one of it has: that one took it back.
+_LATER = KEEPS.alias("later")
+_KEEPS = select(KEEPS).where(
+    KEEPS.c.until > _NOW,
+    KEEPS.c.id == select(func.max(_LATER.c.id)).where(_LATER.c.node_id == KEEPS.c.node_id).scalar_subquery(),
 )
 _OPEN = select(INTENTS).where(INTENTS.c.key.in_(select(OPEN_INTENTS.c.key)))
 _OUTCOMES = select(OUTCOMES).where(OUTCOMES.c.key == bindparam("key")).order_by(OUTCOMES.c.id)
@@ -70,6 +93,16 @@ def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
         ),
         pauses=pauses(db, now),
         resumed=tuple((row.pool, _time(row.at)) for row in db.execute(_RESUMED, past)),
+        backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
+        keeps=keeps(db, now),
+    )
+
+
+def keeps(db: Connection, now: datetime) -> tuple[Keep, ...]:
+    """Those in force, one for each node."""
+    return tuple(
+        Keep(node_id=row.node_id, at=_time(row.at), until=_time(row.until), who=row.who, reason=row.reason)
+        for row in sorted(db.execute(_KEEPS, {"now": text(now)}), key=attrgetter("id"))
     )
 
 
@@ -84,6 +117,26 @@ def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
             until=None if row.until is None else _time(row.until),
         )
         for row in sorted(db.execute(_PAUSES, {"now": text(now)}), key=attrgetter("id"))
+    )
+
+
+def _backtested(row: Row[Any]) -> Backtested:
+    """One record."""
+    return Backtested(
+        pool=row.pool,
+        at=_time(row.at),
+        who=row.who,
+        rules=row.rules,
+        source=row.source,
+        node_hours=float(row.node_hours),
+        stops=row.stops,
+        suspected_wrong_stops=row.suspected_wrong_stops,
+        checked_node_hours=float(row.checked_node_hours),
+        checked_stops=row.checked_stops,
+        wrongly_stopped=row.wrongly_stopped,
+        violations=row.violations,
+        saved_ratio=None if row.saved_ratio is None else float(row.saved_ratio),
+        failure=row.failure,
     )
 
 
@@ -119,7 +172,7 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
         told = list(outcomes)
         row = told[-1]
         status = Status(row.status)
-        if status in FINAL and (status is Status.FAILED or Verb(row.verb) in _CHANGES_MACHINES):
+        if status in FINAL and (status is Status.FAILED or Verb(row.verb) in CHANGES_MACHINES):
             yield Done(
                 key=row.key,
                 verb=Verb(row.verb),
@@ -136,9 +189,9 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
 
 def _open(entry: Entry) -> OpenIntent:
     """An open entry as decisions see it."""
-    attempts = sum(outcome.status in _CALLS for outcome in entry.outcomes)
+    attempts = sum(outcome.status in OF_CALLS for outcome in entry.outcomes)
     last = entry.outcomes[-1] if entry.outcomes else None
-    reached = any(outcome.status in _MAY_HAVE_HAPPENED for outcome in entry.outcomes)
+    reached = any(outcome.status in MAY_HAVE_HAPPENED for outcome in entry.outcomes)
     return OpenIntent(intent=entry.intent, attempts=attempts, last=last, reached=reached)
 
 

@@ -7,15 +7,16 @@ Outcomes after.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
+from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Evidence, Fleet, Node
 from gpuwatch.model.measure import Measure
-from gpuwatch.model.money import Price
+from gpuwatch.model.money import Price, hire_of, key_of_node
 
 
 class Verb(StrEnum):
@@ -257,9 +258,50 @@ class Pause:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's snooze_max.
+
+    Of a node the newest counts; one that ends when it is said takes those before it back.
+    """
+
+    node_id: str
+    at: datetime
+    until: datetime
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtested:
+    """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
+
+    `rules` is their fingerprint. `stops` and `suspected_wrong_stops` are of the whole history, `wrongly_stopped` and
+    `violations` of the part that the real controller played. `failure` says why it did not pass; None: it passed.
+    """
+
+    pool: str
+    at: datetime
+    who: str
+    rules: str
+    source: str
+    node_hours: float
+    stops: int
+    suspected_wrong_stops: int
+    checked_node_hours: float
+    checked_stops: int
+    wrongly_stopped: int
+    violations: int
+    saved_ratio: float | None
+    failure: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: the indexes are made once, at the first question
 class LedgerView:
-    """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None)."""
+    """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None).
+
+    `backtests` are the newest of each pool's rules, in the order in which they were kept.
+    """
 
     notices: tuple[Notice, ...] = ()
     open_intents: tuple[OpenIntent, ...] = ()
@@ -268,6 +310,15 @@ class LedgerView:
     wishes: tuple[Wish, ...] = ()
     pauses: tuple[Pause, ...] = ()
     resumed: tuple[tuple[str | None, datetime], ...] = ()
+    backtests: tuple[Backtested, ...] = ()
+    keeps: tuple[Keep, ...] = ()
+
+    def kept(self, node: Node) -> Node:
+        """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
+        keep = next((each for each in self.keeps if each.node_id == node.id), None)
+        if keep is None or node.snoozed is not None:
+            return node
+        return replace(node, snoozed=f"{keep.until:%Y-%m-%d %H:%M} UTC by {keep.who}")
 
     def notice(self, node_id: str) -> Notice | None:
         """The notice in force for a node."""
@@ -303,6 +354,18 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """What a pool's starts have shown: how long one takes to its first work, None: too few `starts` to say.
+
+    `failed` is how many starts and launches failed lately.
+    """
+
+    seconds: float | None = None
+    starts: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Everything a decision may depend on; it can be written down and judged again."""
 
@@ -310,11 +373,17 @@ class Observation:
     fleet: Fleet
     ledger: LedgerView = field(default_factory=LedgerView)
     measures: tuple[Measure, ...] = ()
-    prices: Mapping[str, Price] = field(default_factory=dict)  # by machine type, valid now
+    prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of gpuwatch.prices.fleet
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
+    restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
+    queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
+    budgets: tuple[BudgetState, ...] = ()
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""
+        for key in (key_of_node(node.id), hire_of(node).key):
+            if key in self.prices:
+                return self.prices[key]
         return self.prices.get(node.instance_type)
 
     def measure(self, pool: str, name: str) -> Measure | None:

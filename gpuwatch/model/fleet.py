@@ -1,10 +1,11 @@
 """Nodes, pools and what is known of their use. Times are aware UTC, durations are seconds."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 from gpuwatch.model.health import GpuHealth
 from gpuwatch.model.identity import gpu_key
@@ -84,10 +85,27 @@ class GpuVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What an agent has counted since it began at `since`, which names its run: each run begins at zero.
+
+    Seconds of the node and of its GPUs together by state, as long as somebody looked; a GPU that is not to be given
+    work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over
+    `joules_gpu_seconds` of them. For accounting; never a ground for removal.
+    """
+
+    since: datetime
+    node_seconds: Mapping[str, float]
+    gpu_seconds: Mapping[str, float]
+    joules: float = 0.0
+    joules_gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
     """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
+    An older agent, and Prometheus, give no tally.
     """
 
     schema: int
@@ -98,6 +116,7 @@ class NodeVerdict:
     interval_seconds: float
     activity: Activity
     gpus: tuple[GpuVerdict, ...]
+    tally: Tally | None = None
 
 
 VERDICT_SCHEMA = 1
@@ -204,11 +223,15 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """One pool: its nodes; its members, the running, enrolled ones; how many of those are known; and its groups."""
+    """One pool: its nodes; its members, the running, enrolled ones; of those the known and the still; its groups.
+
+    Still are those that are idle or parked.
+    """
 
     nodes: tuple[Node, ...] = ()
     members: frozenset[str] = frozenset()
     known: int = 0
+    still: int = 0
     groups: tuple[NodeGroup, ...] = ()
 
 
@@ -220,6 +243,19 @@ class Fleet:
     nodes: tuple[Node, ...]
     groups: tuple[NodeGroup, ...] = ()
     named: tuple[str, ...] = ()
+
+    def later(self, **changes: Any) -> "Fleet":  # noqa: ANN401  any field
+        """Another look at the same fleet: what was noted of nodes that are still the very same values stays true."""
+        fleet = replace(self, **changes)
+        fleet.__dict__["_notes"] = self._notes
+        return fleet
+
+    def notes(self, of: Hashable, about: object = None) -> dict[str, Any]:
+        """Room for what follows from single nodes, by their ids; empty again when `about` is another than before."""
+        known = self._notes.get(of)
+        if known is None or known[0] != about:
+            known = self._notes[of] = (about, {})
+        return known[1]
 
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""
@@ -237,6 +273,10 @@ class Fleet:
     def enrolled(self) -> frozenset[str]:
         """The ids of all enrolled nodes, running or not."""
         return self._enrolled
+
+    @cached_property
+    def _notes(self) -> dict[Hashable, tuple[object, dict[str, Any]]]:
+        return {}
 
     @cached_property
     def _enrolled(self) -> frozenset[str]:
@@ -266,6 +306,10 @@ class Fleet:
     def _roster(self, pool: str, nodes: list[Node]) -> Roster:
         """One pool's roster."""
         members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
-        known = sum(node.activity.state is not State.UNKNOWN for node in members)
+        states = [State.UNKNOWN if (told := node.signal.verdict) is None else told.activity.state for node in members]
+        known = len(states) - states.count(State.UNKNOWN)
+        still = states.count(State.IDLE) + states.count(State.PARKED)
         groups = tuple(group for group in self.groups if group.pool == pool)
-        return Roster(nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known, groups=groups)
+        return Roster(
+            nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known, still=still, groups=groups
+        )

@@ -4,11 +4,86 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
+from gpuwatch.model.fleet import CapacityType, Node
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What an hour of one machine costs, as of when and on whose word."""
+    """What an hour of one machine costs, as of when and on whose word.
+
+    Told in another currency, `original_per_hour` is the sum as it was told, and `rate` what one unit of `currency` was
+    taken to be worth in US dollars. One that is not `exact` stands in for one that is not known; its source says why.
+    """
 
     usd_per_hour: Decimal
     as_of: date
     source: str
+    currency: str = "USD"
+    original_per_hour: Decimal | None = None
+    rate: Decimal | None = None
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A GPU machine type as a cloud sells it in one region: what is in it, and what an hour of it costs.
+
+    No price (None) is not known, never free; `region` is "" where no price of the type is known anywhere.
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    gpu_model: str
+    gpu_count: int
+    gpu_memory_bytes: int  # of one GPU
+    vcpus: int
+    memory_bytes: int | None
+    capacity_type: CapacityType
+    price_per_hour: Decimal | None
+    currency: str
+    as_of: date
+    source: str
+
+    @property
+    def price_per_gpu_hour(self) -> Decimal | None:
+        """The machine's price by GPU; the rest of the machine is in it."""
+        return None if self.price_per_hour is None else self.price_per_hour / self.gpu_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hire:
+    """What a price is asked for: a machine type at a place; of a machine that exists, also its id and its name.
+
+    A region of None is the one that new machines are launched in unless somebody says otherwise.
+    """
+
+    instance_type: str
+    region: str | None = None
+    zone: str = ""
+    capacity_type: CapacityType = CapacityType.ON_DEMAND
+    node_id: str | None = None
+    node_name: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What machines of one price have in common; spot prices differ by zone, all others by region."""
+        zone = f"/{self.zone}" if self.zone and self.capacity_type is CapacityType.SPOT else ""
+        return f"{self.region}{zone}/{self.instance_type}/{self.capacity_type}"
+
+
+def hire_of(node: Node) -> Hire:
+    """What a machine's price is asked for."""
+    return Hire(
+        instance_type=node.instance_type,
+        region=node.region,
+        zone=node.zone,
+        capacity_type=node.capacity_type,
+        node_id=node.id,
+        node_name=node.name,
+    )
+
+
+def key_of_node(node_id: str) -> str:
+    """The key of a price that is one machine's alone."""
+    return f"node/{node_id}"

@@ -18,6 +18,7 @@ from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.timing.holds import kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +47,13 @@ class PoolRules:
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """The idle policy with its part of the pool's rules; a schedule's window may shorten the wait."""
-    return idle.propose(observation, pool, _idle_rules(observation, rules))
+    """The idle policy with its part of the pool's rules, and what keeps nodes that are about to be needed."""
+    effective = _idle_rules(observation, rules)
+    return kept(observation, idle.propose(observation, pool, effective), effective, rules.schedule)
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
-    """The idle rules with the wait of the schedule's windows in force."""
+    """The idle rules; a schedule's window in force may shorten the wait."""
     waits = [window.after for window in schedule.in_force(rules.schedule, observation.now) if window.after is not None]
     return replace(rules.idle, after=min(waits)) if waits else rules.idle
 
@@ -141,15 +143,16 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             )
     chosen: dict[str, Step] = {}
     for step in steps:
-        rival = chosen.get(step.node_id, step)
-        chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
+        rival = chosen.setdefault(step.node_id, step)
+        if rival is not step:
+            chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
     # A wish keeps as many nodes as it wants, whatever else would let them go.
     kept, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
     clamps += [told] if told else []
     return Decision(
         pool=pool,
-        steps=tuple(kept.get(step.node_id, step) for step in chosen.values()),
+        steps=tuple((chosen | kept).values()),
         clamps=tuple(clamps),
         target=target,
         advice=tuple(advice for proposal in proposals for advice in proposal.advice),
@@ -159,14 +162,15 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
 def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) -> tuple[dict[str, Step], str]:
     """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest."""
     roster = observation.fleet.roster(pool)
+    changes = [step for step in steps if step.verb is not Verb.HOLD]
+    removals = [step for step in changes if step.verb in REMOVALS and step.node_id in roster.members]
+    if not removals or len(roster.members) - len(removals) >= floor:
+        return {}, ""
     nodes = {node.id: node for node in roster.nodes}
-    removals = sorted(
-        (step for step in steps if step.verb in REMOVALS and step.node_id in roster.members),
+    removals.sort(
         key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
     )
     kept = removals[max(0, len(roster.members) - floor) :]
-    if not kept:
-        return {}, ""
     told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes."
     return {step.node_id: _held(step, told) for step in kept}, told
 

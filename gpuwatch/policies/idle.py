@@ -2,7 +2,8 @@
 
 Rules, all of them:
 
-1. Only the verdict `idle` makes a candidate, after it has held for `after` on the node's own monotonic clock.
+1. Only the verdict `idle` makes a candidate, after it has held for `after` (a budget may ask for less, never for more
+   and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
    nor frees it from its notice, it waits.
@@ -12,18 +13,21 @@ Rules, all of them:
 7. It holds aloud: every node gets a step, and the step says what would change it.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
-from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Restarts, Step, Verb, Wait
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.knobs import STRICT, DurationOr, Knob, Seconds, format_duration
 from gpuwatch.model.money import Price
+from gpuwatch.policies import hasten, noted
+from gpuwatch.policies.timing.rules import Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
@@ -48,7 +52,12 @@ class IdleRules:
         ),
     ] = 1800.0
     restart_cost: Annotated[
-        Seconds, Gt(0), Knob("break_even: the machine time that a restart costs (boot, environment, warm caches).")
+        float | Literal["measured"],
+        DurationOr(("measured",)),
+        Knob(
+            "break_even: the machine time that a restart costs (boot, environment, warm caches); measured: the pool's "
+            "median from start to first work, 10 min until five starts were seen."
+        ),
     ] = 600.0
     restart_usd: Annotated[
         Decimal,
@@ -58,6 +67,13 @@ class IdleRules:
             "of the machine's hour that is more waiting."
         ),
     ] = Decimal(0)
+    demand: Annotated[
+        dict[str, Annotated[str, MinLen(1)]],
+        Knob(
+            "PromQL of work that waits for the pool, by names of your choice: above 0 lately, idle nodes are kept. "
+            "Totals that the pool scales by count by themselves, above what its nodes should have."
+        ),
+    ] = field(default_factory=dict)
     notice: Annotated[
         Seconds, Ge(0), Knob("Grace between the notice (tag and log) and the removal; the node must stay idle.")
     ] = 600.0
@@ -114,13 +130,14 @@ _WORDS = {
 }
 
 
-def restart_seconds(rules: IdleRules, price: Price | None) -> float | None:
-    """What a restart costs in machine time; None: it takes a price, and there is none."""
-    if not rules.restart_usd:
-        return rules.restart_cost
-    if price is None or price.usd_per_hour <= 0:
-        return None
-    return rules.restart_cost + float(rules.restart_usd / price.usd_per_hour) * 3600
+def restart_of(observation: Observation, pool: str, rules: IdleRules, price: Price | None) -> Restart | None:
+    """What a restart of a machine at this price costs now; None: it takes a price, and there is none."""
+    return restart(
+        rules.restart_cost,
+        observation.restarts.get(pool, Restarts()),
+        usd=float(rules.restart_usd),
+        usd_per_hour=None if price is None else float(price.usd_per_hour),
+    )
 
 
 def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> float | None:
@@ -132,27 +149,44 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     """
     if not isinstance(rules.after, str):
         return rules.after
-    wait = None if rules.after == "break_even" else observation.waits.get(node.id)
-    return (
-        restart_seconds(rules, observation.price(node))
-        if wait is None
-        else max(_LEAST_SECONDS, wait.seconds - rules.notice)
-    )
+    found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
+    if found is not None:
+        return max(_LEAST_SECONDS, found.seconds - rules.notice)
+    return None if cost is None else cost.seconds
+
+
+def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
+    """What was learned or drawn for a node, where its pool goes by that."""
+    return observation.waits.get(node.id) if rules.after in {"learned", "randomized"} else None
 
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     """A step for each node of the pool, and advice."""
-    nodes = observation.fleet.roster(pool).nodes
-    steps = tuple(_step(node, observation, rules) for node in nodes)
-    counts = {verb: sum(step.verb is verb for step in steps) for verb in Verb}
-    said = ", ".join(f"{count} {verb.value}" for verb, count in counts.items() if count)
+    said = noted.of_pool(
+        observation,
+        pool,
+        (rules, observation.restarts.get(pool), observation.prices, hasten.in_force(observation.budgets)),
+        lambda node: (_step(node, observation, rules), tuple(_advice(node, observation, rules))),
+        ages=rules.max_age is not None,
+        ladder=rules.terminate_after is not None,
+    )
+    steps = tuple([each.step for each in said])
     return Proposal(
         policy="idle",
         pool=pool,
-        reason=Reason(code="idle", sentence=said or "the pool has no nodes"),
+        reason=counted(steps),
         steps=steps,
-        advice=tuple(advice for node in nodes for advice in _advice(node, observation, rules)),
+        advice=tuple([advice for each in said for advice in each.advice]),
     )
+
+
+def counted(steps: tuple[Step, ...]) -> Reason:
+    """One sentence for the pool: how many nodes get what."""
+    verbs = [step.verb for step in steps if step.verb is not Verb.HOLD]  # most hold, and hashing them all takes longer
+    counts: Counter[Verb] = Counter(verbs)
+    counts[Verb.HOLD] = len(steps) - len(verbs)
+    said = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
+    return Reason(code="idle", sentence=said or "the pool has no nodes")
 
 
 def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
@@ -182,12 +216,13 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return _say(node, undo, f"{activity.state.value}_tell", f"It has been {word} for {held}.", change)
     if wait is None:
         return _say(node, undo, "no_price", f"It has been {word} for {held}; break_even needs its price.", "A price.")
+    why = _because(node, observation, rules, wait)
     if activity.held_seconds < wait:
         left = format_duration(wait - activity.held_seconds)
-        sentence = f"It has been {word} for {held} of {format_duration(wait)}."
+        sentence = f"It has been {word} for {held} of {format_duration(wait)}{why}."
         return _say(node, undo, "waiting", sentence, f"Another {left} without activity.")
     if notice is None:
-        sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}."
+        sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         return _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules)
@@ -202,10 +237,28 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
         return rules.stalled, rules.stalled_after
     if state is not State.IDLE:
         return None, None
+    return rules.then, hasten.hastened(observation.budgets, node, _own(node, observation, rules))
+
+
+def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None:
+    """How long an idle node waits where no budget hastens it."""
     wait = wait_seconds(node, observation, rules)
     if wait is not None and _too_old(node, observation, rules):
         wait = min(wait, _OLD_AND_IDLE_SECONDS)
-    return rules.then, wait
+    return wait
+
+
+def _because(node: Node, observation: Observation, rules: IdleRules, wait: float) -> str:
+    """Why an idle node waits for so long, where that is not set in the configuration."""
+    idle = node.activity.state is State.IDLE
+    asked = hasten.hastening(observation.budgets, node) if idle else None
+    own = None if asked is None else _own(node, observation, rules)
+    if asked is not None and own is not None and wait < own:
+        return f" instead of {format_duration(own)} ({asked.why})"
+    if not idle or not isinstance(rules.after, str) or wait != wait_seconds(node, observation, rules):
+        return ""
+    reasons = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
+    return f" ({'; '.join(each.why for each in reasons if each is not None)})"
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:

@@ -85,6 +85,28 @@ def in_force(windows: Mapping[str, Window], now: datetime) -> tuple[Window, ...]
     return tuple(window for _, window in _in_force(windows, now))
 
 
+def coming(windows: Mapping[str, Window], now: datetime, within: float) -> tuple[str, datetime, int] | None:
+    """Which window will ask for the most nodes within so many seconds, from when, and how many, if more than now."""
+    found: tuple[str, datetime, int] | None = None
+    most = max((each.at_least or 0 for each in in_force(windows, now)), default=0)
+    for name, window in windows.items():
+        for at in _openings(window, now, now + timedelta(seconds=within)):
+            if window.at_least is not None and window.at_least > most and in_force({name: window}, at):
+                found, most = (name, at, window.at_least), window.at_least
+    return found
+
+
+def _openings(window: Window, now: datetime, until: datetime) -> Iterator[datetime]:
+    """When its hours begin, on whatever day, after now and no later than `until`."""
+    zone, (begin, _) = ZoneInfo(window.zone), _hours(window.hours)
+    day, last = now.astimezone(zone).date(), until.astimezone(zone).date()
+    while day <= last:
+        at = datetime.combine(day, begin, tzinfo=zone).astimezone(now.tzinfo)
+        if now < at <= until:
+            yield at
+        day += timedelta(days=1)
+
+
 def with_dates(windows: Mapping[str, Window], calendars: Mapping[str, Sequence[str]]) -> dict[str, Window]:
     """The windows with the dates of the calendars that their exceptions name, in the names' place."""
     return {

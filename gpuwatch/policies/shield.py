@@ -15,7 +15,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     groups = {group.id for group in observation.fleet.roster(pool).groups if group.enrolled}
     members = [
         node
-        for node in observation.fleet.roster(pool).nodes
+        for node in (observation.fleet.roster(pool).nodes if groups else ())
         if node.group in groups and node.enrolled and node.managed_by is None and node.state is NodeState.RUNNING
     ]
     waits = ((node, wait_seconds(node, observation, rules)) for node in members)

@@ -1,13 +1,14 @@
-"""Instant queries to a Prometheus-compatible HTTP API. An answer is whole and of the moment asked about, or a doubt.
+"""Queries to a Prometheus-compatible HTTP API. An answer is whole and of the time asked about, or a doubt.
 
 https://prometheus.io/docs/prometheus/latest/querying/api/ ; parameters that one engine does not know, it ignores.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,20 +31,30 @@ _PARAMETERS = {"nocache": "1", "partial_response": "false", "deny_partial_respon
 _HEADERS = {"Cache-Control": "no-store", "Accept": "application/json"}
 
 Labels = dict[str, str]
+Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a query gave: rows of labels and value, or one number without labels; `doubt` is why neither is of use."""
+    """What a query gave: rows of labels and value, or one number without labels; `doubt` is why neither is of use.
+
+    Over a range: `series` of labels and points, each a Unix time and a value.
+    """
 
     rows: tuple[tuple[Labels, float], ...] = ()
     scalar: float | None = None
+    series: tuple[tuple[Labels, Points], ...] = ()
     doubt: str | None = None
 
 
 class _Sample(msgspec.Struct, gc=False):
     metric: Labels
     value: tuple[float, str]
+
+
+class _Series(msgspec.Struct, gc=False):
+    metric: Labels
+    values: list[tuple[float, str]]
 
 
 class _Data(msgspec.Struct, rename={"kind": "resultType"}):
@@ -64,6 +75,7 @@ class _Body(msgspec.Struct, rename={"error_type": "errorType", "partial": "isPar
 _BODY = msgspec.json.Decoder(_Body)
 _ROWS = msgspec.json.Decoder(list[_Sample])
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
+_MATRIX = msgspec.json.Decoder(list[_Series])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +89,17 @@ class PromApi:
 
     def instant(self, expressions: Mapping[str, str], at: datetime) -> dict[str, Answer]:
         """An answer to each expression, by its name, as of that moment. Never raises: what goes wrong is a doubt."""
+        return self._answers("query", expressions, {"time": f"{at.timestamp():.3f}"}, partial(read_answer, at=at))
+
+    def ranged(self, expressions: Mapping[str, str], begin: float, end: float, step: float) -> dict[str, Answer]:
+        """An answer to each expression at every step from `begin` to `end`, Unix times; likewise."""
+        about = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
+        return self._answers("query_range", expressions, about, partial(read_answer, at=(begin, step)))
+
+    def _answers(
+        self, path: str, expressions: Mapping[str, str], about: Mapping[str, str], read: Callable[[int, bytes], Answer]
+    ) -> dict[str, Answer]:
+        """All of them, or why Prometheus cannot be asked."""
         if self.knobs.url is None:
             return dict.fromkeys(expressions, Answer(doubt="signals.promql.url is not set"))
         try:
@@ -86,10 +109,16 @@ class PromApi:
             headers = {**self.knobs.headers, **_HEADERS, **credentials.header(self.knobs.url)}
         except (OSError, ValueError) as error:
             return dict.fromkeys(expressions, Answer(doubt=f"Prometheus cannot be asked: {error}"))
-        return asyncio.run(self._ask_all(expressions, at, credentials, headers))
+        told = {name: {"query": expression, **about} for name, expression in expressions.items()}
+        return asyncio.run(self._ask_all(path, told, read, credentials, headers))
 
     async def _ask_all(
-        self, expressions: Mapping[str, str], at: datetime, credentials: Credentials, headers: Mapping[str, str]
+        self,
+        path: str,
+        told: Mapping[str, Mapping[str, str]],
+        read: Callable[[int, bytes], Answer],
+        credentials: Credentials,
+        headers: Mapping[str, str],
     ) -> dict[str, Answer]:
         """One session for all; few at a time, so that one answer is read and dropped while the next is made."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
@@ -97,34 +126,35 @@ class PromApi:
         limit = asyncio.Semaphore(_AT_A_TIME)
         connector = aiohttp.TCPConnector(limit=_AT_A_TIME, ssl=credentials.context)
 
-        async def ask(expression: str) -> Answer:
+        async def ask(parameters: Mapping[str, str]) -> Answer:
             async with limit:
-                return await self._ask(session, expression, at)
+                return await self._ask(session, path, parameters, read)
 
         timeout = aiohttp.ClientTimeout(total=None)
         try:
             async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
-                answers = await asyncio.gather(*map(ask, expressions.values()))
+                answers = await asyncio.gather(*map(ask, told.values()))
         except ValueError as error:  # a header that is none
-            answers = [Answer(doubt=f"Prometheus cannot be asked: {error}")] * len(expressions)
-        return dict(zip(expressions, answers, strict=True))
+            answers = [Answer(doubt=f"Prometheus cannot be asked: {error}")] * len(told)
+        return dict(zip(told, answers, strict=True))
 
-    async def _ask(self, session: "aiohttp.ClientSession", expression: str, at: datetime) -> Answer:
+    async def _ask(
+        self,
+        session: "aiohttp.ClientSession",
+        path: str,
+        parameters: Mapping[str, str],
+        read: Callable[[int, bytes], Answer],
+    ) -> Answer:
         """One query and its answer, in full, within the deadline."""
         import aiohttp  # noqa: PLC0415  likewise
 
         seconds = self.knobs.timeout
-        told = {
-            "query": expression,
-            "time": f"{at.timestamp():.3f}",
-            "timeout": f"{seconds * 1000:.0f}ms",
-            **_PARAMETERS,
-        }
+        told = {**parameters, "timeout": f"{seconds * 1000:.0f}ms", **_PARAMETERS}
         try:
             async with (
                 asyncio.timeout(seconds),
                 session.post(
-                    f"{(self.knobs.url or '').rstrip('/')}/api/v1/query",
+                    f"{(self.knobs.url or '').rstrip('/')}/api/v1/{path}",
                     data=told,
                     allow_redirects=False,
                     server_hostname=self.knobs.tls_server_name,
@@ -137,7 +167,7 @@ class PromApi:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             words = failure_of(error).replace("its agent", "Prometheus").replace("signals.", "signals.promql.")
             return Answer(doubt=words)
-        return Answer(doubt=doubt) if doubt is not None else read_answer(response.status, body, at)
+        return Answer(doubt=doubt) if doubt is not None else read(response.status, body)
 
     def _skewed(self, date: str | None) -> str | None:
         """Why the two clocks cannot be of one opinion; the header tells whole seconds."""
@@ -160,8 +190,8 @@ async def _read(content: "aiohttp.StreamReader") -> bytes:
     return b"".join(parts)
 
 
-def read_answer(status: int, body: bytes, at: datetime) -> Answer:
-    """Believe an answer only if it is whole, without a warning, and about the moment that was asked about."""
+def read_answer(status: int, body: bytes, at: datetime | tuple[float, float]) -> Answer:
+    """Believe an answer only if it is whole, without a warning, and about the moment (begin and step) asked about."""
     if len(body) > _LARGEST_ANSWER_BYTES:
         return Answer(doubt="Prometheus' answer is too large")
     try:
@@ -177,9 +207,22 @@ def read_answer(status: int, body: bytes, at: datetime) -> Answer:
     if told.partial:
         return Answer(doubt="Prometheus' answer lacks what a part of its storage has")
     try:
-        return _read_data(told.data, at.timestamp())
+        if isinstance(at, datetime):
+            return _read_data(told.data, at.timestamp())
+        return _read_matrix(told.data, *at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         return Answer(doubt=f"Prometheus gave no {told.data.kind} as its API has it: {error}"[:500])
+
+
+def _read_matrix(data: _Data, begin: float, step: float) -> Answer:
+    """Series over a range; each begins at one of its steps."""
+    if data.kind != "matrix":
+        return Answer(doubt=f"the query gives a {data.kind}, not series")
+    found = _MATRIX.decode(data.result)
+    beside = (abs((each.values[0][0] - begin + step / 2) % step - step / 2) for each in found if each.values)
+    if any(not seconds <= _SAME_TIME_SECONDS for seconds in beside):
+        return Answer(doubt="Prometheus answered for another time")
+    return Answer(series=tuple((each.metric, [(at, float(text)) for at, text in each.values]) for each in found))
 
 
 def _read_data(data: _Data, at: float) -> Answer:

@@ -1,7 +1,6 @@
 """The demo's live cast: a fast clock, agents over HTTP, EC2 by moto behind the real `clouds/aws.py`, a ledger file."""
 
 import contextlib
-import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from gpuwatch.simulation.accounts import account, saved_usd
 from gpuwatch.simulation.options import FLEET, REGION, STORY_BEGINS, Options, assemble, lives, tags
 from gpuwatch.simulation.screen import Board, story_time
 from gpuwatch.simulation.stage import Agents, CycleClock, PlayedTime, launch, played_aws
+from gpuwatch.simulation.unheard import log_unheard
 from gpuwatch.simulation.world import Timing, WitnessedCloud, World
 
 # What a real second can carry, however fast the simulation's clock is.
@@ -92,25 +92,12 @@ def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show
         signals = _signals(options, clock, agents)
         parts = assemble(options, clock, cloud, signals, ledger)
         if say is None:
-            stack.enter_context(_log_unheard())
+            stack.enter_context(log_unheard())
         board = Board(world=world, clock=clock, begin=STORY_BEGINS, say=say)
         interval = max(options.interval, _ROUND_REAL_SECONDS * options.speed)
         show = Show(parts=parts, world=world, cloud=cloud, board=board, interval=interval)
         board.totals = show.totals
         yield show
-
-
-@contextlib.contextmanager
-def _log_unheard() -> Iterator[None]:
-    """Keep log lines off the screen, which shows what goes wrong as an event."""
-    logger, unheard = logging.getLogger("gpuwatch"), logging.NullHandler()
-    logger.addHandler(unheard)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.propagate = True
-        logger.removeHandler(unheard)
 
 
 def _signals(options: Options, clock: Clock, agents: Agents) -> ScrapeSource:

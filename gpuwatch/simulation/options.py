@@ -100,7 +100,7 @@ def assemble(options: Options, clock: Clock, cloud: Cloud, signals: SignalSource
         signals=signals,
         ledger=ledger,
         rules=Rulebook(pools={DEFAULT_POOL: options.pool}, limits=options.limits, enforce=True),
-        prices=prices.lookup,
+        prices=prices.listed,
     )
 
 

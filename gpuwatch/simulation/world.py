@@ -8,6 +8,7 @@ is missed, not delayed: lives and recordings are not shifted.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.core import AgentCore
@@ -74,8 +75,12 @@ class Host:
         self._infos = [gpu_info("Simulated GPU", index, life.name) for index in range(len(life.gpus))]
         self._cycles = itertools.count()
         self.runs = [Run(begin=clock.monotonic(), ready=clock.monotonic())]
-        self.core = self._new_core()
-        self._source = self._new_source()
+        self._agent: tuple[AgentCore, SimulatedSource] | None = None
+
+    @property
+    def core(self) -> AgentCore:
+        """Its agent's core since its last boot; a world that asks for no agent's word never makes one."""
+        return self._its_agent[0]
 
     @property
     def running(self) -> bool:
@@ -96,19 +101,25 @@ class Host:
     def sample(self) -> None:
         """One cycle of its agent, unless it is silent."""
         if self.answers(self._clock.monotonic()):
-            self.core.ingest_messages(sample(self._source, next(self._cycles), self._clock))
+            core, source = self._its_agent
+            core.ingest_messages(sample(source, next(self._cycles), self._clock))
 
     def start(self, now: float) -> None:
         """The machine boots: a new agent knows nothing yet."""
         self.wake = None
         self.runs.append(Run(begin=now, ready=now + self._timing.boot))
-        self.core = self._new_core()
-        self._source = self._new_source()
+        self._agent = None
 
     def stop(self, now: float) -> None:
         """The machine is gone; its user comes back when the life says so."""
         self.runs[-1].end = now
         self.wake = self.demand.next(now)
+
+    @property
+    def _its_agent(self) -> tuple[AgentCore, SimulatedSource]:
+        if self._agent is None:
+            self._agent = self._new_core(), self._new_source()
+        return self._agent
 
     def _new_core(self) -> AgentCore:
         return AgentCore(
@@ -164,6 +175,8 @@ class World:
         self.stops: list[Stop] = []
         self.restarts = 0
         self._clock = clock
+        self._order = {node_id: number for number, node_id in enumerate(self.hosts)}
+        self._wakes: list[tuple[float, int, str]] = []
 
     def sample(self) -> None:
         """Every agent reads its GPUs."""
@@ -173,23 +186,33 @@ class World:
     @property
     def next_wake(self) -> float | None:
         """When the next user wants a stopped node back."""
-        return min((host.wake for host in self.hosts.values() if host.wake is not None), default=None)
+        while self._wakes and self.hosts[self._wakes[0][2]].wake != self._wakes[0][0]:
+            heappop(self._wakes)
+        return self._wakes[0][0] if self._wakes else None
 
     def users_start(self, cloud: Cloud) -> list[Host]:
         """Users start the stopped nodes that they need by now; gives those that now boot."""
         now, started = self._clock.monotonic(), []
-        for host in self.hosts.values():
-            if host.wake is None or host.wake > now:
-                continue
+        due = set[str]()
+        while (wake := self.next_wake) is not None and wake <= now:
+            due.add(heappop(self._wakes)[2])
+        for node_id in sorted(due, key=self._order.__getitem__):
+            host = self.hosts[node_id]
             try:
-                cloud.start(host.node_id, f"user-{self.restarts + 1}")
+                cloud.start(node_id, f"user-{self.restarts + 1}")
             except CloudError:
-                host.wake = now + _TRY_AGAIN_SECONDS
+                self._wants_back(host, now + _TRY_AGAIN_SECONDS)
                 continue
             self.restarts += 1
-            host.start(now)
+            self.witness_start(node_id)
             started.append(host)
         return started
+
+    def witness_start(self, node_id: str) -> None:
+        """A start was accepted at this moment, whoever asked for it."""
+        host = self.hosts[node_id]
+        if not host.running:
+            host.start(self._clock.monotonic())
 
     def witness_stop(self, node_id: str) -> None:
         """A stop was accepted at this moment: note what it hurt."""
@@ -197,13 +220,24 @@ class World:
         if host.running:
             self.stops.append(Stop(node=host.life.name, at=now, wrong=host.at_work(now)))
             host.stop(now)
+            self._wants_back(host, host.wake)
+
+    def _wants_back(self, host: Host, at: float | None) -> None:
+        host.wake = at
+        if at is not None:
+            heappush(self._wakes, (at, self._order[host.node_id], host.node_id))
 
 
 @dataclass(frozen=True, slots=True)
 class WitnessedCloud(PassedOn):
-    """A Cloud that tells the world of every stop that was accepted."""
+    """A Cloud that tells the world of every start and stop that was accepted."""
 
     world: World
+
+    def start(self, node_id: str, key: str) -> None:
+        """Start it, and tell."""
+        self.cloud.start(node_id, key)
+        self.world.witness_start(node_id)
 
     def stop(self, node_id: str, key: str) -> None:
         """Stop it, and tell."""

@@ -13,10 +13,11 @@ _HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a file holds, and whose it is."""
+    """What a file holds, whose it is, and when it was written (Unix time)."""
 
     data: bytes
     owner_uid: int
+    written_seconds: float
 
     @property
     def text(self) -> str:
@@ -44,7 +45,7 @@ def read_small(path: Path) -> Contents:
         os.close(opened)
     if len(data) > _LARGEST_BYTES:
         raise UnseenError(f"{path} is larger than it can rightly be")
-    return Contents(data=data, owner_uid=status.st_uid)
+    return Contents(data=data, owner_uid=status.st_uid, written_seconds=status.st_mtime)
 
 
 def listed(folder: Path) -> list[Path]:

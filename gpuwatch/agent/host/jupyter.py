@@ -8,7 +8,7 @@ import pwd
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ _MOST_SERVERS = 64
 _LARGEST_ANSWER_BYTES = 1 << 20
 _OK = 200
 _PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
+_NESTED = re.compile(r"^NSpid:\t\d+\t", re.MULTILINE | re.ASCII)  # numbered in a namespace within ours, too
 _AT_WORK = "busy"
 # A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
 _AT_REST = frozenset({"idle", "starting", "restarting", "autorestarting", "terminating", "dead"})
@@ -85,7 +86,7 @@ class Jupyter:
         paths = list(self._runtime_files())
         if len(paths) > _MOST_SERVERS:
             raise UnseenError(f"{len(paths)} servers are listed, more than the {_MOST_SERVERS} that are asked")
-        found = _Found()
+        found = _Found(doubts=list(self._hidden()))
         for path in paths:
             try:
                 self._look_at(path, found, now)
@@ -130,11 +131,26 @@ class Jupyter:
         folders = list(self._runtime_dirs)
         for folder in folders:
             listed(folder)
-        for home in self._roots.homes:
-            folders += [home / _IN_HOME, *sorted(home.glob(f"*/{_IN_HOME}"))]
+        folders += [home / _IN_HOME for home in self._homes()]
         for folder in dict.fromkeys(folders):
-            for pattern in _FILES:
-                yield from sorted(folder.glob(pattern))
+            with suppress(PermissionError):  # of a home; whether that matters is told by `_hidden`
+                yield from sorted(path for pattern in _FILES for path in folder.glob(pattern))
+
+    def _homes(self) -> Iterator[Path]:
+        """Each home there is: a folder of homes, root's for one, may be one itself."""
+        for home in self._roots.homes:
+            yield home
+            with suppress(OSError):
+                yield from listed(home)
+
+    def _hidden(self) -> Iterator[str]:
+        """Servers that run for users whose runtime files may not be read: what their kernels do, nobody can say."""
+        closed = {owner for home in self._homes() if (owner := _shut_out(home)) is not None}
+        if not closed:
+            return
+        processes = [path for path in self._roots.proc.iterdir() if path.name.isdecimal()]
+        for owner in sorted({owner for path in processes if (owner := _server_of(path)) in closed}):
+            yield f"{_owner(owner)} runs a server, and this agent may not read its file"
 
     def _ask(self, server: _Server) -> list[_Kernel]:
         """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
@@ -182,6 +198,29 @@ def _decoded(data: bytes) -> _Server:
         return _SERVER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise UnseenError("it is no runtime file") from None
+
+
+def _shut_out(home: Path) -> int | None:
+    """Whose home it is, if runtime files in it may not be read."""
+    try:
+        listed(home / _IN_HOME)
+    except PermissionError:
+        with suppress(OSError):
+            return home.stat().st_uid
+    except OSError:
+        pass  # it has none
+    return None
+
+
+def _server_of(process: Path) -> int | None:
+    """Whose it is, if its name is a Jupyter server's; one in a container of its own keeps its files there."""
+    try:
+        if not read_small(process / "comm").text.startswith("jupyter"):
+            return None
+        inner = _NESTED.search(read_small(process / "status").text)
+        return None if inner else process.stat().st_uid
+    except (OSError, UnseenError):
+        return None  # it has ended
 
 
 def _owner(uid: int) -> str:

@@ -142,9 +142,12 @@ class Leases:
             written = _DECODER.decode(contents.data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise UnseenError("it is no lease") from None
-        if written.boot_id != boot:
-            if not _BOOT_ID.fullmatch(written.boot_id):
-                raise UnseenError("it names no boot")
+        if not _BOOT_ID.fullmatch(written.boot_id):
+            raise UnseenError("it names no boot")
+        # A container is shown a boot id of its own, and a service in a sandbox there may be shown another than the
+        # person who asks it for a lease: only a file that is older than this boot has ended with the boot before.
+        older = now.at.timestamp() - contents.written_seconds > now.monotonic_seconds
+        if written.boot_id != boot and older:
             return None
         if written.from_monotonic_seconds > now.monotonic_seconds + _EARLIEST_SECONDS:
             raise UnseenError("it begins in the future")
@@ -201,8 +204,8 @@ def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
     except (OSError, UnseenError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise LeaseError(
-            f"The lease cannot be written: {why}: {directory}. An agent that runs as root makes the directory;"
-            f" so may an administrator: {_remedy(directory)}"
+            f"The lease cannot be written: {why}: {directory}. An agent that runs as root, or by its systemd unit,"
+            f" makes the directory; so may an administrator: {_remedy(directory)}"
         ) from error
     until = clock.now() + timedelta(seconds=granted)
     longest = f" {format_duration(knobs.keep.max)} is the longest that is allowed here." if granted < seconds else ""

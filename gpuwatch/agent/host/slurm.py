@@ -12,8 +12,19 @@ from gpuwatch.model.fleet import Evidence, State
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
 
 
+_WORKS = re.compile(r"(alloc|mix|comp)", re.IGNORECASE)  # allocated, mixed, completing, with any flag behind
+_STATE = re.compile(  # sinfo(1), NODE STATE CODES
+    r"(alloc|block|cloud|comp|down|drain|drng|fail|futur|idle|inval|maint|mix|npc|perfctrs|plan|pow|reboot|res|unk)"
+    r"[a-z_+]*[*~#!%$@^+-]*",
+    re.IGNORECASE,
+)
+
+
 class Slurm:
-    """Busy while a job runs or completes on this node."""
+    """Busy while a job runs or completes on this node, whether or not this user may see it.
+
+    With PrivateData=jobs squeue lists the asker's own jobs only, so where it lists none, the node's state has the word.
+    """
 
     name = "slurm"
     source = "squeue"
@@ -37,6 +48,21 @@ class Slurm:
         jobs = ended.output.decode("utf-8", "replace").split()
         if not all(_JOB.fullmatch(job) for job in jobs):
             raise UnseenError("squeue said what is no list of jobs")
-        says = State.BUSY if jobs else State.IDLE
-        note = f"jobs {several(jobs)}" if jobs else f"no job on {self._node}"
-        return (say(self, says, note, observed=len(jobs), limit=1, unit="jobs"),)
+        if jobs:
+            return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
+        states = self._states()
+        if any(_WORKS.match(state) for state in states):
+            note = f"no job is shown, and {self._node} is {several(states)}"
+            return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
+        return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
+
+    def _states(self) -> list[str]:
+        """What Slurm says of the node itself."""
+        sinfo = shutil.which("sinfo")
+        if sinfo is None:
+            raise UnseenError("squeue lists no job, and sinfo, which would tell hidden ones, is not on the PATH")
+        ended = child.run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
+        states = sorted(set(ended.output.decode("utf-8", "replace").split()))
+        if ended.status != 0 or not states or not all(_STATE.fullmatch(state) for state in states):
+            raise UnseenError(f"sinfo told no state of node {self._node}")
+        return states

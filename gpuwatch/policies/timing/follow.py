@@ -29,19 +29,25 @@ class Sighting:
     idle_seconds: float = 0.0
 
 
-def followed(history: GapHistory, at: float, seen: Iterable[Sighting], restart: float) -> GapHistory:
-    """The history after a round at which a restart costs so much; gaps that are open keep the cost that they had."""
+def followed(
+    history: GapHistory, at: float, seen: Iterable[Sighting], restart: float, *, demand: bool | None = None
+) -> GapHistory:
+    """The history after a round at which a restart costs so much, and work waited for the pool or none did.
+
+    Gaps that are open keep what held when they began.
+    """
     sightings = {each.node_id: each for each in seen}
     for name in sorted(history.open.keys() - sightings.keys()):
         history = gaps.gone(history, name, at)
-    for name, sighting in sorted(sightings.items()):
-        history = _followed(history, name, at, sighting, restart)
+    for _, sighting in sorted(sightings.items()):
+        history = _followed(history, at, sighting, restart, demand)
     unknown = {name for name, sighting in sightings.items() if sighting.says == "unknown"}
     return gaps.aged(history, at, unknown)
 
 
-def _followed(history: GapHistory, name: str, at: float, sighting: Sighting, restart: float) -> GapHistory:
+def _followed(history: GapHistory, at: float, sighting: Sighting, restart: float, demand: bool | None) -> GapHistory:
     """One node's part."""
+    name = sighting.node_id
     if sighting.says == "needed":
         return gaps.needed(history, name, at)
     if sighting.says == "reclaimed":
@@ -51,4 +57,4 @@ def _followed(history: GapHistory, name: str, at: float, sighting: Sighting, res
     since, gap = at - sighting.idle_seconds, history.open.get(name)
     if gap is not None and (gap.reclaimed is not None or since > gap.since + _SLACK_SECONDS):
         history = gaps.needed(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
-    return gaps.went_idle(history, name, since, restart)
+    return gaps.went_idle(history, name, since, restart, demand=demand)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.policies.timing.budget import loss, worst
 from gpuwatch.policies.timing.hazard import Table, bin_of, counted
+from gpuwatch.policies.timing.starts import Starts
 
 _LATEST = 0.2  # how much the latest gap counts in what is usual for a node
 _MOST_NODES = 2000
@@ -37,31 +38,41 @@ class Gap:
     passed: int = 0
     promised: float = 0.0  # idle seconds, past the restart's cost, that it may reach
     reclaimed: float | None = None  # after so many idle seconds
+    excused: float = 0.0  # of its idle seconds, those that a floor kept it for: they count in the tables alone
+
+    def charged(self, at: float) -> float:
+        """The idle seconds that count."""
+        return at - self.since - self.excused
 
     def worst(self, at: float) -> float:
         """The largest loss that it can still come to."""
-        return worst(age=at - self.since, restart=self.restart, reclaimed=self.reclaimed, promised=self.promised)
+        stop = None if self.reclaimed is None else self.reclaimed - self.excused
+        return worst(age=self.charged(at), restart=self.restart, reclaimed=stop, promised=self.promised)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapHistory:
-    """One pool's knowledge: at most 43 tables, 2,000 nodes' habits, and the gaps that are open."""
+    """One pool's knowledge: at most 117 tables, 2,000 nodes' habits, the gaps that are open, and the last starts."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     habits: dict[str, Habit] = field(default_factory=dict)
     open: dict[str, Gap] = field(default_factory=dict)
     saved: float = 0.0  # 1.05 times what break-even would have paid for the closed gaps, less what was paid
+    starts: Starts = field(default_factory=Starts)
+    queued_since: float | None = None  # since when work waits for the pool
 
     def spare(self, at: float) -> float:
         """What may be lost from now on, if the open gaps all turn out as badly as they can."""
         return self.saved - sum(gap.worst(at) for gap in self.open.values())
 
 
-def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> GapHistory:
-    """A node turned idle; a gap of it that is open goes on."""
+def went_idle(
+    history: GapHistory, node_id: str, at: float, restart: float, *, demand: bool | None = None
+) -> GapHistory:
+    """A node turned idle, while work waited for the pool or none did; a gap of it that is open goes on."""
     if node_id in history.open:
         return history
-    gap = Gap(since=at, restart=restart, tables=tuple(_tables(history.habits.get(node_id), at)))
+    gap = Gap(since=at, restart=restart, tables=tuple(_tables(history.habits.get(node_id), at, demand)))
     return replace(history, open={**history.open, node_id: gap})
 
 
@@ -78,6 +89,16 @@ def aged(history: GapHistory, at: float, unseen: Collection[str] = ()) -> GapHis
         _count(tables, gap, last, ended=False)
         gaps[name] = replace(gap, passed=last)
     return replace(history, tables=tables, open=gaps)
+
+
+def kept(history: GapHistory, at: float) -> GapHistory:
+    """A floor keeps the pool's nodes: no time past break-even's wait, or a promise, is the choice of a wait."""
+    found = {
+        name: replace(gap, excused=excused)
+        for name, gap in history.open.items()
+        if gap.reclaimed is None and (excused := at - gap.since - max(gap.restart, gap.promised)) > gap.excused
+    }
+    return replace(history, open={**history.open, **found}) if found else history
 
 
 def reclaimed(history: GapHistory, node_id: str, at: float) -> GapHistory:
@@ -110,7 +131,8 @@ def gone(history: GapHistory, node_id: str, at: float) -> GapHistory:
 def _closed(history: GapHistory, node_id: str, at: float, *, needed: bool) -> GapHistory:
     """Without the gap, and with what it lost."""
     gap = history.open[node_id]
-    lost = loss(seconds=at - gap.since, restart=gap.restart, reclaimed=gap.reclaimed, needed=needed)
+    stop = None if gap.reclaimed is None else gap.reclaimed - gap.excused
+    lost = loss(seconds=gap.charged(at), restart=gap.restart, reclaimed=stop, needed=needed)
     left = {name: each for name, each in history.open.items() if name != node_id}
     return replace(history, open=left, saved=history.saved - lost)
 
@@ -130,13 +152,20 @@ def _learned(habit: Habit | None, seconds: float, at: float) -> Habit:
     return Habit(usual_log=habit.usual_log + weight * (length - habit.usual_log), gaps=habit.gaps + 1, ended_at=at)
 
 
-def _tables(habit: Habit | None, at: float) -> Iterator[str]:
-    """The tables of a gap that begins now: of all gaps, of nodes with gaps as long, of these after as long a spell."""
-    yield "all"
+def _tables(habit: Habit | None, at: float, demand: bool | None) -> Iterator[str]:
+    """The tables of a gap that begins now, each within the one before.
+
+    Of all gaps, of nodes with gaps as long, of these after as long a spell, of these while work waited or none did.
+    """
+    finest = "all"
+    yield finest
     if habit is not None:
         usual = f"gap{_class(math.exp(habit.usual_log))}"
         yield usual
-        yield f"{usual}.busy{_class(at - habit.ended_at)}"
+        finest = f"{usual}.busy{_class(at - habit.ended_at)}"
+        yield finest
+    if demand is not None:
+        yield f"{finest}.{'queue' if demand else 'none'}"
 
 
 def _class(seconds: float) -> int:

@@ -1,7 +1,7 @@
 """PURE: plays recorded gaps through the learned wait, knowing nothing ahead of time, and says what any wait costs."""
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.policies.timing import history as gaps
@@ -9,6 +9,7 @@ from gpuwatch.policies.timing.hazard import EDGES
 from gpuwatch.policies.timing.history import GapHistory
 from gpuwatch.policies.timing.learned import waits
 
+_ROUND_SECONDS = 60.0
 _ENDS, _BEGINS, _ASKS = range(3)  # of what happens at once, ends come first
 
 
@@ -50,10 +51,16 @@ def optimum(recorded: Iterable[Recorded], restart: float) -> float:
     return sum(min(gap.seconds, restart) for gap in recorded if gap.needed)
 
 
-def learned_waits(recorded: Sequence[Recorded], restart: float) -> list[float]:
+def learned_waits(
+    recorded: Sequence[Recorded],
+    restart: float,
+    *,
+    queued: Callable[[str, float], float | None] | None = None,
+) -> list[float]:
     """The wait that was over for each gap, infinite where it ended first; gaps of one node must not overlap.
 
-    A node is asked about when its gap begins, at each bin's end up to break-even, and when its wait is over.
+    A node is asked about when its gap begins, at each bin's end up to break-even, when its wait is over, and every
+    minute while work waits for it. `queued` says for how long any has at a time, None if there is none.
     """
     history = GapHistory()
     waited = [float("inf")] * len(recorded)
@@ -71,14 +78,17 @@ def learned_waits(recorded: Sequence[Recorded], restart: float) -> list[float]:
             continue
         if ended[number]:
             continue
+        queue = None if queued is None else queued(gap.node_id, at)
         if what == _BEGINS:
-            history = gaps.went_idle(history, gap.node_id, at, restart)
-        answers, history = waits(history, at, (gap.node_id,))
+            demand = None if queued is None else queue is not None
+            history = gaps.went_idle(history, gap.node_id, at, restart, demand=demand)
+        answers, history = waits(history, at, (gap.node_id,), queued=queue is not None and queue < restart)
         wait = answers[gap.node_id].seconds
         if gap.begin + wait <= at:
             waited[number] = at - gap.begin
             history = gaps.reclaimed(history, gap.node_id, at)
             continue
         asks = [gap.begin + edge for edge in (*EDGES, restart) if edge <= restart and gap.begin + edge > at]
+        asks += [at + _ROUND_SECONDS] if queue is not None else []
         heapq.heappush(due, (min([gap.begin + wait, *asks]), _ASKS, number))
     return waited

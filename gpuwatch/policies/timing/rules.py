@@ -1,19 +1,62 @@
-"""PURE: waiting times that need no knowledge of the pool.
+"""PURE: waiting times that need no knowledge of the pool, and what a restart costs.
 
 Rules, all of them:
 
 1. Everything is in seconds of the machine's rental: a restart of 600 costs as much as 600 idle seconds.
-2. A restart costs its machine time, and what it costs in money besides divided by the machine's price.
+2. A restart costs its machine time, as set or as measured, and what it costs in money besides divided by the machine's
+   price.
 3. While capacity is scarce a restart costs more: half as much again for each recent capacity error, up to three times.
 """
 
 import hashlib
 import math
+from dataclasses import dataclass
+from typing import Literal
 
-from gpuwatch.model.decision import Wait
+from gpuwatch.model.decision import Restarts, Wait
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.policies.timing.starts import ENOUGH
 
+LONGEST = 4.0  # restarts' cost, past which no guess keeps a node
+UNMEASURED_SECONDS = 600.0  # until enough starts are measured
 _MORE_PER_ERROR = 0.5
 _MOST = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What a restart costs in seconds of rental, and what that was made of."""
+
+    seconds: float
+    measures: bool
+    known: Restarts
+    usd: float
+
+    @property
+    def why(self) -> str:
+        """The cost and where it comes from, but for what the configuration says, as a clause."""
+        told = [f"a restart costs {format_duration(self.seconds)}"]
+        if self.measures:
+            seen = self.known.starts
+            told.append(
+                f"not measured yet, {seen} of {ENOUGH} starts seen"
+                if self.known.seconds is None
+                else f"measured from {seen} starts"
+            )
+        if self.usd:
+            told.append("its money included")
+        if self.known.failed:
+            told.append(f"more for {self.known.failed} starts that failed lately")
+        return ", ".join(told)
+
+
+def restart(
+    cost: float | Literal["measured"], known: Restarts, *, usd: float = 0.0, usd_per_hour: float | None = None
+) -> Restart | None:
+    """A restart by a pool's settings and what is known of its starts; None: it takes a price, and there is none."""
+    machine = cost if cost != "measured" else UNMEASURED_SECONDS if known.seconds is None else known.seconds
+    seconds = restart_seconds(machine, usd=usd, usd_per_hour=usd_per_hour, capacity_errors=known.failed)
+    return None if seconds is None else Restart(seconds=seconds, measures=cost == "measured", known=known, usd=usd)
 
 
 def restart_seconds(

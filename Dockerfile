@@ -1,0 +1,41 @@
+# Two images: `docker build --target agent .` for GPU hosts, `docker build --target controller .` for the one machine
+# that decides. docs/containers.md says how to run them.
+FROM python:3.12-slim-bookworm AS source
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+RUN python3 -m venv /opt/gpuwatch
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
+COPY gpuwatch gpuwatch
+
+FROM source AS agent-parts
+RUN /opt/gpuwatch/bin/pip install '.[auth]' && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
+
+FROM source AS controller-parts
+RUN /opt/gpuwatch/bin/pip install '.[auth,aws,postgres]' && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
+
+# Nothing but /run/gpuwatch and /var/lib/gpuwatch is ever written to: run both with a read-only root file system.
+# runc gives a tmpfs the mode of the folder that it covers, whatever the mount asks for: hence 1777.
+FROM python:3.12-slim-bookworm AS runtime
+RUN groupadd --gid 10001 gpuwatch \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/gpuwatch --shell /usr/sbin/nologin gpuwatch \
+ && install --directory --owner=10001 --group=10001 /var/lib/gpuwatch \
+ && install --directory --mode=1777 /run/gpuwatch
+ENV PATH=/opt/gpuwatch/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 10001:10001
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["gpuwatch"]
+
+FROM runtime AS agent
+COPY --from=agent-parts /opt/gpuwatch /opt/gpuwatch
+# What the NVIDIA container toolkit puts in: every GPU, and the driver's management library alone.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=utility MALLOC_ARENA_MAX=1
+EXPOSE 9460
+HEALTHCHECK --interval=60s --timeout=15s --start-period=60s CMD ["gpuwatch", "doctor", "agent", "--alive"]
+CMD ["agent"]
+
+FROM runtime AS controller
+COPY --from=controller-parts /opt/gpuwatch /opt/gpuwatch
+EXPOSE 9461
+VOLUME /var/lib/gpuwatch
+HEALTHCHECK --interval=60s --timeout=15s --start-period=60s CMD ["gpuwatch", "doctor", "controller", "--alive"]
+CMD ["controller"]

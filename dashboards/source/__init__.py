@@ -1,0 +1,1 @@
+"""What dashboards/*.json are made from: `python -m dashboards.source` writes them anew."""

@@ -1,0 +1,297 @@
+"""Money: what was spent, what of it was waste and whose, the budgets with their forecasts, and what was saved."""
+
+from dashboards.source.boards import JOB, POOL, board, node_link, variable
+from dashboards.source.parts import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Column,
+    Json,
+    Query,
+    Row,
+    bars,
+    coloured,
+    filled,
+    fixed,
+    override,
+    series,
+    stat,
+    steps,
+    table,
+)
+from dashboards.source.queries import CONTROLLERS, IN_POOL, differs, led, of, rate, told, wasted_by_node
+
+_EVERY = 6  # looks an hour: sums over the time range take one each ten minutes
+_SUM = f"[$__range:10m]) / {_EVERY}"
+_BILLED = f"increase({told('billed_usd_total', IN_POOL)}[$__range])"
+_NOT_USEFUL = differs("use", "useful")
+_SHARES = steps((None, GREEN), (0.8, ORANGE), (1, RED))
+_THIS = of("budget", "$budget")
+
+
+def _gpu_seconds(*matchers: str) -> str:
+    return f"sum(increase({told('billed_gpu_seconds_total', IN_POOL, *matchers)}[$__range]))"
+
+
+def _range_usd(by_hour: str) -> str:
+    """Dollars by the hour, summed over the time range."""
+    return f"sum_over_time(({by_hour}){_SUM}"
+
+
+_AT_A_GLANCE = Row(
+    title="Over the time range",
+    panels=[
+        stat(
+            "Spent",
+            "What running machines cost within the time range, where their price is known; metered by gpuwatch, not "
+            "the cloud's bill. What was billed while no controller ran is counted when the next one has billed it.",
+            f"sum({_BILLED})",
+            "currencyUSD",
+            width=4,
+            decimals=2,
+            trend=False,
+        ),
+        stat(
+            "Wasted",
+            "What of it was paid for GPUs that were idle, parked, stalled, down, unknown or that nobody looked at.",
+            f"sum(increase({told('billed_usd_total', IN_POOL, _NOT_USEFUL)}[$__range])) or sum({_BILLED}) * 0",
+            "currencyUSD",
+            limits=fixed(ORANGE),
+            width=4,
+            decimals=2,
+            trend=False,
+        ),
+        stat(
+            "Waste",
+            "Billed GPU-hours without useful activity, of all billed GPU-hours.",
+            f"({_gpu_seconds(_NOT_USEFUL)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",
+            "percentunit",
+            limits=steps((None, GREEN), (0.3, ORANGE), (0.6, RED)),
+            width=4,
+            decimals=1,
+            trend=False,
+        ),
+        stat(
+            "GPU-hours",
+            "Billed within the time range.",
+            f"{_gpu_seconds()} / 3600",
+            "none",
+            width=4,
+            decimals=1,
+            trend=False,
+        ),
+        stat(
+            "Saved",
+            "What machines would have cost while they were stopped: those that gpuwatch stopped, until somebody "
+            "started them again. One look each ten minutes; disks of stopped machines are not taken off (`gpuwatch "
+            "cost` does).",
+            _range_usd("sum(" + led("fleet_saved_usd_per_hour", IN_POOL) + ")"),
+            "currencyUSD",
+            limits=fixed(GREEN),
+            width=4,
+            decimals=2,
+            trend=False,
+        ),
+        stat(
+            "Cost per hour now",
+            "Of all running machines with a known price.",
+            f"sum({led('fleet_usd_per_hour', IN_POOL)})",
+            "currencyUSD",
+            width=4,
+            decimals=2,
+        ),
+    ],
+)
+
+_SPEND = Row(
+    title="Spending",
+    panels=[
+        series(
+            "Spent per hour by use",
+            "What billed GPU time was used for. Only what is blue is no waste.",
+            [Query(expr=f"sum by (use) ({rate(told('billed_usd_total', IN_POOL))}) * 3600", legend="{{use}}")],
+            "currencyUSD",
+            stacked=True,
+            overrides=coloured(),
+        ),
+        series(
+            "Spent per hour by pool",
+            "By the pool that machines are in.",
+            [Query(expr=f"sum by (pool) ({rate(told('billed_usd_total', IN_POOL))}) * 3600", legend="{{pool}}")],
+            "currencyUSD",
+            stacked=True,
+        ),
+        series(
+            "Saved per hour",
+            "What machines would cost that gpuwatch stopped and nobody has started since.",
+            [Query(expr=f"sum by (pool) ({led('fleet_saved_usd_per_hour', IN_POOL)})", legend="{{pool}}")],
+            "currencyUSD",
+            stacked=True,
+        ),
+        bars(
+            "GPU-hours by use",
+            "Billed within the time range, by what the GPUs did.",
+            Query(
+                expr=f"sum by (use) (increase({told('billed_gpu_seconds_total', IN_POOL)}[$__range])) / 3600 > 0",
+                legend="{{use}}",
+                now=True,
+            ),
+            "none",
+            overrides=coloured(),
+            decimals=1,
+            colour="fixed",
+        ),
+    ],
+)
+
+_OWNERS = Row(
+    title="Who wastes",
+    panels=[
+        table(
+            "Waste by owner",
+            "Dollars within the time range for machines that were idle, parked or stalled, one look each ten minutes. "
+            "Idle GPUs of busy machines, and what is unknown, are in the sum above alone.",
+            [f"sum by (owner, pool) ({_range_usd(wasted_by_node())}) > 0"],
+            [
+                Column(source="owner", title="Owner"),
+                Column(source="pool", title="Pool"),
+                Column(source="Value", title="Wasted", unit="currencyUSD", properties={"decimals": 2}),
+            ],
+            width=8,
+            sort="Wasted",
+        ),
+        table(
+            "Machines that waste most",
+            "The twenty dearest of those machines.",
+            [f"topk(20, {_range_usd(wasted_by_node())} > 0)"],
+            [
+                Column(source="name", title="Name"),
+                Column(source="node", title="Machine", properties=node_link()),
+                Column(source="pool", title="Pool"),
+                Column(source="owner", title="Owner"),
+                Column(source="instance_type", title="Type"),
+                Column(source="Value", title="Wasted", unit="currencyUSD", properties={"decimals": 2}),
+            ],
+            width=16,
+            sort="Wasted",
+        ),
+    ],
+)
+
+
+def _of_budget(name: str) -> str:
+    return f"max by (budget) ({led(name)})"
+
+
+_BUDGETS = Row(
+    title="Budgets",
+    panels=[
+        table(
+            "Budgets",
+            "Every budget of this month: what is spent, where the month is forecast to end (with the 80 % interval), "
+            "how likely that is above the budget, and what the budget does now. With machine-hours without a price, "
+            "the sums are lower bounds.",
+            [
+                _of_budget("budget_usd"),
+                _of_budget("budget_spent_usd"),
+                f"{_of_budget('budget_spent_usd')} / {_of_budget('budget_usd')}",
+                _of_budget("budget_forecast_usd"),
+                f"{_of_budget('budget_forecast_usd')} / {_of_budget('budget_usd')}",
+                _of_budget("budget_forecast_lower_usd"),
+                _of_budget("budget_forecast_upper_usd"),
+                _of_budget("budget_over_probability_ratio"),
+                _of_budget("budget_unpriced_hours"),
+            ],
+            [
+                Column(source="budget", title="Budget"),
+                Column(source="Value #A", title="A month", unit="currencyUSD"),
+                Column(source="Value #B", title="Spent", unit="currencyUSD"),
+                Column(
+                    source="Value #C",
+                    title="Part spent",
+                    unit="percentunit",
+                    properties=filled(_SHARES),
+                ),
+                Column(source="Value #D", title="Forecast", unit="currencyUSD"),
+                Column(
+                    source="Value #E",
+                    title="Part forecast",
+                    unit="percentunit",
+                    properties=filled(_SHARES),
+                ),
+                Column(source="Value #F", title="At least", unit="currencyUSD"),
+                Column(source="Value #G", title="At most", unit="currencyUSD"),
+                Column(
+                    source="Value #H",
+                    title="Likely over",
+                    unit="percentunit",
+                    properties={
+                        "thresholds": steps((None, GREEN), (0.2, ORANGE), (0.5, RED)),
+                        "custom__cellOptions": {"type": "color-text"},
+                    },
+                ),
+                Column(source="Value #I", title="Hours without price", properties={"decimals": 1}),
+            ],
+            key="budget",
+            width=24,
+            height=7,
+            sort="Part forecast",
+        ),
+        series(
+            "Budget $budget",
+            "What is spent of the chosen budget, where the month is forecast to end with its 80 % interval, and the "
+            "budget.",
+            [
+                Query(expr=f"max({led('budget_usd', _THIS)})", legend="budget"),
+                Query(expr=f"max({led('budget_spent_usd', _THIS)})", legend="spent"),
+                Query(expr=f"max({led('budget_forecast_usd', _THIS)})", legend="forecast"),
+                Query(expr=f"max({led('budget_forecast_lower_usd', _THIS)})", legend="at least"),
+                Query(expr=f"max({led('budget_forecast_upper_usd', _THIS)})", legend="at most"),
+            ],
+            "currencyUSD",
+            overrides=[
+                override("budget", color={"fixedColor": RED, "mode": "fixed"}, custom__fillOpacity=0),
+                override("spent", color={"fixedColor": BLUE, "mode": "fixed"}, custom__fillOpacity=30),
+                override("forecast", color={"fixedColor": ORANGE, "mode": "fixed"}, custom__fillOpacity=0),
+                override("at least", color={"fixedColor": GREY, "mode": "fixed"}, custom__fillOpacity=0),
+                override(
+                    "at most",
+                    color={"fixedColor": GREY, "mode": "fixed"},
+                    custom__fillBelowTo="at least",
+                    custom__fillOpacity=15,
+                ),
+            ],
+            width=16,
+            height=9,
+        ),
+        table(
+            "What budgets do now",
+            "block_growth: nothing is added that the budget covers. hasten: idle machines are stopped sooner.",
+            [f"max by (budget, effect) ({led('budget_effect')})"],
+            [Column(source="budget", title="Budget"), Column(source="effect", title="Effect")],
+            width=8,
+            height=9,
+        ),
+    ],
+)
+
+
+def cost() -> Json:
+    """dashboards/cost.json."""
+    budget = variable(
+        "budget",
+        "Budget",
+        f"label_values(gpuwatch_budget_usd{{{CONTROLLERS}}}, budget)",
+        "The budget that is drawn",
+        several=False,
+    )
+    return board(
+        "cost",
+        "What was spent, what of it was waste and whose, the budgets with their forecasts, and what was saved. Needs "
+        "the controller's metrics.",
+        [JOB, POOL, budget],
+        [_AT_A_GLANCE, _BUDGETS, _SPEND, _OWNERS],
+        since="now-7d",
+    )

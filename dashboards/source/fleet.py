@@ -1,0 +1,298 @@
+"""The fleet: what is on, busy, idle, wasted, saved, and at risk."""
+
+from dashboards.source.boards import AGENTS, JOB, POOL, board, node_link
+from dashboards.source.parts import (
+    BLUE,
+    COLOURS,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Column,
+    Json,
+    Query,
+    Row,
+    bars,
+    coloured,
+    fixed,
+    override,
+    series,
+    stat,
+    states,
+    steps,
+    table,
+    timeline,
+)
+from dashboards.source.queries import (
+    AGENTS as OF_AGENTS,
+)
+from dashboards.source.queries import (
+    IN_POOL,
+    MACHINES,
+    WASTED,
+    WHO,
+    differs,
+    doing_by_node,
+    eq,
+    led,
+    of,
+    on_machines,
+    with_names,
+)
+
+_GPUS = f"sum({led('fleet_running_gpus', IN_POOL)})"
+
+
+def _gpus(activity: str) -> str:
+    """How many GPUs are on machines that do that; 0 where machines run and none does."""
+    return f"sum({led('fleet_running_gpus', IN_POOL, of('activity', activity))}) or {_GPUS} * 0"
+
+
+def _agents(name: str, *matchers: str) -> str:
+    return f"gpuwatch_{name}{{{', '.join([OF_AGENTS, *matchers])}}}"
+
+
+_HURT = on_machines(
+    "max by (job, instance) ("
+    f"{_agents('instance_notice')} or {_agents('gpu_down_info', differs('cause', 'released'))}"
+    f" or {_agents('gpu_health', of('state', 'degraded|failing'))} == 1)"
+)
+_NOTICE = f"max by (job, instance, kind, action) ({_agents('instance_notice')})"
+_DEADLINE = f"max by (job, instance, kind, action) ({_agents('instance_notice_deadline_timestamp_seconds')})"
+_NOT_WELL = _agents("gpu_health", of("state", "degraded|failing|unknown"))
+_XIDS = f"increase({_agents('gpu_xid_errors_total')}[$__rate_interval])"
+_WASTED = f"sum({led('fleet_usd_per_hour', IN_POOL, WASTED)})"
+_SPENT = f"sum({led('fleet_usd_per_hour', IN_POOL)})"
+_RISKS = steps((None, GREEN), (1, RED))
+
+_AT_A_GLANCE = Row(
+    title="At a glance",
+    panels=[
+        stat(
+            "Machines on",
+            "Machines that run, by their cloud's word.",
+            f"sum({led('fleet_nodes', IN_POOL, eq('state', 'running'))})",
+            "none",
+        ),
+        stat("GPUs on", "GPUs of machines that run.", _GPUS, "none"),
+        stat(
+            "Busy GPUs",
+            "GPUs of machines at work: a GPU computes, or somebody is at work on the host.",
+            _gpus("busy"),
+            "none",
+            limits=fixed(COLOURS["busy"]),
+        ),
+        stat(
+            "Wasted GPUs",
+            "GPUs of machines that run and are of no use: idle, parked (memory held, nothing computed) or stalled (100 "
+            "% busy at idle power: a deadlock).",
+            _gpus("idle|parked|stalled"),
+            "none",
+            limits=fixed(COLOURS["idle"]),
+        ),
+        stat(
+            "Unknown GPUs",
+            "GPUs of machines of which nobody knows what they do: a silent agent, a GPU that cannot be read. They are "
+            "never stopped.",
+            _gpus("unknown"),
+            "none",
+            limits=steps((None, GREEN), (1, GREY)),
+        ),
+        stat(
+            "Wasted per hour",
+            "What the wasted machines cost now, where their price is known.",
+            f"{_WASTED} or {_SPENT} * 0",
+            "currencyUSD",
+            limits=steps((None, GREEN), (0.01, ORANGE)),
+            decimals=2,
+        ),
+        stat(
+            "Saved per hour",
+            "What the machines would cost that gpuwatch stopped and nobody has started since. What stopped machines "
+            "still cost, such as disks, is not taken off.",
+            f"sum({led('fleet_saved_usd_per_hour', IN_POOL)}) or {_SPENT} * 0",
+            "currencyUSD",
+            limits=fixed(GREEN),
+            decimals=2,
+        ),
+        stat(
+            "Machines at risk",
+            "Machines about to be taken away by their cloud, with a GPU that is degraded, failing, lost or unreadable: "
+            "see below.",
+            f"count({_HURT}) or {MACHINES} * 0",
+            "none",
+            limits=_RISKS,
+        ),
+    ],
+)
+
+_OVER_TIME = Row(
+    title="Use and money",
+    panels=[
+        series(
+            "GPUs by activity",
+            "GPUs of running machines by what their machine does. What is blue is of use.",
+            [Query(expr=f"sum by (activity) ({led('fleet_running_gpus', IN_POOL)})", legend="{{activity}}")],
+            "none",
+            stacked=True,
+            overrides=coloured(),
+            width=10,
+            decimals=0,
+        ),
+        series(
+            "Cost per hour by activity",
+            "What running machines with a known price cost, by what they do.",
+            [Query(expr=f"sum by (activity) ({led('fleet_usd_per_hour', IN_POOL)})", legend="{{activity}}")],
+            "currencyUSD",
+            stacked=True,
+            overrides=coloured(),
+            width=9,
+        ),
+        bars(
+            "Waste by pool",
+            "Part of each pool's GPUs that is wasted now: on machines that are idle, parked or stalled.",
+            Query(
+                expr=f"(sum by (pool) ({led('fleet_running_gpus', IN_POOL, WASTED)})"
+                f" or sum by (pool) ({led('fleet_running_gpus', IN_POOL)}) * 0)"
+                f" / sum by (pool) ({led('fleet_running_gpus', IN_POOL)})",
+                legend="{{pool}}",
+                now=True,
+            ),
+            "percentunit",
+            limits=steps((None, BLUE), (0.3, ORANGE), (0.7, RED)),
+            most=1,
+            width=5,
+        ),
+    ],
+)
+
+_WHO = Row(
+    title="Machines",
+    panels=[
+        timeline(
+            "What each machine did",
+            "One line each, twenty at a time; no colour: it did not run.",
+            Query(expr=with_names(doing_by_node()), legend="{{name}}"),
+            states(),
+            height=11,
+        ),
+        table(
+            "Machines",
+            "Every machine of the chosen pools, those that cost most first. Click its id for its own dashboard; "
+            "`gpuwatch explain` says what the rules think of it.",
+            [
+                WHO,
+                doing_by_node(),
+                f"max by (node) ({led('fleet_node_activity_held_seconds')})",
+                f"max by (node) ({led('fleet_node_usd_per_hour')})",
+                f"max by (node) ({led('fleet_node_notice_timestamp_seconds')}) * 1000",
+            ],
+            [
+                Column(source="name", title="Name"),
+                Column(source="node", title="Machine", properties=node_link()),
+                Column(source="pool", title="Pool"),
+                Column(source="owner", title="Owner"),
+                Column(source="instance_type", title="Type"),
+                Column(
+                    source="Value #B",
+                    title="Activity",
+                    properties={
+                        "mappings": states(none=("off", "transparent")),
+                        "custom__cellOptions": {"mode": "basic", "type": "color-background"},
+                        "custom__width": 100,
+                    },
+                ),
+                Column(source="Value #C", title="For", unit="s"),
+                Column(source="Value #D", title="Per hour", unit="currencyUSD"),
+                Column(source="Value #E", title="Notice given", unit="dateTimeFromNow"),
+            ],
+            key="node",
+            width=24,
+            height=11,
+            sort="Per hour",
+        ),
+    ],
+)
+
+_RISK = Row(
+    title="At risk",
+    panels=[
+        table(
+            "Sick GPUs",
+            "What agents hold against GPUs, and the remedy: drain, reset, reboot or replace_hardware. docs/health.md "
+            "tells each cause.",
+            [on_machines(f"max by (job, instance, gpu, uuid, code, remedy) ({_agents('gpu_health_cause_info')})")],
+            [
+                Column(source="node", title="Machine", properties=node_link()),
+                Column(source="gpu", title="GPU", properties={"custom__width": 60}),
+                Column(source="code", title="Cause"),
+                Column(source="remedy", title="Remedy"),
+                Column(source="uuid", title="UUID"),
+            ],
+            width=14,
+        ),
+        table(
+            "Machines about to be taken away",
+            "Notices of the clouds: spot interruption, rebalance recommendation, maintenance, termination.",
+            [on_machines(_NOTICE), on_machines(f"{_DEADLINE} * 1000")],
+            [
+                Column(source="node", title="Machine", properties=node_link()),
+                Column(source="kind", title="Notice"),
+                Column(source="action", title="What will be done"),
+                Column(source="Value #B", title="When", unit="dateTimeFromNow"),
+            ],
+            width=10,
+        ),
+        series(
+            "GPUs that are not well",
+            "GPUs by their agents' verdict on their health, but for healthy ones.",
+            [
+                Query(
+                    expr=f"sum by (state) ({on_machines(f'sum by (job, instance, state) ({_NOT_WELL})')})",
+                    legend="{{state}}",
+                )
+            ],
+            "none",
+            overrides=[
+                override(name, color={"fixedColor": colour, "mode": "fixed"})
+                for name, colour in (("degraded", ORANGE), ("failing", RED), ("unknown", GREY))
+            ],
+            stacked=True,
+            width=8,
+            decimals=0,
+        ),
+        series(
+            "XID errors",
+            "New errors that the driver reported, by number. NVIDIA's catalogue of XIDs says what each means; "
+            "docs/health.md which of them count.",
+            [
+                Query(
+                    expr=f"sum by (xid) ({on_machines(f'sum by (job, instance, xid) ({_XIDS})')})",
+                    legend="XID {{xid}}",
+                )
+            ],
+            "none",
+            width=8,
+        ),
+        series(
+            "What the controller can see",
+            "Part of each pool's enrolled, running machines of which anything is known. Where it is too low the guard "
+            "lets nothing be removed.",
+            [Query(expr=f"min by (pool) ({led('fleet_coverage_ratio', IN_POOL)})", legend="{{pool}}")],
+            "percentunit",
+            most=1,
+            width=8,
+        ),
+    ],
+)
+
+
+def fleet() -> Json:
+    """dashboards/fleet.json."""
+    return board(
+        "fleet",
+        "What is on, busy, idle, wasted, saved, and at risk. Needs the controller's metrics and the agents'.",
+        [JOB, AGENTS, POOL],
+        [_AT_A_GLANCE, _OVER_TIME, _WHO, _RISK],
+        since="now-6h",
+    )

@@ -1,0 +1,99 @@
+"""How the dashboards ask: whose series count, and how an agent's series get the name of their machine.
+
+Of several controllers on one ledger only the one that leads is believed: the others show old pictures. Nothing here
+needs recording rules.
+"""
+
+CONTROLLERS = 'job=~"$job"'
+AGENTS = 'job=~"$agents"'
+HERE = 'job="$agent_job", instance="$instance"'
+IN_POOL = 'pool=~"$pool"'
+LEADS = f"and on (job, instance) gpuwatch_controller_leader{{{CONTROLLERS}}} == 1"
+WASTED = 'activity=~"idle|parked|stalled"'
+ANY_GPU = 'gpu=~"$gpu|"'
+
+
+def eq(label: str, value: str) -> str:
+    """A matcher."""
+    return f'{label}="{value}"'
+
+
+def differs(label: str, value: str) -> str:
+    """Likewise, of whatever else."""
+    return f'{label}!="{value}"'
+
+
+def of(label: str, values: str) -> str:
+    """Likewise, of one of several, as `a|b` or a variable."""
+    return f'{label}=~"{values}"'
+
+
+def told(name: str, *matchers: str) -> str:
+    """A controller's series, of whichever leads or does not: for counters, of which those that wait add nothing."""
+    return f"gpuwatch_{name}{{{', '.join([CONTROLLERS, *matchers])}}}"
+
+
+def led(name: str, *matchers: str) -> str:
+    """What the controller that leads tells."""
+    return f"({told(name, *matchers)} {LEADS})"
+
+
+def here(name: str, *matchers: str) -> str:
+    """What the chosen machine's agent tells."""
+    return f"gpuwatch_{name}{{{', '.join([HERE, *matchers])}}}"
+
+
+def of_gpus(name: str, *matchers: str) -> str:
+    """What it tells of the chosen GPUs. One that the driver no longer lists may have lost its index, and is shown."""
+    return here(name, ANY_GPU, *matchers)
+
+
+WHO = (
+    "max by (node, name, pool, owner, instance_type) "
+    f'(label_replace({led("fleet_node_info", IN_POOL)}, "owner", "nobody", "owner", ""))'
+)
+
+
+def with_names(by_node: str) -> str:
+    """What is known by machine, with its name, pool, owner and type; of the chosen pools."""
+    return f"{by_node} * on (node) group_left (name, pool, owner, instance_type) {WHO}"
+
+
+_MACHINE = (
+    f'max by (job, instance, node) (label_replace(gpuwatch_node_info{{{AGENTS}}}, "node", "$1", "node_id", "(.+)"))'
+)
+
+
+def on_machines(expression: str) -> str:
+    """Agents' series with their machine's id, but of machines known to be in another pool."""
+    others = led("fleet_node_info", 'pool!~"$pool"')
+    return f"({expression}) * on (job, instance) group_left (node) {_MACHINE} unless on (node) {others}"
+
+
+MACHINES = f"count({on_machines(_MACHINE)})"
+
+# What a machine or a GPU does, as a number for timelines and tables; parts.DOING has the words.
+_NUMBERS = {"busy": " * 4", "stalled": " * 3", "parked": " * 2", "idle": "", "unknown": " * 0"}
+
+
+def doing_by_node() -> str:
+    """The controller's word for each machine."""
+    each = (told("fleet_node_activity", IN_POOL, eq("activity", state)) + number for state, number in _NUMBERS.items())
+    return f"max by (node) (({' or '.join(each)}) {LEADS})"
+
+
+def doing(name: str, by: str, label: str = "state", *matchers: str) -> str:
+    """The chosen machine's agent's word: of its series one is 1."""
+    each = (here(name, *matchers, eq(label, state)) + number for state, number in _NUMBERS.items())
+    return f"sum by ({by}) ({' or '.join(each)})"
+
+
+def wasted_by_node() -> str:
+    """Dollars an hour of machines that run and do nothing of use, with name, pool and owner."""
+    price = f"max by (node) ({led('fleet_node_usd_per_hour')})"
+    return with_names(f"({price} and on (node) {led('fleet_node_activity', IN_POOL, WASTED)})")
+
+
+def rate(series: str) -> str:
+    """By the second."""
+    return f"rate({series}[$__rate_interval])"

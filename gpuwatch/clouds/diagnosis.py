@@ -1,0 +1,55 @@
+"""PURE: what a cloud can be asked about our own standing with it; no answer changes anything.
+
+A cloud that has these methods is `Diagnosable`; one that has not is examined without them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What the settings will make the controller do: try it on these machines, and with these launches' arguments."""
+
+    act: bool = False  # stop, start and tag
+    terminate: bool = False
+    groups: bool = False  # of the fleet's machines some are in groups that gave their consent
+    node_ids: tuple[str, ...] = ()
+    launches: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One call of the cloud's API at one place. `allowed` None: it could not be tried, and `told` says why."""
+
+    call: str
+    where: str
+    allowed: bool | None
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """As whom the cloud knows us, and what its own clock says (None: it does not tell)."""
+
+    name: str
+    at: datetime | None
+
+
+@runtime_checkable
+class Diagnosable(Protocol):
+    """A cloud that can be asked. Each raises CloudError where there is no answer."""
+
+    def may(self, needs: Needs) -> Iterable[Permission]:
+        """Whether each call that is needed is allowed; none is carried out."""
+        ...
+
+    def identity(self) -> Identity:
+        """Who we are."""
+        ...
+
+    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """Volumes of these machines that are not encrypted, each with its machine, for people."""
+        ...

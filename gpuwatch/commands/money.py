@@ -1,0 +1,124 @@
+"""Commands about money: cost, and its reconciliation with a bill."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.ledger import Ledger
+    from gpuwatch.settings import Settings
+
+
+@commands.group(invoke_without_command=True)
+@click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01.")
+@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
+@click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month.")
+@click.option("--day", metavar="DAY", help="One day.")
+@click.option(
+    "--by",
+    default="pool",
+    show_default=True,
+    metavar="WHAT",
+    help="pool, owner, account, node, type, region, capacity, day or tag:KEY.",
+)
+@click.option("--explain", is_flag=True, help="Make all totals again from single rows; exit status 1 if one differs.")
+@click.option("--leftovers", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")
+@config_option
+@json_option
+@click.pass_context
+def cost(  # noqa: PLR0913  one for each option
+    context: click.Context,
+    first: str | None,
+    last: str | None,
+    month: str | None,
+    day: str | None,
+    by: str,
+    path: Path | None,
+    *,
+    explain: bool,
+    leftovers: bool,
+    as_json: bool,
+) -> None:
+    """Say what was billed, what of it was of use, what was wasted, and the energy, from what the ledger has metered."""
+    if context.invoked_subcommand is not None:
+        context.obj = path
+        return
+    with _ledger(path) as (settings, ledger):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+
+        from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.spending import proof, report  # noqa: PLC0415  likewise
+        from gpuwatch.spending.period import period_of  # noqa: PLC0415  likewise
+
+        zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
+        told = report.spent(ledger, period_of(zone, now, first=first, last=last, month=month, day=day), by)
+        proved = proof.proved(ledger, told) if explain else None
+        document = report.as_object(told, settings.cost.energy)
+        lines = [report.as_text(told, settings.cost.energy)]
+        if proved is not None:
+            document["wrong"] = proved.wrong
+            lines += ["", proof.as_text(proved)]
+        if leftovers:
+            from gpuwatch import leftovers as left  # noqa: PLC0415  likewise
+            from gpuwatch.rounds import cloud_of  # noqa: PLC0415  likewise
+
+            found = cloud_of(settings, SystemClock()).leftovers()
+            document["leftovers"] = left.as_object(found)
+            lines += ["", "Beside that, now, with no running machine:", left.as_text(found)]
+        click.echo(json.dumps(document) if as_json else "\n".join(lines))
+        sys.exit(1 if proved is not None and proved.wrong else 0)
+
+
+@cost.command()
+@click.option("--bill", required=True, type=click.Path(path_type=Path), help="The bill's CSV file; it may be gzipped.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="WHAT=NAME",
+    help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours.",
+)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many lines.")
+@config_option
+@json_option
+@click.pass_obj
+def reconcile(
+    above: Path | None, bill: Path, columns: tuple[str, ...], limit: int, path: Path | None, *, as_json: bool
+) -> None:
+    """Lay a bill beside the ledger: differences by machine and day, the largest first, with the likeliest reason."""
+    with _ledger(path or above) as (settings, ledger):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+
+        from gpuwatch.cost.bills import mapped  # noqa: PLC0415  likewise
+        from gpuwatch.spending import reconcile as reconciling  # noqa: PLC0415  likewise
+
+        own = mapped(columns) if columns else None
+        zone = ZoneInfo(settings.cost.timezone)
+        told = reconciling.compared(ledger, bill, zone, settings.prices.rates, own)
+        click.echo(json.dumps(reconciling.as_object(told)) if as_json else reconciling.as_text(told, limit))
+
+
+@contextmanager
+def _ledger(path: Path | None) -> Iterator[tuple["Settings", "Ledger"]]:
+    """The settings and the ledger, for reading; what a person can mend is a sentence, and exit status 2."""
+    with explained():
+        from gpuwatch.cost.bills import BillError  # noqa: PLC0415  loaded by these commands only
+        from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        ledger = Ledger.connect(settings.ledger, read_only=True)
+        try:
+            with ledger.spend.snapshot():
+                yield settings, ledger
+        except (BillError, ValueError) as error:
+            click.echo(error, err=True)
+            sys.exit(2)
+        finally:
+            ledger.close()

@@ -1,0 +1,162 @@
+"""The cloud: the fleet, what we may do with it, what is unsafe in it, what it costs."""
+
+from collections.abc import Iterator
+
+from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.diagnosis import Diagnosable, Needs
+from gpuwatch.doctor.ailments import found
+from gpuwatch.doctor.cases import ControllerCase
+from gpuwatch.doctor.report import Finding, fine, shown
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.money import hire_of
+from gpuwatch.prices.book import NoPrice
+from gpuwatch.prices.opening import open_book
+from gpuwatch.prices.own_file import PricesError
+from gpuwatch.settings import Settings
+
+SKEW_SECONDS = 5.0
+
+
+def fleet(case: ControllerCase) -> Iterator[Finding]:
+    """The fleet can be listed, and somebody is enrolled where the controller may act."""
+    where = f"the fleet {case.settings.fleet!r} in {case.settings.cloud.provider}"
+    try:
+        nodes = case.nodes
+    except (CloudError, ImportError) as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    enrolled = sum(node.enrolled for node in nodes)
+    told = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
+    if case.settings.mode == "enforce" and not enrolled:
+        yield found("enrolment.none", where, told)
+    else:
+        yield fine("fleet", where, told)
+
+
+def permissions(case: ControllerCase) -> Iterator[Finding]:
+    """Each call that these settings need, tried without being carried out; those that are allowed are told as one."""
+    where = "permissions of the controller's role"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Diagnosable):
+        yield fine("permissions", where, "this cloud has no way to try them")
+        return
+    allowed: dict[str, list[str]] = {}
+    try:
+        for each in case.cloud.may(needs_of(case.settings, nodes)):
+            looked_at = f"permission {each.call} in {each.where}"
+            if each.allowed:
+                allowed.setdefault(each.where, []).append(each.call)
+            else:
+                code = "permission.untried" if each.allowed is None else "permission.denied"
+                yield found(code, looked_at, each.told)
+    except CloudError as error:  # a launch at a place that is none of the settings'
+        yield found("cloud.unusable", where, str(error))
+    for place, calls in allowed.items():
+        yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
+
+
+def clock(case: ControllerCase) -> Iterator[Finding]:
+    """This clock against the cloud's, whose Date has whole seconds."""
+    where = "this clock against the cloud's"
+    try:
+        cloud = case.cloud
+        told = cloud.identity() if isinstance(cloud, Diagnosable) else None
+    except (CloudError, ImportError):
+        yield skipped(where)
+        return
+    if told is None or told.at is None:
+        yield fine("clock", where, "the cloud does not tell its time")
+        return
+    skew = (told.at - case.clock.now()).total_seconds()
+    seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {told.name}"
+    yield found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
+
+
+def volumes(case: ControllerCase) -> Iterator[Finding]:
+    """Volumes of GPU machines, enrolled or not."""
+    where = "volumes of the GPU machines"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Diagnosable):
+        return
+    try:
+        open_ones = case.cloud.unencrypted([node.id for node in nodes])
+    except CloudError as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    if open_ones:
+        yield found("volumes.unencrypted", where, f"{len(open_ones)} are not encrypted: {shown(open_ones)}")
+    else:
+        yield fine("volumes", where, "all are encrypted")
+
+
+def prices(case: ControllerCase) -> Iterator[Finding]:
+    """What each kind of machine in the fleet costs."""
+    where = "prices of the fleet's machines"
+    settings, now = case.settings, case.clock.now()
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    try:
+        book = open_book(
+            settings.prices,
+            provider=settings.cloud.provider,
+            region=next(iter(settings.cloud.regions), None),
+            clock=case.clock,
+            background=False,
+            profile=settings.cloud.profile,
+        )
+    except (PricesError, ImportError) as error:
+        yield found("prices.unknown", where, str(error))
+        return
+    hires = {hire.key: hire for hire in map(hire_of, nodes)}
+    unknown = sorted(key for key, hire in hires.items() if isinstance(book.find(hire, now), NoPrice))
+    if unknown:
+        yield found("prices.unknown", where, f"of {len(hires)} kinds, without a price: {shown(unknown)}")
+    else:
+        yield fine("prices", where, f"known for every kind of machine there ({len(hires)})")
+
+
+def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
+    """What these settings will make the controller do, and what it can be tried on."""
+    act = settings.mode == "enforce"
+    rules = settings.rulebook.pools
+    return Needs(
+        act=act,
+        terminate=any(each.idle.then == "terminate" for each in rules.values()),
+        groups=any(node.enrolled and node.group is not None for node in nodes),
+        node_ids=tuple(node.id for node in nodes if node.enrolled and node.protected is None),
+        launches=tuple(
+            {
+                "template": each.launch.template,
+                "version": each.launch.version,
+                "region": each.launch.region or "",
+                "account": each.launch.account or "",
+                "subnet": next(iter(each.launch.subnets), ""),
+                "instance_type": each.launch.instance_type or "",
+                "pool": name,
+            }
+            for name, each in rules.items()
+            if act and each.launch.template is not None
+        ),
+    )
+
+
+def listed(case: ControllerCase) -> "tuple[Node, ...] | None":
+    """The fleet; None where it cannot be listed, which `fleet` tells."""
+    try:
+        return tuple(case.nodes)
+    except (CloudError, ImportError):
+        return None
+
+
+def skipped(where: str) -> Finding:
+    """Another finding says why."""
+    return found("cloud.skipped", where, "the fleet cannot be listed")

@@ -1,0 +1,56 @@
+"""What is looked at where a controller runs."""
+
+from collections.abc import Iterator
+
+from gpuwatch.doctor import certificates, cloud, doors, host, ledger, signals
+from gpuwatch.doctor.cases import ControllerCase
+from gpuwatch.doctor.report import Finding
+from gpuwatch.doctor.running import Check
+
+_CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
+
+
+def port(case: ControllerCase) -> Iterator[Finding]:
+    """The controller's own, where it serves anything."""
+    knobs = case.settings.controller
+    return doors.port(knobs.door, "controller")
+
+
+def identity(case: ControllerCase) -> Iterator[Finding]:
+    """What it shows of itself to others, and what it keeps to itself."""
+    door, agents, promql = case.settings.controller, case.settings.signals, case.settings.signals.promql
+    shown = {
+        "controller.tls_certificate": door.tls_certificate,
+        "controller.tls_client_ca": door.tls_client_ca,
+        "signals.tls_certificate": agents.tls_certificate,
+        "signals.tls_ca": agents.tls_ca,
+        "signals.promql.tls_certificate": promql.tls_certificate,
+        "signals.promql.tls_ca": promql.tls_ca,
+    }
+    yield from certificates.certificates(shown, case.clock)
+    kept = {
+        "controller.tls_key": door.tls_key,
+        "controller.users_file": door.users_file,
+        "signals.tls_key": agents.tls_key,
+        "signals.password_file": agents.password_file,
+        "signals.promql.tls_key": promql.tls_key,
+        "signals.promql.password_file": promql.password_file,
+        "signals.promql.bearer_file": promql.bearer_file,
+        "ledger.url_file": case.settings.ledger.url_file,
+    }
+    yield from certificates.secrets(kept)
+
+
+CHECKS: tuple[Check[ControllerCase], ...] = (
+    Check(name="fleet", look=cloud.fleet, seconds=_CLOUD_SECONDS),
+    Check(name="permissions", look=cloud.permissions, seconds=_CLOUD_SECONDS),
+    Check(name="cloud clock", look=cloud.clock, seconds=_CLOUD_SECONDS),
+    Check(name="clock", look=host.clock),
+    Check(name="agents", look=signals.agents, seconds=_CLOUD_SECONDS),
+    Check(name="prometheus", look=signals.prometheus, seconds=_CLOUD_SECONDS),
+    Check(name="prices", look=cloud.prices, seconds=_CLOUD_SECONDS),
+    Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
+    Check(name="ledger", look=ledger.ledger, seconds=30.0),
+    Check(name="port", look=port),
+    Check(name="identity", look=identity),
+)

@@ -1,0 +1,119 @@
+"""A host: what the agent's user may read and write, the metadata service, the clock."""
+
+import ctypes
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gpuwatch.agent.attribution.process import sees_host_pids
+from gpuwatch.agent.instance.client import MetadataClient, MetadataError
+from gpuwatch.agent.instance.detect import service_of
+from gpuwatch.agent.instance.protocol import MetadataService
+from gpuwatch.doctor.access import closed
+from gpuwatch.doctor.ailments import found
+from gpuwatch.doctor.cases import AgentCase
+from gpuwatch.doctor.report import Finding, fine
+
+METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
+_TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
+_METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
+
+
+def kernel_log(case: AgentCase) -> Iterator[Finding]:
+    """The kernel log, where XIDs are told."""
+    path = case.knobs.kernel_log
+    if path == "none" or case.knobs.source != "nvml":
+        yield fine("kernel_log", "the kernel log", "it is not used")
+        return
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        yield found("kernel_log.closed", path, f"it cannot be read: {error.strerror}")
+        return
+    yield fine("kernel_log", path, "it can be read")
+
+
+def processes(case: AgentCase) -> Iterator[Finding]:
+    """Whether the processes that hold GPUs can be seen: hidepid of /proc, the PID namespace."""
+    where = f"processes of others in {case.proc}"
+    hidden = _hidepid(case.proc)
+    if hidden and not (case.proc / "1/stat").exists():
+        yield found("processes.hidden", where, f"it is mounted with hidepid={hidden}, and this user is not exempt")
+    elif not sees_host_pids(case.proc):
+        yield found("processes.namespace", where, "the first process here is not the host's")
+    else:
+        yield fine("processes", where, "they can be seen, under the host's own numbers")
+
+
+def files(case: AgentCase) -> Iterator[Finding]:
+    """What the agent keeps: state, leases, its control socket."""
+    knobs = case.knobs
+    kept = {
+        "agent.control_socket": knobs.control_socket,
+        "agent.health_file": knobs.health_file,
+        "agent.instance.state": knobs.instance.state,
+        "agent.evidence.keep.directory": knobs.evidence.keep.directory,
+    }
+    for key, name in kept.items():
+        if name == "none":
+            continue
+        wrong = closed(Path(name))
+        looked_at = f"{key}: {name}"
+        yield found("files.closed", looked_at, wrong) if wrong else fine("files", looked_at, "this user may write it")
+
+
+def metadata(case: AgentCase) -> Iterator[Finding]:
+    """The cloud's metadata service, with a token and without one."""
+    knobs = case.knobs.instance
+    service = service_of(knobs.provider, case.dmi)
+    if service is None:
+        yield fine("metadata", "the cloud's metadata service", f"none is asked (provider {knobs.provider})")
+        return
+    where = f"the metadata service of {service.provider} at {knobs.endpoint or service.endpoint}"
+    try:
+        _client(service, case).ask(service.facts[0])
+    except MetadataError as error:
+        yield found(_METADATA.get(error.cause, "metadata.failed"), where, error.detail)
+        return
+    yield fine("metadata", where, "it answers")
+    if service.token is None or service.token.optional:
+        return
+    try:
+        answered = _client(replace(service, token=None), case).ask(service.facts[0]) is not None
+    except MetadataError:
+        answered = False
+    if answered:
+        yield found("metadata.v1", where, "it answers without a token")
+    else:
+        yield fine("metadata", f"{where}, without a token", "it refuses")
+
+
+def clock(_: object) -> Iterator[Finding]:
+    """Whether something keeps the clock right. Source: adjtimex(2), as `timedatectl` has it."""
+    where = "the kernel's word on this machine's clock"
+    # struct timex is 208 bytes on 64-bit Linux; all zero asks for nothing to be changed.
+    state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(512))
+    if state == _TIME_ERROR:
+        yield found("clock.unsynchronized", where, "nothing synchronizes it")
+    else:
+        yield fine("clock", where, "it is synchronized" if state >= 0 else "it cannot be asked here")
+
+
+def _client(service: MetadataService, case: AgentCase) -> MetadataClient:
+    return MetadataClient(service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.knobs.instance.endpoint)
+
+
+def _hidepid(proc: Path) -> str | None:
+    """The option of the /proc mount that hides others' processes; None: it hides nothing."""
+    try:
+        lines = (proc / "mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, place, kind, options, *_ = [*line.split(), "", "", "", ""]
+        if kind == "proc" and place == "/proc":
+            told: Mapping[str, str] = dict(each.partition("=")[::2] for each in options.split(","))
+            hidden = told.get("hidepid", "0")
+            return None if hidden in {"0", "off"} else hidden
+    return None

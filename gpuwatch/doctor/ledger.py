@@ -1,0 +1,75 @@
+"""The ledger: can it be read and written, who holds it, is there room."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuwatch.doctor.access import closed
+from gpuwatch.doctor.ailments import found
+from gpuwatch.doctor.cases import ControllerCase
+from gpuwatch.doctor.report import Finding, fine
+from gpuwatch.ledger import LedgerError
+from gpuwatch.ledger.glance import Glance, glance
+
+_MIB = 1024**2
+FULL_BYTES = 100 * _MIB
+LOW_BYTES = 1024 * _MIB
+
+
+def ledger(case: ControllerCase) -> Iterator[Finding]:
+    """What it says of itself, and for a file also its folder."""
+    knobs = case.settings.ledger
+    where = f"ledger {knobs.place}"
+    file = knobs.file
+    if file is not None:
+        shut = [wrong for each in _files(file) if (wrong := closed(each))]
+        if shut:
+            yield found("ledger.closed", where, shut[0])
+            return
+        yield _room(next(each for each in file.absolute().parents if each.exists()))
+        if not file.exists():
+            yield fine("ledger", where, "it is not there yet; the controller makes it when it starts")
+            return
+    try:
+        seen = glance(knobs)
+    except LedgerError as error:
+        yield found("ledger.unusable", where, str(error))
+        return
+    yield fine("ledger", where, _told(seen, None if file is None else _holder(file)))
+
+
+def _files(file: Path) -> list[Path]:
+    """What the controller writes: the folder, the file in it, and what SQLite and the lock add."""
+    return [file.absolute().parent, *(file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", ".lock"))]
+
+
+def _room(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    told = f"{free / _MIB:,.0f} MiB are free"
+    for limit, code in ((FULL_BYTES, "ledger.full"), (LOW_BYTES, "ledger.low")):
+        if free < limit:
+            return found(code, f"the file system of {folder}", told)
+    return fine("ledger", f"the file system of {folder}", told)
+
+
+def _told(seen: Glance, holder: int | None) -> str:
+    """In words; the head is for whoever compares it with one kept elsewhere."""
+    held = "no controller holds it" if holder is None else f"a controller holds it, process {holder}"
+    led = f"led last by {seen.leader}" if seen.leader else "led by nobody yet"
+    return f"schema {seen.schema}, {seen.links} records, {held}, {led}; audit head {seen.links}:{seen.head}"
+
+
+def _holder(file: Path) -> int | None:
+    """The process that holds the file's lock. Source: /proc/locks; a lock that is tried would be in a start's way."""
+    try:
+        about = file.with_name(file.name + ".lock").stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    ours = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    for line in lines:
+        words = line.split()
+        if "FLOCK" in words and ours in words:
+            return int(words[4])
+    return None

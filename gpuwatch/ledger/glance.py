@@ -1,0 +1,40 @@
+"""A look at a ledger that leaves no trace: not even the files that SQLite makes for whoever reads."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.postgresql import PostgresqlStore
+from gpuwatch.ledger.stores import SqliteStore, Store
+from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What a ledger says of itself: records so far, the newest link's hash, and who leads or led last."""
+
+    schema: int
+    links: int
+    head: str
+    leader: str
+
+
+def glance(knobs: LedgerKnobs) -> Glance:
+    """Look.
+
+    Raises:
+        LedgerError: it is not there, of another version, or no ledger.
+
+    """
+    store: Store
+    if knobs.file is None:
+        store = PostgresqlStore(knobs, read_only=True, controls_only=False)
+    else:
+        store = SqliteStore.beside(knobs.file, read_only=True, untouched=True)
+    try:
+        with store.reading() as db:
+            head = db.execute(select(HEAD)).one()
+    finally:
+        store.close()
+    return Glance(schema=SCHEMA_VERSION, links=head.links, head=head.hash, leader=head.leader)

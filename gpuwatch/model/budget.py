@@ -1,0 +1,90 @@
+"""A month's budget as one round saw it: what is spent, where the month will end, and what follows from that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from gpuwatch.model.fleet import Node
+
+Basis = Literal["actual", "forecast"]
+When = Literal["never", "actual", "forecast"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Whose spending counts: what is named must all be so; a scope that names nothing is everything."""
+
+    pool: str | None = None
+    owner: str | None = None
+    account: str | None = None
+    tag: tuple[str, str] | None = None
+
+    def takes(self, pool: str, owner: str | None, account: str | None, tags: Mapping[str, str]) -> bool:
+        """Whether spending under these labels counts."""
+        return (
+            self.pool in {None, pool}
+            and self.owner in {None, owner}
+            and self.account in {None, account}
+            and (self.tag is None or tags.get(self.tag[0]) == self.tag[1])
+        )
+
+    def covers(self, node: Node) -> bool:
+        """Whether a machine's spending counts."""
+        return self.takes(node.pool, node.owner, node.account, node.tags)
+
+    def __str__(self) -> str:
+        """For people."""
+        named = {"pool": self.pool, "owner": self.owner, "account": self.account}
+        told = [f"{name} {value}" for name, value in named.items() if value is not None]
+        return ", ".join([*told, *(["tag " + "=".join(self.tag)] if self.tag else [])]) or "everything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """A threshold that was reached this month: the part of the budget, by what, and in the round of when."""
+
+    ratio: float
+    on: Basis
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hastening:
+    """Idle machines wait this long at most, because of that (a clause)."""
+
+    wait_seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """One budget in one round.
+
+    `spent_usd` is what the ledger had metered, up to the round before; None with a `doubt` where it could not be read.
+    It and the forecast are lower bounds where machine-hours without a known price (`unpriced_hours`) are among it.
+    `blocked` is why no machine may be added, None: it may; `hastening` how long idle machines wait, None: as their
+    pools say. `reaches_at` is when all will be spent at the forecast's pace, where that is this month and still ahead.
+    """
+
+    name: str
+    scope: Scope
+    usd_per_month: Decimal
+    month: str
+    ends_at: datetime
+    block_growth: When = "never"
+    spent_usd: Decimal | None = None
+    usd_per_hour: Decimal | None = None  # of what runs now, as far as its price is known
+    unpriced_hours: float = 0.0
+    forecast_usd: Decimal | None = None
+    lower_usd: Decimal | None = None  # of the 80 % interval; None: the past cannot tell
+    upper_usd: Decimal | None = None
+    probability_over: float | None = None
+    method: str = ""
+    reaches_at: datetime | None = None
+    crossings: tuple[Crossing, ...] = ()
+    blocked: str | None = None
+    hastening: Hastening | None = None
+    notes: tuple[str, ...] = ()
+    doubt: str | None = None

@@ -1,0 +1,47 @@
+"""PURE: which rules a backtest was of, so that none vouches for others.
+
+What it covers is what lets a node of the pool go: all of `idle`, `warm_up`, and the waits of the schedule's windows,
+whenever they hold. Floors, ceilings, scaling and launches only keep nodes or add some, so they may change freely. A
+gpuwatch whose idle rules have a new setting asks for a new backtest.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Literal
+
+from gpuwatch.policies import PoolRules
+
+Wait = float | Literal["break_even", "randomized", "learned"]
+_REMOVALS = frozenset({"stop", "terminate"})
+
+
+def waits(rules: PoolRules) -> tuple[Wait, ...]:
+    """Every wait that the pool may use: its own first, then those of its windows, shortest first, each once."""
+    windows = sorted({window.after for window in rules.schedule.values() if window.after is not None})
+    return tuple(dict.fromkeys((rules.idle.after, *windows)))
+
+
+def removes(rules: PoolRules) -> bool:
+    """Whether the pool ever lets a node go."""
+    idle = rules.idle
+    return idle.terminate_after is not None or not {idle.then, idle.parked, idle.stalled}.isdisjoint(_REMOVALS)
+
+
+def fingerprint(rules: PoolRules) -> str:
+    """SHA-256 over the canonical JSON of what lets the pool's nodes go; equal values are equal however written."""
+    own, *windows = waits(rules)
+    told = {"idle": asdict(rules.idle) | {"after": own}, "windows": windows, "warm_up": rules.warm_up}
+    return hashlib.sha256(json.dumps(_plain(told), sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: object) -> object:
+    """As JSON has it, without telling 600 from 600.0, or $1 from $1.00."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Decimal):
+        return str(value.normalize())
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value

@@ -1,0 +1,57 @@
+"""PURE: how long the machines of a pool take from their start until they first work, as measured.
+
+Rules, all of them:
+
+1. A start is a launch time: clouds renew it whenever a machine starts, whoever started it.
+2. From there to the beginning of its first busy verdict is one measurement, if that lies within an hour. A machine that
+   was started and left idle for longer is no measure of a restart, and neither is one that claims work from before.
+3. The newest 64 measurements count. Their median is what a restart costs, once there are five: whoever had to wait for
+   its users, or was looked at late, seems slow, so a mean or a higher quantile would be too dear.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from gpuwatch.model.fleet import Node, NodeState, State
+
+LONGEST_SECONDS = 3600.0
+ENOUGH = 5
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """A pool's measurements, the newest last, and whose start of the last hour they hold already, by its time."""
+
+    seconds: tuple[float, ...] = ()
+    counted: dict[str, float] = field(default_factory=dict)
+
+
+def watched(starts: Starts, at: float, nodes: Iterable[Node]) -> Starts:
+    """The measurements after a round."""
+    counted = {name: begun for name, begun in starts.counted.items() if at - begun <= LONGEST_SECONDS}
+    seconds = starts.seconds
+    for node in nodes:
+        begun = _begun(node, at)
+        if begun is not None and counted.get(node.id) != begun:
+            took = at - node.activity.held_seconds - begun
+            counted[node.id] = begun
+            seconds = (*seconds, took)[-_KEPT:] if took > 0 else seconds
+    return (
+        starts if (seconds, counted) == (starts.seconds, starts.counted) else Starts(seconds=seconds, counted=counted)
+    )
+
+
+def measured(starts: Starts) -> tuple[float | None, int]:
+    """What a restart costs in seconds, None where too little is measured, and how many starts say so."""
+    count = len(starts.seconds)
+    return (median(starts.seconds) if count >= ENOUGH else None), count
+
+
+def _begun(node: Node, at: float) -> float | None:
+    """When a machine that works now was started, where that is within the hour."""
+    if node.state is not NodeState.RUNNING or node.launched_at is None or node.activity.state is not State.BUSY:
+        return None
+    begun = node.launched_at.timestamp()
+    return begun if 0 <= at - begun <= LONGEST_SECONDS else None

@@ -1,0 +1,129 @@
+"""The daily report goes out by itself: once a day to each destination, also over restarts, and from the leader alone.
+
+It runs on a thread and a connection of its own, so that no round ever waits for a mail server.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from gpuwatch.clock import Clock
+from gpuwatch.clouds import CloudError, Leftover
+from gpuwatch.cost.report import Report, Stretch
+from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.model.knobs import format_duration
+from gpuwatch.reporting.deliver import DeliveryError, Parcel, delivered
+from gpuwatch.reporting.gather import gathered
+from gpuwatch.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_DAY = timedelta(days=1)
+_FIRST_WAIT_SECONDS = 60.0
+_LONGEST_WAIT_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class Trying:
+    """A destination that has failed: how often in a row, and from when on it is tried again (monotonic)."""
+
+    failures: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Postman:
+    """Asked once a minute; does something once a day."""
+
+    settings: Settings
+    clock: Clock
+    leads: Callable[[], bool]
+    leftovers: Callable[[], Sequence[Leftover]] = tuple
+    _done: dict[str, date] = field(default_factory=dict)
+    _trying: dict[str, Trying] = field(default_factory=dict)
+
+    def tick(self) -> None:
+        """Deliver what is due; what goes wrong is a line in the log, and is tried again later."""
+        if not self.leads():
+            return
+        now, zone = self.clock.now(), ZoneInfo(self.settings.cost.timezone)
+        day = due(now, zone, self.settings.report.at)
+        waiting = [name for name in self.settings.report.to if self._waits(name, day)]
+        if not waiting:
+            return
+        try:
+            ledger = Ledger.connect(self.settings.ledger, controls_only=True)
+        except LedgerError as error:
+            log.warning("The report for %s waits: %s", day, error)
+            return
+        try:
+            self._deliver(ledger, Stretch(zone=zone, first=day, after=day + _DAY), waiting, now)
+        except Exception:
+            log.exception("The report for %s could not be made; it is tried again.", day)
+            for name in waiting:
+                self._later(name)
+        finally:
+            ledger.close()
+
+    def _waits(self, name: str, day: date) -> bool:
+        trying = self._trying.get(name)
+        soon = trying is None or self.clock.monotonic() >= trying.not_before
+        return soon and self._done.get(name, date.min) < day
+
+    def _deliver(self, ledger: Ledger, stretch: Stretch, waiting: Sequence[str], now: datetime) -> None:
+        """To each that has not had it. A day before metering began has no report."""
+        day, began = stretch.first, ledger.spend.began()
+        if began is None or began >= stretch.until * 1000:
+            return
+        report: Report | None = None
+        for name in waiting:
+            last = ledger.deeds.delivered(name)
+            if last is not None and last >= day.isoformat():
+                self._done[name] = day
+                continue
+            report = report or self._made(ledger, stretch, now)
+            try:
+                where = delivered(
+                    Parcel(report=report, key=key_of(ledger, name, day.isoformat())), self.settings.report.to[name]
+                )
+            except DeliveryError as error:
+                wait = self._later(name)
+                told = format_duration(wait)
+                log.warning("The report for %s did not get to %s: %s. Next try in %s.", day, name, error, told)
+                continue
+            self._done[name] = day  # whatever becomes of the next line, this process sends it once
+            self._trying.pop(name, None)
+            ledger.deeds.keep_delivered(name, day.isoformat())
+            log.info("The report for %s went to %s (%s).", day, name, where)
+
+    def _made(self, ledger: Ledger, stretch: Stretch, now: datetime) -> Report:
+        left = None
+        if self.settings.report.leftovers:
+            try:
+                left = self.leftovers()
+            except (CloudError, ImportError) as error:
+                log.warning("What stopped machines cost is not in the report: %s", error)
+        return gathered(ledger, stretch, now, self.settings.cost, self.settings.interval, left)
+
+    def _later(self, name: str) -> float:
+        """Twice as long as the time before, up to an hour; there is always a next try, until the next day's report."""
+        trying = self._trying.setdefault(name, Trying())
+        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**trying.failures)
+        trying.failures = min(trying.failures + 1, 10)
+        trying.not_before = self.clock.monotonic() + wait
+        return wait
+
+
+def due(now: datetime, zone: ZoneInfo, at: str) -> date:
+    """The newest day whose report's time has come."""
+    local = now.astimezone(zone)
+    return local.date() - _DAY * (1 if local.time() >= time.fromisoformat(at) else 2)
+
+
+def key_of(ledger: Ledger, name: str, what: str) -> str:
+    """The same for each try of one report to one destination, and for no other."""
+    told = hashlib.sha256(f"{name}\n{what}".encode()).hexdigest()[:24]
+    return f"gpuwatch-report-{ledger.deeds.ledger_id()}-{told}"

@@ -1,0 +1,1 @@
+"""What was billed, for people and for scripts: `gpuwatch cost`."""

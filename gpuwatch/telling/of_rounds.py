@@ -1,0 +1,141 @@
+"""What is told of the rounds: whether they work, what they decided, refused and did."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gpuwatch import __version__
+from gpuwatch.telling.told import ROUND, Told, Value, counter, gauge
+
+
+def _info(told: Told) -> Iterator[Value]:
+    yield (__version__, told.mode, told.fleet), 1.0
+
+
+def _leading(told: Told) -> Iterator[Value]:
+    yield (), float(told.leading)
+
+
+def _timestamp(told: Told) -> Iterator[Value]:
+    if told.ended_at is not None:
+        yield (), told.ended_at.timestamp()
+
+
+def _duration(told: Told) -> Iterator[Value]:
+    if told.duration_seconds is not None:
+        yield (), told.duration_seconds
+
+
+def _steps(told: Told) -> Iterator[Value]:
+    """What the last round decided, whether or not the guard let it."""
+    if told.last is not None:
+        counts = Counter(
+            (decision.pool, step.verb.value, step.reason.code)
+            for decision in told.last.decisions
+            for step in decision.steps
+        )
+        yield from ((key, float(count)) for key, count in sorted(counts.items()))
+
+
+def _refused(told: Told) -> Iterator[Value]:
+    """What stands against the last round's steps."""
+    if told.last is not None:
+        counts = Counter(
+            (review.pool, answer.rule, review.step.verb.value)
+            for review in told.last.reviews
+            for answer in review.refusals
+        )
+        yield from ((key, float(count)) for key, count in sorted(counts.items()))
+
+
+def _targets(told: Told) -> Iterator[Value]:
+    for decision in () if told.last is None else told.last.decisions:
+        if decision.target is not None:
+            yield (decision.pool,), float(decision.target)
+
+
+def _open_intents(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None:
+        yield (), float(len(seen.ledger.open_intents))
+
+
+def _oldest(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None and seen.ledger.open_intents:
+        yield (), min(entry.intent.at for entry in seen.ledger.open_intents).timestamp()
+
+
+def _paused(told: Told) -> Iterator[Value]:
+    for pause in () if told.observation is None else told.observation.ledger.pauses:
+        yield (pause.pool or "",), 1.0
+
+
+FAMILIES = (
+    gauge(
+        "controller_info",
+        ("version", "mode", "fleet"),
+        "Always 1; what this controller is and may do.",
+        "settings",
+        _info,
+    ),
+    gauge(
+        "controller_leader", (), "1 while this controller leads; of several on one ledger one does.", "ledger", _leading
+    ),
+    counter(
+        "controller_rounds_total",
+        ("result",),
+        "Rounds: done; trouble (the cloud gave no whole picture); failed; waiting (another controller leads).",
+        "rounds",
+    ),
+    gauge(
+        "controller_last_round_timestamp_seconds",
+        (),
+        "When the last round that saw the fleet ended.",
+        ROUND,
+        _timestamp,
+    ),
+    gauge("controller_last_round_duration_seconds", (), "How long it took.", ROUND, _duration),
+    gauge(
+        "controller_steps",
+        ("pool", "verb", "reason"),
+        "What was decided for nodes and groups, allowed or not, by the reason's code.",
+        ROUND,
+        _steps,
+    ),
+    gauge(
+        "controller_refused_steps",
+        ("pool", "rule", "verb"),
+        "Objections of the guard that stand, by rule.",
+        ROUND,
+        _refused,
+    ),
+    counter(
+        "controller_refusals_total",
+        ("pool", "rule", "verb"),
+        "Objections of the guard, one a step, rule and round.",
+        "rounds",
+    ),
+    counter(
+        "controller_actions_total",
+        ("pool", "verb", "status"),
+        "Steps that were carried out or tried, by what came of the call.",
+        "rounds",
+    ),
+    counter("controller_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
+    gauge("controller_open_intents", (), "Intents on record whose end is not known yet.", "ledger", _open_intents),
+    gauge(
+        "controller_oldest_open_intent_timestamp_seconds",
+        (),
+        "When the oldest of them was written down.",
+        "ledger",
+        _oldest,
+    ),
+    gauge("controller_paused", ("pool",), "1 while this pool is paused; without a pool, all are.", "ledger", _paused),
+    gauge(
+        "controller_pool_target_nodes",
+        ("pool",),
+        "How many nodes the policies want, where one wants a number.",
+        ROUND,
+        _targets,
+    ),
+)

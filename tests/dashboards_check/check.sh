@@ -1,0 +1,20 @@
+#!/bin/sh
+# The dashboards against Grafana's own packages: types by tsc, pictures by Chromium. Needs npm with its registry (about
+# 470 MB, outside of the repository), Prometheus with promtool, Chromium and the PyPI package playwright.
+# usage: sh tests/dashboards_check/check.sh [FOLDER]
+set -eu
+here=$(dirname "$0")
+python=${PYTHON:-.venv/bin/python}
+folder=${1:-${TMPDIR:-/tmp}/gpuwatch-dashboards-check}
+mkdir -p "$folder"
+cp "$here/package.json" "$here/page.tsx" "$folder"
+echo '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body><script src="page.js"></script>' \
+  > "$folder/page.html"
+(cd "$folder" && npm install --no-audit --no-fund --ignore-scripts)
+"$python" -m tests.dashboards_check.typed "$folder"
+echo "types: no complaint"
+"$python" -m tests.dashboards_check.answers "$folder/answers.json"
+(cd "$folder" && npx esbuild page.tsx --bundle --outfile=page.js --log-level=error --define:global=window \
+  --define:process.env.NODE_ENV='"production"' --loader:.svg=dataurl --loader:.ttf=dataurl --loader:.woff2=dataurl)
+"$python" -m tests.dashboards_check.draw "$folder"
+echo "pictures, to be looked at: $folder/*.png"

@@ -1,0 +1,28 @@
+"""Histories of nodes whose busy intervals a test names."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gpuwatch.backtest.gaps import History, history_of
+from gpuwatch.simulation.options import Options
+
+
+def busy_spans(turns: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where a node works that idles for the first of each pair and works for the second."""
+    spans, at = [], 0
+    for idle, busy in turns:
+        spans.append((at + idle, at + idle + busy))
+        at += idle + busy
+    return spans
+
+
+def of_intervals(
+    nodes: Mapping[str, Sequence[tuple[float, float]]], hours: float | None = None, gpus: int = 1
+) -> History:
+    """The history of busy intervals in a file."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.csv"
+        rows = [f"{name},{begin},{end}" for name, spans in nodes.items() for begin, end in spans]
+        path.write_text("\n".join(["node,busy_from_s,busy_to_s", *rows]))
+        return history_of(Options(trace=path, hours=hours, gpus_per_node=gpus))

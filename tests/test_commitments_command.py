@@ -1,0 +1,100 @@
+"""`gpuwatch advise commitments` as people and tools run it."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuwatch.cli import commands
+from gpuwatch.prices import lookup
+
+
+def run(*arguments: str | Path) -> Result:
+    """One run of the command."""
+    return CliRunner().invoke(commands, ["advise", "commitments", *map(str, arguments)])
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Path:
+    """Five weeks: eight GPUs by day, four by night."""
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(["time,value", *(f"{at * 3600},{8 if at % 24 < 12 else 4}" for at in range(840))]))
+    return path
+
+
+def test_tools_get_one_object(load: Path) -> None:
+    """Plan, saving, break-even and sensitivity; money as text, so that no cent is lost."""
+    done = run("--csv", load, "--price", "2.50", "--one-year", "0.37", "--three-year", "0.55", "--json")
+    told = json.loads(done.stdout)
+
+    assert done.exit_code == 0, done.output
+    assert (told["reserve_three_year"], told["reserve_one_year"]) == (6, 0), "at 45 % of the price half a day pays off"
+    assert told["load"] == {"hours": 840, "mean": 6.0, "peak": 8.0}
+    assert told["break_even_utilization"] == {"one_year": 0.63, "three_year": 0.45}
+    assert Decimal(told["today"]["usd_per_year"]) == 6 * 8760 * Decimal("2.5")
+    for each in (told["today"], told["advised"]):
+        assert Decimal(each["usd_per_year"]) == sum(Decimal(part["usd_per_year"]) for part in each["parts"])
+    assert Decimal(told["saved_usd_per_year"]) == Decimal(told["today"]["usd_per_year"]) - Decimal(
+        told["advised"]["usd_per_year"]
+    )
+    assert len(told["sensitivity"]) == 4
+    assert told["warnings"] == []
+
+
+def test_people_get_sentences_and_a_table(load: Path) -> None:
+    """What to do first, then the arithmetic, then what it rests on."""
+    text = run("--csv", load, "--price", "2.50").stdout
+
+    assert text.startswith("Reserve 4 for 3 years and 0 for 1 year.\n")
+    assert "advised" in text
+    assert "Discounts: 1 year 30%, 3 years 50%; take them from your own offer." in text
+
+
+def test_machines_have_their_list_price(load: Path) -> None:
+    """--instance-type counts machines, priced from the built-in table, whose source is told."""
+    told = json.loads(run("--csv", load, "--instance-type", "p5.48xlarge", "--json").stdout)
+    listed = lookup("p5.48xlarge")
+
+    assert listed is not None
+    assert told["terms"]["price_per_hour"] == str(listed.usd_per_hour)
+    assert listed.source in told["terms"]["price_source"]
+
+
+def test_daily_means_hide_peaks_and_say_so(tmp_path: Path) -> None:
+    """A load told by the day is spread over its hours, with a warning."""
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(f"{at * 86400},6" for at in range(35)))
+    told = json.loads(run("--csv", path, "--price", "1", "--json").stdout)
+
+    assert told["load"]["hours"] == 840
+    assert "measured every 24 h" in told["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give one of --price and --instance-type"),
+        (["--price", "1", "--instance-type", "p5.48xlarge"], "give one of --price and --instance-type"),
+        (["--instance-type", "gn7i-c16g1.32xlarge"], "no list price of 'gn7i-c16g1.32xlarge' is known; give --price"),
+        (["--price", "much"], "'much' is no number"),
+        (["--price", "1", "--one-year", "37"], "one_year is 37; it is a share from 0 to 1"),
+    ],
+)
+def test_mistakes_are_named(load: Path, arguments: list[str], words: str) -> None:
+    """Exit status 2, the option or key, and what would be right."""
+    done = run("--csv", load, *arguments)
+
+    assert done.exit_code == 2
+    assert words in " ".join(done.stderr.split())
+
+
+def test_a_load_below_zero_is_named_by_its_file(tmp_path: Path) -> None:
+    """A balance is no load."""
+    path = tmp_path / "load.csv"
+    path.write_text("0,1\n3600,-1\n")
+    done = run("--csv", path, "--price", "1")
+
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"{path}: the load curve holds -1 units")

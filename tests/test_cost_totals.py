@@ -1,0 +1,120 @@
+"""Sums of what was billed: exact however it is sliced, and rounded so that what is shown adds up as well."""
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.cost.energy import EnergyKnobs, energy
+from gpuwatch.cost.slices import AMOUNTS, GPU, JOULES, MEASURED, Calendar, Terms
+from gpuwatch.cost.totals import Row, Total, grouping, shown, totals, whole
+
+UTC = Calendar(ZoneInfo("UTC"))
+TERMS = Terms(
+    pool="training",
+    owner="ann",
+    account=None,
+    region="us-east-1",
+    instance_type="p5.48xlarge",
+    capacity_type="spot",
+    gpus=8,
+    usd_per_hour=Decimal("55.04"),
+    price_as_of=None,
+    price_source="a list",
+    tags=(("team", "nlp"),),
+)
+CENT = Fraction(1, 100)
+
+
+def a_row(terms: Terms = TERMS, *, useful: int = 0, idle: int = 0, unknown: int = 0, **other: object) -> Row:
+    """So many milliseconds of a node all of whose GPUs do the same."""
+    amounts = [0] * len(AMOUNTS)
+    for place, ms in ((0, useful), (1, idle), (5, unknown)):
+        amounts[place], amounts[GPU + place] = ms, ms * terms.gpus
+    return replace(Row(terms=terms, amounts=amounts), **other)  # type: ignore[arg-type]  # any field of a row
+
+
+MS = st.integers(0, 10**9)
+ROWS = st.lists(
+    st.builds(
+        lambda pool, owner, usd, gpus, useful, idle, unknown, begin, node: a_row(
+            replace(TERMS, pool=pool, owner=owner, usd_per_hour=usd, gpus=gpus),
+            useful=useful,
+            idle=idle,
+            unknown=unknown,
+            begin=begin,
+            node_id=node,
+        ),
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from([None, "ann", "bob"]),
+        st.none() | st.decimals("0", "200", places=6),
+        st.sampled_from([0, 1, 3, 7, 8]),
+        MS,
+        MS,
+        MS,
+        st.integers(0, 10**9),
+        st.sampled_from(["i-1", "i-2"]),
+    ),
+    max_size=20,
+)
+
+
+@settings(deadline=None)
+@given(ROWS, st.permutations(["pool", "owner", "account", "node", "type", "region", "capacity", "day", "tag:team"]))
+def test_the_parts_of_every_slicing_add_up_to_the_same_whole(rows: list[Row], slicings: list[str]) -> None:
+    """To the cent, in money and in waste, in whatever order the rows come."""
+    first, second = (totals(rows, grouping(by, UTC)) for by in slicings[:2])
+    reordered = totals(reversed(rows), grouping(slicings[0], UTC))
+    cents = shown({name: each.usd for name, each in first.items()}, CENT)
+
+    assert whole(first.values()) == whole(second.values())
+    assert first == reordered
+    assert sum(cents[1].values()) == cents[0] == shown({"": whole(second.values()).usd}, CENT)[0]
+    assert all(abs(cents[1][name] * CENT - each.usd) < CENT for name, each in first.items())
+    assert all(each.usd == sum(each.usd_by_use) for each in first.values())
+
+
+def test_money_follows_what_the_gpus_did() -> None:
+    """Half an hour useful and a quarter each idle and unknown: $13.76 are wasted for sure and as much maybe."""
+    total = Total()
+    total.add(a_row(useful=1_800_000, idle=900_000, unknown=900_000))
+
+    wasted = (total.usd_wasted, total.usd_wasted_for_sure)
+    assert (total.usd, *wasted) == (Fraction("55.04"), Fraction("27.52"), Fraction("13.76"))
+    assert total.waste_ratio == 0.5
+    assert total.gpu_ms == 8 * 3_600_000
+
+
+def test_an_unknown_price_is_no_price_of_zero() -> None:
+    """Its time is counted apart, and is in no sum of money."""
+    total = Total()
+    total.add(a_row(replace(TERMS, usd_per_hour=None), idle=3_600_000))
+    total.add(a_row(idle=3_600_000))
+
+    assert (total.unpriced_ms, total.node_ms, total.usd) == (3_600_000, 7_200_000, Fraction("55.04"))
+
+
+def test_there_is_no_other_slicing() -> None:
+    """The error names those that there are; what has no owner or tag is a group of its own."""
+    with pytest.raises(ValueError, match="'colour' is no way to slice; there are pool, owner, account, node"):
+        grouping("colour", UTC)
+    assert grouping("tag:site", UTC)(a_row()) == grouping("account", UTC)(a_row()) == "(none)"
+    assert grouping("tag:team", UTC)(a_row()) == "nlp"
+
+
+def test_energy_is_what_was_measured_and_each_factor_is_apart() -> None:
+    """3 kWh measured over half of the GPUs' time; hosts, building and CO2e only by the factors that somebody states."""
+    total = Total()
+    total.add(a_row(useful=3_600_000))
+    total.amounts[JOULES], total.amounts[MEASURED] = 10_800_000, 4 * 3_600_000
+    bare = energy(total, EnergyKnobs())
+    told = energy(total, EnergyKnobs(host_watts=1000, pue=1.5, co2e_grams_per_kwh=400))
+
+    assert (bare.gpu_kwh, bare.measured_ratio, bare.unmeasured_gpu_hours) == (3.0, 0.5, 4.0)
+    assert (bare.host_kwh, bare.facility_kwh, bare.co2e_kg) == (None, None, None)
+    assert (told.gpu_kwh, told.host_kwh, told.facility_kwh, told.co2e_kg) == (3.0, 1.0, 6.0, 2.4)
+    assert energy(Total(), EnergyKnobs()).measured_ratio is None

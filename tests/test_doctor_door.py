@@ -1,0 +1,200 @@
+"""The doctor at the door: ports, certificates, secrets' files."""
+
+import contextlib
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import trustme
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.security import door_of
+from gpuwatch.agent.server import AgentServer, Response
+from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.doctor import certificates, doors
+from gpuwatch.doctor.certificates import read_validity
+from tests.certificates import Authority
+from tests.doctored import codes, the
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+@contextlib.contextmanager
+def served(knobs: AgentKnobs | None = None, status: HTTPStatus = HTTPStatus.OK) -> Iterator[int]:
+    """A server of gpuwatch's behind the door of these settings; gives its port."""
+    knobs = knobs or AgentKnobs()
+    page = Response(body=b"{}", content_type="application/json", status=status)
+    clock = SystemClock()
+    server = AgentServer(
+        "127.0.0.1",
+        0,
+        {"/healthz": lambda _: page},
+        clock=clock,
+        max_connections=8,
+        timeout_seconds=5.0,
+        door=door_of(knobs, clock),
+    )
+    server.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.close()
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Another program."""
+
+    def do_GET(self) -> None:
+        """It has nothing to say."""
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class' signature
+        """Quietly."""
+
+
+@contextlib.contextmanager
+def a_stranger() -> Iterator[int]:
+    """Somebody else's server; gives its port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_port_is_free_served_or_taken() -> None:
+    """By nobody, by gpuwatch, by a stranger."""
+    with served() as port:
+        assert "gpuwatch serves" in the(doors.port(AgentKnobs(port=port), "agent"), "port").seen
+        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == []
+
+    assert the(doors.port(AgentKnobs(port=port), "agent"), "port").seen == "it is free"
+    assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+
+    with a_stranger() as port:
+        assert codes(doors.port(AgentKnobs(port=port), "agent")) == ["port.taken"]
+        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+
+
+def test_an_agent_that_does_no_work_is_not_alive() -> None:
+    """Its own health page says 503."""
+    with served(status=HTTPStatus.SERVICE_UNAVAILABLE) as port:
+        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.ill"]
+
+
+@pytest.mark.parametrize("demanding", [False, True])
+def test_gpuwatch_is_known_behind_its_own_tls(tmp_path: Path, *, demanding: bool) -> None:
+    """Also where it wants a client's certificate, which the doctor does not have to show."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("agent")
+    knobs = AgentKnobs(
+        tls_certificate=str(issued.certificate),
+        tls_key=str(issued.key),
+        tls_client_ca=str(authority.ca) if demanding else None,
+    )
+    with served(knobs) as port:
+        told = AgentKnobs(port=port, tls_certificate=knobs.tls_certificate, tls_key=knobs.tls_key)
+
+        assert codes([doors.alive(told, "agent")]) == []
+        assert codes(doors.port(told, "agent")) == []
+
+
+def test_an_address_of_another_machine_is_told() -> None:
+    """Nothing could listen there."""
+    assert codes([doors._free(AgentKnobs(host="192.0.2.1"), "there")]) == ["port.address"]
+
+
+def test_a_door_that_is_open_to_the_network_is_told() -> None:
+    """`insecure` allows it; the doctor says it all the same."""
+    knobs = AgentKnobs(host="0.0.0.0", port=0, insecure=True)  # noqa: S104  what the finding is about
+
+    assert codes(doors.port(knobs, "agent")) == ["port.open"]
+
+
+def a_certificate(folder: Path, begin: datetime, end: datetime) -> str:
+    """A file with one."""
+    path = folder / "certificate.pem"
+    trustme.CA().issue_cert("here", not_before=begin, not_after=end).cert_chain_pems[0].write_to_path(str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "expected"),
+    [
+        (-10, 70, []),
+        (-10, 29, ["certificate.expires"]),
+        (-80, -1, ["certificate.expired"]),
+        (1, 60, ["certificate.expired"]),
+        (-10, 355, ["certificate.long_lived"]),
+        (-350, 15, ["certificate.expires", "certificate.long_lived"]),
+    ],
+)
+def test_a_certificates_time_is_judged(tmp_path: Path, begins: int, ends: int, expected: list[str]) -> None:
+    """Over, not yet begun, within 30 days of its end, good for more than 90 days."""
+    file = a_certificate(tmp_path, NOW + timedelta(days=begins), NOW + timedelta(days=ends))
+    findings = list(certificates.certificates({"agent.tls_certificate": file}, ManualClock(NOW)))
+
+    assert codes(findings) == expected
+    assert f"to {NOW + timedelta(days=ends):%Y-%m-%d}" in findings[0].seen
+
+
+def test_an_authority_may_be_good_for_years(tmp_path: Path) -> None:
+    """Only its end is looked at."""
+    file = a_certificate(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=3650))
+
+    assert codes(certificates.certificates({"agent.tls_client_ca": file}, ManualClock(NOW))) == []
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no PEM"])
+def test_what_is_no_certificate_is_told(tmp_path: Path, text: str) -> None:
+    """An empty file, garbage in PEM, something else; and a file that is not there."""
+    file = tmp_path / "c.pem"
+    file.write_text(text)
+
+    assert codes(certificates.certificates({"k": str(file)}, ManualClock())) == ["certificate.unusable"]
+    assert codes(certificates.certificates({"k": str(tmp_path / "none")}, ManualClock())) == ["certificate.unusable"]
+
+
+@given(
+    begin=st.datetimes(datetime(1950, 1, 2), datetime(2999, 1, 1)),  # noqa: DTZ001  the zone is put on below
+    days=st.integers(1, 9000),
+)
+def test_any_validity_is_read_as_it_was_written(begin: datetime, days: int) -> None:
+    """Both of ASN.1's forms of time: two digits of the year to 2049, four after it."""
+    begin = begin.replace(microsecond=0, tzinfo=UTC)
+    end = begin + timedelta(days=days)
+    pem = trustme.CA().issue_cert("here", not_before=begin, not_after=end).cert_chain_pems[0].bytes().decode()
+    found = read_validity(ssl.PEM_cert_to_DER_cert(pem))
+
+    assert (found.begin, found.end) == (begin, end)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(garbage: bytes) -> None:
+    """It gives times or says that these bytes are no certificate."""
+    with contextlib.suppress(ValueError, IndexError):
+        read_validity(garbage)
+
+
+def test_files_with_secrets_are_closed_to_others(tmp_path: Path) -> None:
+    """A key that everybody may read is told, and what is in it is not."""
+    key = tmp_path / "key.pem"
+    key.write_text("hunter2")
+    for mode, expected in ((0o600, []), (0o640, []), (0o644, ["secret.open"])):
+        key.chmod(mode)
+        findings = list(certificates.secrets({"agent.tls_key": str(key), "agent.users_file": None}))
+
+        assert codes(findings) == expected
+        assert "hunter2" not in str(findings)

@@ -1,0 +1,176 @@
+"""Where a month and a year will end."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.cost.forecast_month import month_end, year_ahead
+from gpuwatch.cost.forecast_series import Series
+
+BERLIN = ZoneInfo("Europe/Berlin")
+DAY, HOUR = 86400.0, 3600.0
+
+
+def spend(begin: datetime, step: float, values: Sequence[float | None]) -> Series:
+    """Dollars per step."""
+    return Series(start=begin.astimezone(UTC), step_seconds=step, values=tuple(values))
+
+
+def test_a_steady_month_ends_where_its_days_lead() -> None:
+    """$10 a day make $300 in June, whenever one asks, and a budget of $250 will not hold."""
+    for day in (2, 10, 29):
+        now = datetime(2026, 6, day, tzinfo=UTC)
+        told = month_end(spend(now - timedelta(days=60), DAY, [10.0] * 60), now, Decimal(250))
+
+        assert told.month == datetime(2026, 6, 1, tzinfo=UTC)
+        assert told.actual == 10 * (day - 1)
+        assert (told.expected, told.lower, told.upper) == (Decimal(300),) * 3
+
+
+@pytest.mark.parametrize(
+    ("month", "days", "hours"), [(2, 28, 672), (3, 31, 743), (4, 30, 720), (10, 31, 745), (12, 31, 744)]
+)
+def test_a_month_has_the_hours_of_its_zone(month: int, days: int, hours: int) -> None:
+    """In Berlin March is an hour short and October an hour long; a dollar an hour shows it."""
+    now = datetime(2026, month, days // 2, tzinfo=BERLIN)
+    since = 60 * 24
+    told = month_end(spend(now.astimezone(UTC) - timedelta(hours=since), HOUR, [1.0] * since), now)
+
+    assert told.expected == hours
+    assert told.month == datetime(2026, month, 1, tzinfo=BERLIN)
+
+
+@given(st.lists(st.floats(0, 1000), min_size=40, max_size=70), st.integers(1, 28), st.integers(0, 50000))
+@settings(deadline=None, max_examples=25)
+def test_bounds_are_ordered_and_what_is_spent_stays_spent(values: list[float], day: int, budget: int) -> None:
+    """Actual <= lower <= expected <= upper, and the probability of exceeding falls as the budget grows."""
+    now = datetime(2026, 6, day, tzinfo=UTC)
+    series = spend(now - timedelta(days=len(values)), DAY, values)
+    told, more = month_end(series, now, Decimal(budget)), month_end(series, now, Decimal(budget + 1000))
+
+    assert told.lower is not None
+    assert told.upper is not None
+    assert told.actual <= told.lower <= told.expected <= told.upper
+    assert told.probability_over is not None
+    assert more.probability_over is not None
+    assert more.probability_over <= told.probability_over
+
+
+def test_a_budget_that_is_exceeded_is_exceeded_for_certain() -> None:
+    """What is spent is no forecast; a budget far away is unlikely to be reached."""
+    now = datetime(2026, 6, 20, tzinfo=UTC)
+    series = spend(now - timedelta(days=60), DAY, [9.0, 11.0] * 30)
+
+    assert month_end(series, now, Decimal(100)).probability_over == 1.0
+    assert (month_end(series, now, Decimal(290)).probability_over or 0) > 0.9
+    assert (month_end(series, now, Decimal(400)).probability_over or 1) < 0.1
+    assert month_end(series, now).probability_over is None
+
+
+def test_at_the_months_end_nothing_is_forecast() -> None:
+    """In the last moment the total is what was measured, to the cent."""
+    now = datetime(2026, 6, 30, 23, 59, tzinfo=UTC)
+    told = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 60), now, Decimal("33.30"))
+
+    assert told.method == "blend", "the last day is not measured yet"
+
+    whole = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 61), now, Decimal("33.30"))
+
+    assert (whole.method, whole.expected, whole.lower, whole.upper) == (
+        "measured",
+        Decimal("33.30"),
+        Decimal("33.30"),
+        Decimal("33.30"),
+    )
+
+
+def test_missing_days_of_the_month_are_counted_at_the_mean_of_the_others() -> None:
+    """Not at zero, and said."""
+    now = datetime(2026, 6, 21, tzinfo=UTC)
+    values: list[float | None] = [10.0] * 60
+    values[-5:-1] = [None] * 4
+    told = month_end(spend(now - timedelta(days=60), DAY, values), now)
+
+    assert (told.actual, told.expected, told.missing_steps) == (Decimal(160), Decimal(300), 4)
+    assert any(warning.startswith("4 steps of this month hold no value") for warning in told.warnings)
+
+
+def test_a_series_that_ended_long_ago_is_carried_into_the_month() -> None:
+    """The collector stopped on 25 May: June is forecast whole, without counting May's rest."""
+    now = datetime(2026, 6, 3, tzinfo=UTC)
+    told = month_end(spend(datetime(2026, 3, 1, tzinfo=UTC), DAY, [10.0] * 85), now)
+
+    assert (told.actual, told.expected) == (Decimal(0), Decimal(300))
+
+
+def test_a_short_history_gives_a_run_rate_without_bounds() -> None:
+    """Two days are a first guess, flagged, and no probability."""
+    now = datetime(2026, 6, 3, tzinfo=UTC)
+    told = month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [10.0, 10.0]), now, Decimal(200))
+
+    assert (told.expected, told.lower, told.upper, told.probability_over) == (Decimal(300), None, None, None)
+    assert "history is too short" in told.warnings[0]
+
+
+def test_a_series_from_the_future_is_refused() -> None:
+    """Steps that have not begun cannot have been measured."""
+    with pytest.raises(ValueError, match="begins at 2026-06-10"):
+        month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [1.0] * 10), datetime(2026, 6, 2, tzinfo=UTC))
+
+
+def test_a_year_is_twelve_months_at_the_last_level() -> None:
+    """$10 a day: each month its days times ten, leap years included."""
+    now = datetime(2027, 11, 20, tzinfo=UTC)
+    told = year_ahead(spend(now - timedelta(days=500), DAY, [10.0] * 500), now)
+
+    assert [(month.month.month, int(month.expected)) for month in told] == [
+        (12, 310),
+        (1, 310),
+        (2, 290),
+        (3, 310),
+        (4, 300),
+        (5, 310),
+        (6, 300),
+        (7, 310),
+        (8, 310),
+        (9, 300),
+        (10, 310),
+        (11, 300),
+    ]
+    assert all(month.lower == month.expected == month.upper and not month.warnings for month in told)
+
+
+def test_the_further_a_month_the_wider_its_interval() -> None:
+    """Beyond what half a year of history could try, intervals grow with the square root of time, and say so."""
+    now = datetime(2026, 6, 30, tzinfo=UTC)
+    told = year_ahead(spend(now - timedelta(days=180), DAY, [10.0 + at % 13 for at in range(180)]), now)
+    widths = [month.upper - month.expected for month in told if month.upper is not None]
+
+    assert len(widths) == 12
+    assert widths[-1] > 1.4 * float(widths[4]) > 0
+    assert "can try" in told[0].warnings[0]
+
+
+def test_a_year_from_a_month_has_no_intervals() -> None:
+    """Thirty days cannot say how far thirty days may be off."""
+    now = datetime(2026, 6, 30, tzinfo=UTC)
+    told = year_ahead(spend(now - timedelta(days=30), DAY, [10.0] * 30), now)
+
+    assert {month.lower for month in told} == {None}
+    assert "no intervals" in told[0].warnings[0]
+    with pytest.raises(ValueError, match="no whole day"):
+        year_ahead(spend(now, DAY, [None]), now)
+
+
+def test_hours_make_the_same_year_as_days() -> None:
+    """24 hours of a dollar are a day of 24."""
+    now = datetime(2026, 6, 30, tzinfo=UTC)
+    by_hour = year_ahead(spend(now - timedelta(days=100), HOUR, [1.0] * 2400), now)
+    by_day = year_ahead(spend(now - timedelta(days=100), DAY, [24.0] * 100), now)
+
+    assert by_hour == by_day

@@ -1,0 +1,131 @@
+"""What was saved by stopping machines: from the stop to the next run, at the price of then, and never more."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.cost.saved import Off, Ran, Turn, offs, saved
+from gpuwatch.model.decision import Verb
+
+HOUR = 3_600_000
+SLACK = 60_000
+ALWAYS = (0, 10**15, 10**15)
+
+
+def turn(verb: Verb, hour: float, *, node: str = "i-1", usd: str | None = "10") -> Turn:
+    """At an hour."""
+    return Turn(
+        key=f"{node}-{hour}",
+        node_id=node,
+        verb=verb,
+        at=int(hour * HOUR),
+        pool="training",
+        owner="ann",
+        usd_per_hour=None if usd is None else Decimal(usd),
+    )
+
+
+def ran(begin: float, end: float, billed: float) -> Ran:
+    """So many of these hours were billed."""
+    return Ran(begin=int(begin * HOUR), end=int(end * HOUR), billed=int(billed * HOUR))
+
+
+def ends(turns: Sequence[Turn], *rows: Ran, stopped: Sequence[Turn] = ()) -> list[float | None]:
+    """The hours at which the stops of i-1 ended; None: it still stands."""
+    told = offs(turns, {"i-1": rows}, frozenset(each.key for each in stopped), SLACK)
+    return [None if off.end is None else off.end / HOUR for off in told.known]
+
+
+@pytest.mark.parametrize("verb", [Verb.START, Verb.TERMINATE])
+def test_our_own_start_or_termination_ends_a_stop(verb: Verb) -> None:
+    """Known to the second, and what was billed before the stop and after the start says nothing."""
+    turns = [turn(Verb.STOP, 2.5), turn(verb, 5.25)]
+
+    assert ends(turns, ran(2, 3, 0.5), ran(5, 6, 0.75 if verb is Verb.START else 0.0)) == [5.25]
+
+
+@pytest.mark.parametrize(
+    ("rows", "end"),
+    [
+        ((ran(2, 3, 0.5), ran(4, 5, 0.25), ran(5, 6, 1.0)), 4.75),  # by the hour, late within it
+        ((ran(2, 3, 0.75),), 2.75),  # in the hour of the stop itself
+        ((ran(0, 24, 10.5),), 16.0),  # by the day, once it is summed up
+        ((ran(0, 24, 2.5), ran(24, 48, 6.0)), 42.0),  # on the day after
+    ],
+)
+def test_somebody_elses_start_is_seen_in_what_was_billed(rows: Sequence[Ran], end: float) -> None:
+    """The machine stood until the latest moment at which what was billed can have begun."""
+    assert ends([turn(Verb.STOP, 2.5)], *rows) == [end]
+
+
+def test_half_an_interval_that_is_billed_after_a_stop_is_no_start() -> None:
+    """Two rounds see a stop at different moments: a little more than its time does not end it."""
+    stop = turn(Verb.STOP, 2.5)
+
+    assert ends([stop], Ran(begin=2 * HOUR, end=3 * HOUR, billed=HOUR // 2 + SLACK), stopped=[stop]) == [None]
+
+
+def test_a_machine_that_was_used_between_two_stops_saved_only_up_to_that() -> None:
+    """Stopped at 20:00, started by somebody at 8:00, stopped again at 20:00: twelve hours, on rows by the day."""
+    first, second = turn(Verb.STOP, 20), turn(Verb.STOP, 44)
+
+    assert ends([first, second], ran(0, 24, 20.0), ran(24, 48, 12.0), stopped=[second]) == [32.0, None]
+
+
+def test_a_stop_without_a_known_end_saves_nothing() -> None:
+    """A machine that is neither stopped any more nor was seen running was ended by somebody, nobody knows when."""
+    told = offs([turn(Verb.STOP, 2)], {}, frozenset(), SLACK)
+
+    assert (told.known, told.endless) == ((), 1)
+    assert saved(told, *ALWAYS).whole.usd == 0
+
+
+def test_a_termination_saves_nothing() -> None:
+    """Nobody can say for how long a terminated machine would have run."""
+    assert offs([turn(Verb.TERMINATE, 2)], {}, frozenset(), SLACK).known == ()
+
+
+def test_hours_without_a_price_and_what_still_costs_are_told_apart() -> None:
+    """A stop without a price saves hours and no money; what its disks cost by the hour is taken off what is known."""
+    told = offs(
+        [turn(Verb.STOP, 0), turn(Verb.STOP, 0, node="i-2", usd=None)], {}, frozenset({"i-1-0", "i-2-0"}), SLACK
+    )
+    alone = saved(told, 0, 10 * HOUR, 10 * HOUR).whole
+    disks = saved(told, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
+
+    assert (alone.ms, alone.unpriced_ms, float(alone.usd)) == (20 * HOUR, 10 * HOUR, 100.0)
+    assert (float(disks.gross_usd), float(disks.still_usd), float(disks.usd)) == (100.0, 5.0, 95.0)
+
+
+@given(
+    begins=st.lists(st.integers(0, 100), min_size=1, max_size=8),
+    lengths=st.lists(st.none() | st.integers(0, 50), min_size=8, max_size=8),
+    cuts=st.sets(st.integers(1, 119), max_size=6),
+    now=st.integers(0, 150),
+)
+def test_slices_of_time_add_up_and_none_is_beyond_now(
+    begins: list[int], lengths: list[int | None], cuts: set[int], now: int
+) -> None:
+    """Savings of any slices of a stretch are those of the stretch, exactly, and by owner and pool as well."""
+    told = offs([], {}, frozenset(), SLACK)
+    known = tuple(
+        Off(
+            turn=turn(Verb.STOP, begin, node=f"i-{n}", usd="3.3333"),
+            end=None if length is None else (begin + length) * HOUR,
+        )
+        for n, (begin, length) in enumerate(zip(begins, lengths, strict=False))
+    )
+    told = type(told)(known=known, endless=0)
+    edges = [0, *sorted(cuts), 120]
+    parts = [saved(told, a * HOUR, b * HOUR, now * HOUR) for a, b in pairwise(edges)]
+    together = saved(told, 0, 120 * HOUR, now * HOUR)
+
+    assert sum((part.whole.usd for part in parts), Fraction(0)) == together.whole.usd
+    assert sum(part.whole.ms for part in parts) == together.whole.ms
+    assert sum((each.usd for each in together.by_owner.values()), Fraction(0)) == together.whole.usd
+    assert together.whole.ms <= len(known) * now * HOUR
