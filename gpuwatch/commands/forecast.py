@@ -37,16 +37,20 @@ csv_option = click.option(
 @click.option(
     "--step", callback=_step, default="auto", show_default=True, help="1h, 1d, ...; auto: as measured, from 1h up."
 )
+@click.option("--models", "fitted", is_flag=True, help="Let ARIMA and ETS compete, too (extra `forecast`; slower).")
 @json_option
-def forecast(*, path: Path, horizon: float, step: float | None, as_json: bool) -> None:
+def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as_json: bool) -> None:
     """What comes next in a series of values, with 80 % intervals, by the method that does best on its own past."""
     from gpuwatch.cost.forecast import forecast as told_of  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.cost.forecast_series import natural_step, resample  # noqa: PLC0415  likewise
+    from gpuwatch.cost.forecast_series import Rhythm, natural_step, resample  # noqa: PLC0415  likewise
+    from gpuwatch.cost.methods import offered  # noqa: PLC0415  likewise
     from gpuwatch.forecasting import SeriesError, read_samples  # noqa: PLC0415  likewise
+    from gpuwatch.modelling import MissingError, models  # noqa: PLC0415  likewise
 
     try:
+        more = models() if fitted else {}
         samples = read_samples(path)
-    except SeriesError as error:
+    except (SeriesError, MissingError) as error:
         click.echo(error, err=True)
         sys.exit(2)
     seconds = step or natural_step(samples)
@@ -54,7 +58,7 @@ def forecast(*, path: Path, horizon: float, step: float | None, as_json: bool) -
     if steps > _MOST_STEPS:
         raise click.BadParameter(f"{steps} steps are too many; at most {_MOST_STEPS}, or a longer --step")
     try:
-        told = told_of(resample(samples, seconds), steps)
+        told = told_of(resample(samples, seconds), steps, {**offered(Rhythm.of(seconds)), **more})
     except ValueError as error:
         click.echo(f"{path}: {error}", err=True)
         sys.exit(2)
