@@ -276,3 +276,34 @@ def test_a_server_whose_file_may_not_be_read_is_unknown(
     monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", closed)  # root, as whom tests may run, may read it all
 
     assert [each.says for each in host.told(jupyter(host))] == says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("python3 -m jupyterlab --no-browser", [State.UNKNOWN]),
+        ("python -m notebook", [State.UNKNOWN]),
+        ("python3 -m ipykernel_launcher -f /run/kernel-1.json", [State.UNKNOWN]),
+        ("python3 train.py", []),
+    ],
+)
+def test_a_server_that_python_was_given_as_a_module_is_no_less_one(
+    host: FolderHost, monkeypatch: pytest.MonkeyPatch, arguments: str, says: list[State]
+) -> None:
+    """Its process has Python's name; only what it was told to run says what it is, and that is told to nobody."""
+    host.write("proc/7/comm", f"{arguments.split(maxsplit=1)[0]}\n")
+    host.write("proc/7/cmdline", arguments.replace(" ", "\0"))
+    host.write("proc/7/status", "NSpid:\t7\n")
+    shut = host.root / RUNTIME
+    shut.mkdir(parents=True)
+
+    def closed(folder: Path) -> list[Path]:
+        if folder == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return in_order(folder)
+
+    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", closed)
+    found = host.told(jupyter(host))
+
+    assert [each.says for each in found] == says
+    assert all(arguments not in str(each) for each in found)

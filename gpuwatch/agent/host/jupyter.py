@@ -27,6 +27,8 @@ _MOST_SERVERS = 64
 _LARGEST_ANSWER_BYTES = 1 << 20
 _OK = 200
 _PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
+_PYTHON = re.compile(r"i?python|conda|mamba", re.ASCII)
+_JUPYTER_MODULES = (b"jupyter", b"notebook", b"ipykernel")
 _NESTED = re.compile(r"^NSpid:\t\d+\t", re.MULTILINE | re.ASCII)  # numbered in a namespace within ours, too
 _AT_WORK = "busy"
 # A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
@@ -213,9 +215,17 @@ def _shut_out(home: Path) -> int | None:
 
 
 def _server_of(process: Path) -> int | None:
-    """Whose it is, if its name is a Jupyter server's; one in a container of its own keeps its files there."""
+    """Whose it is, if it is a Jupyter server or kernel; one in a container of its own keeps its files there.
+
+    A Python that was given a module to run has Python's own name, so its arguments are looked at, and never told.
+    """
     try:
-        if not read_small(process / "comm").text.startswith("jupyter"):
+        name = read_small(process / "comm").text
+        if _PYTHON.match(name):
+            named = any(word in read_small(process / "cmdline").data for word in _JUPYTER_MODULES)
+        else:
+            named = name.startswith("jupyter")
+        if not named:
             return None
         inner = _NESTED.search(read_small(process / "status").text)
         return None if inner else process.stat().st_uid

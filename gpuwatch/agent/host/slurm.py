@@ -11,13 +11,10 @@ from gpuwatch.model.fleet import Evidence, State
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
 
-
-_WORKS = re.compile(r"(alloc|mix|comp)", re.IGNORECASE)  # allocated, mixed, completing, with any flag behind
-_STATE = re.compile(  # sinfo(1), NODE STATE CODES
-    r"(alloc|block|cloud|comp|down|drain|drng|fail|futur|idle|inval|maint|mix|npc|perfctrs|plan|pow|reboot|res|unk)"
-    r"[a-z_+]*[*~#!%$@^+-]*",
-    re.IGNORECASE,
-)
+# sinfo(1), NODE STATE CODES, with flags behind. Draining and failing nodes still run jobs; whatever stands in neither
+# list (down, maintenance, unknown, ...) does not tell.
+_WORKS = re.compile(r"(alloc|mix|comp|drng|draining|failg|failing)[a-z_]*[*~#!%$@^+-]*", re.IGNORECASE)
+_RESTS = re.compile(r"(idle|drain|drained|plnd|planned)[*~#!%$@^+-]*", re.IGNORECASE)
 
 
 class Slurm:
@@ -51,9 +48,11 @@ class Slurm:
         if jobs:
             return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
         states = self._states()
-        if any(_WORKS.match(state) for state in states):
+        if any(_WORKS.fullmatch(state) for state in states):
             note = f"no job is shown, and {self._node} is {several(states)}"
             return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
+        if not all(_RESTS.fullmatch(state) for state in states):
+            raise UnseenError(f"no job is shown, and the state of {self._node} does not say that there is none")
         return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
     def _states(self) -> list[str]:
@@ -63,6 +62,6 @@ class Slurm:
             raise UnseenError("squeue lists no job, and sinfo, which would tell hidden ones, is not on the PATH")
         ended = child.run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
         states = sorted(set(ended.output.decode("utf-8", "replace").split()))
-        if ended.status != 0 or not states or not all(_STATE.fullmatch(state) for state in states):
+        if ended.status != 0 or not states:
             raise UnseenError(f"sinfo told no state of node {self._node}")
         return states
