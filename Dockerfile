@@ -4,14 +4,24 @@ FROM python:3.12-slim-bookworm AS source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 RUN python3 -m venv /opt/gpuwatch
 WORKDIR /source
+COPY requirements requirements
+
+# Every package at the version and with the hash of its lock, and nothing else: docs/security.md.
+FROM source AS wheel
+RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY gpuwatch gpuwatch
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM source AS agent-parts
-RUN /opt/gpuwatch/bin/pip install '.[auth]' && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
+RUN /opt/gpuwatch/bin/pip install --require-hashes --requirement requirements/agent.lock
+COPY --from=wheel /wheel /wheel
+RUN /opt/gpuwatch/bin/pip install --no-deps --no-index /wheel/*.whl && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
 
 FROM source AS controller-parts
-RUN /opt/gpuwatch/bin/pip install '.[auth,aws,postgres]' && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
+RUN /opt/gpuwatch/bin/pip install --require-hashes --requirement requirements/controller.lock
+COPY --from=wheel /wheel /wheel
+RUN /opt/gpuwatch/bin/pip install --no-deps --no-index /wheel/*.whl && /opt/gpuwatch/bin/pip uninstall --yes pip setuptools
 
 # Nothing but /run/gpuwatch and /var/lib/gpuwatch is ever written to: run both with a read-only root file system.
 # runc gives a tmpfs the mode of the folder that it covers, whatever the mount asks for: hence 1777.

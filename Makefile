@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Workers of the test run; the machine's processors unless told otherwise.
-WORKERS ?= auto
+# Workers of the test run: one more than there are processors, for many tests wait for real processes.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
 .PHONY: dashboards-check nightly help demo test gpu-test container-test lint check mutate bench docs shiv lock audit clean
 
@@ -40,7 +40,7 @@ demo: $(VENV)/demo
 
 test: $(VENV)/dev
 	@sh tests/components.sh
-	$(BIN)/pytest --numprocesses $(WORKERS) $(ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 gpu-test: $(VENV)/dev
 	GPUWATCH_GPU=real $(BIN)/pytest --numprocesses 0 tests/gpu $(ARGS)
@@ -72,6 +72,8 @@ docs: $(VENV)/demo
 	$(BIN)/gpuwatch docs controller-metrics > docs/CONTROLLER_METRICS.md
 	$(BIN)/gpuwatch docs health > docs/health.md
 	$(BIN)/gpuwatch docs doctor > docs/doctor.md
+	$(BIN)/gpuwatch docs api > docs/api.md
+	$(BIN)/gpuwatch docs commands > docs/commands.md
 	$(BIN)/python -m gpuwatch.agent.compat.manual > docs/compatibility.md
 	$(BIN)/gpuwatch docs configuration > docs/CONFIGURATION.md
 	$(BIN)/python -m gpuwatch.signals.recording > alerts/recording.yml
@@ -91,15 +93,16 @@ $(VENV)/tools: $(VENV)/python
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet uv pip-audit
 
-LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header pyproject.toml
+LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
 lock: $(VENV)/tools
-	$(LOCK) --extra auth --output-file requirements/agent.lock
-	$(LOCK) --extra auth --extra aws --extra postgres --output-file requirements/controller.lock
+	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
+	$(LOCK) pyproject.toml --extra auth --extra aws --extra postgres --extra notify --output-file requirements/controller.lock
+	$(LOCK) --group build --output-file requirements/build.lock
 
 # --strict: a package that could not be looked up is a failure, not a clean bill.
 audit: $(VENV)/tools
 	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes \
-	  --requirement requirements/agent.lock --requirement requirements/controller.lock
+	  --requirement requirements/agent.lock --requirement requirements/controller.lock --requirement requirements/build.lock
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import agent, backtest, controller, cost, ledger, page, signals, simulation
+from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, signals, simulation
 from benchmarks.figures import Figure, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
@@ -30,6 +30,7 @@ def main() -> int:
         "simulation": lambda: simulation.measure(arguments.trace_hours),
         "backtest": backtest.measure,
         "page": page.measure,
+        "crowd": crowd.measure,
     }
     chosen = arguments.sections or list(sections)
     for name in chosen:
@@ -53,7 +54,18 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = ("agent", "controller", "ledger", "cost", "signals", "simulation", "backtest", "page", *_RECORDINGS)
+    names = (
+        "agent",
+        "controller",
+        "ledger",
+        "cost",
+        "signals",
+        "simulation",
+        "backtest",
+        "page",
+        "crowd",
+        *_RECORDINGS,
+    )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last three)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")

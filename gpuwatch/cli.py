@@ -1,6 +1,7 @@
 """The command line: every room of commands, and the way in."""
 
 from gpuwatch.commands import (
+    approve,
     backtest,
     budget,
     choice,
@@ -12,6 +13,7 @@ from gpuwatch.commands import (
     forecast,
     host,
     money,
+    notify,
     prices,
     records,
     report,
@@ -20,6 +22,7 @@ from gpuwatch.commands import (
 from gpuwatch.commands.base import commands
 
 __all__ = [
+    "approve",
     "backtest",
     "budget",
     "choice",
@@ -33,6 +36,7 @@ __all__ = [
     "host",
     "main",
     "money",
+    "notify",
     "prices",
     "records",
     "report",

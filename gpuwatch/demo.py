@@ -1,21 +1,33 @@
-"""`gpuwatch demo`: a simulated fleet under the real controller; headless on a manual clock, or live in the terminal."""
+"""`gpuwatch demo`: a simulated fleet under the real controller; headless, or live in the terminal and on its page."""
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.server import AgentServer
+from gpuwatch.clock import Clock, ManualClock, SystemClock
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.controller import Parts, step
+from gpuwatch.controller import Parts, Round, step
+from gpuwatch.cost.knobs import CostKnobs
+from gpuwatch.discovery import Discovery
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.serving import served
+from gpuwatch.settings import ControllerKnobs
+from gpuwatch.signals.knobs import ScrapeKnobs
 from gpuwatch.simulation.accounts import Account, account, saved_usd
 from gpuwatch.simulation.lives import Life
 from gpuwatch.simulation.options import FLEET, REGION, STORY_BEGINS, Options, assemble, lives, tags
 from gpuwatch.simulation.world import InProcess, Timing, WitnessedCloud, World
+from gpuwatch.telling import Telling
+from gpuwatch.web.app import Web
+from gpuwatch.web.state import State
 
 _STOPPING_SECONDS = 45.0
 _PENDING_SECONDS = 30.0
@@ -122,8 +134,71 @@ def figures(world: World, told: Account, options: Options, rounds: int) -> Figur
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _PageClock:
+    """The story's wall clock, by which browsers reckon; connections have real seconds."""
+
+    story: Clock
+    real: Clock
+
+    def now(self) -> datetime:
+        """The story's day and time."""
+        return self.story.now()
+
+    def monotonic(self) -> float:
+        """Real seconds."""
+        return self.real.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let real seconds pass."""
+        self.real.sleep(seconds)
+
+
+@contextmanager
+def _shown(parts: Parts, interval: float) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
+    """The controller's own page, API and metrics of this fleet on loopback: where they are, and whom to tell rounds."""
+    cost = CostKnobs()
+    metering = cost.metering(interval)
+    state = State(
+        fleet=FLEET,
+        interval_seconds=interval,
+        rules=parts.rules,
+        ledger=parts.ledger,
+        clock=parts.clock,
+        zone=metering.zone,
+        energy=cost.energy,
+    )
+    telling = Telling("enforce", FLEET, parts.clock)
+    server = _server(telling, _PageClock(parts.clock, SystemClock()), Web(state=state))
+    server.start()
+
+    def tell(done: Round, seconds: float) -> None:
+        parts.ledger.spend.meter(done.observation, metering)
+        telling.billed(parts.ledger.spend.latest)
+        telling.round(done, seconds)
+        state.tell(done, leading=True)
+
+    try:
+        yield server.url, tell
+    finally:
+        server.close()
+
+
+def _server(telling: Telling, clock: Clock, web: Web) -> AgentServer:
+    """On the controller's own port, or on any where that is taken."""
+    knobs, discovery = ControllerKnobs(), Discovery(signals=ScrapeKnobs())
+    try:
+        server = served(knobs, discovery, telling, clock, web)
+    except OSError:
+        server = served(replace(knobs, port=0), discovery, telling, clock, web)
+    assert server is not None, "metrics and page are on by default"  # noqa: S101  for the type checker
+    return server
+
+
 def run_live(options: Options) -> None:
-    """Show the fleet in the terminal until Ctrl-C, or for `options.seconds`; without a terminal, print the events.
+    """Show the fleet in the terminal and on its page until Ctrl-C, or for `options.seconds`.
+
+    Without a terminal the events are printed.
 
     Raises:
         ImportError: the extra `demo` is not installed.
@@ -135,16 +210,20 @@ def run_live(options: Options) -> None:
     from gpuwatch.simulation.live import opened  # noqa: PLC0415  likewise
 
     console = Console()
-    with opened(options, None if console.is_terminal else partial(print, flush=True)) as show:
+    say = None if console.is_terminal else partial(print, flush=True)
+    with opened(options, say) as show, _shown(show.parts, show.interval) as (url, tell):
+        show.board.page = f"The fleet's page: {url}"
+        if say is not None:
+            say(show.board.page)
         # As a flag: an exception in the middle of a round may be swallowed by whatever library is at work there.
         ended = threading.Event()
         before = signal.signal(signal.SIGINT, lambda *_: ended.set())
         try:
             if console.is_terminal:
                 with Live(get_renderable=lambda: show.board, console=console, refresh_per_second=4, screen=True):
-                    show.run(options.seconds, ended.is_set)
+                    show.run(options.seconds, ended.is_set, tell)
             else:
-                show.run(options.seconds, ended.is_set)
+                show.run(options.seconds, ended.is_set, tell)
         finally:
             signal.signal(signal.SIGINT, before)
         console.print(show.summary(), highlight=False, soft_wrap=True)

@@ -11,7 +11,9 @@ from gpuwatch.guard import DEFAULT_POOL, Rulebook
 from gpuwatch.guard.case import Word
 from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
 from gpuwatch.ledger.knobs import LedgerKnobs
-from gpuwatch.model.decision import Backtested, Pause
+from gpuwatch.ledger.trail import Asked, Trace
+from gpuwatch.legible import legible
+from gpuwatch.model.orders import Backtested, Pause
 
 
 def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
@@ -50,7 +52,7 @@ def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple
     if rules.limits.require_backtest is None:
         return
     kept: tuple[Backtested, ...] = ()
-    if knobs.file is None or knobs.file.exists():
+    if not knobs.unwritten:
         ledger = Ledger.connect(knobs, read_only=True)
         try:
             kept = ledger.view(clock.now()).backtests
@@ -59,8 +61,8 @@ def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple
     yield from guard.untried(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
 
 
-def audit(knobs: LedgerKnobs, anchor: str | None) -> tuple[str, bool]:
-    """What walking the records found, and whether all is well. `anchor` is LINK:HASH as an earlier audit printed it.
+def audit(knobs: LedgerKnobs, anchor: str | None) -> Audit:
+    """What walking the records found. `anchor` is LINK:HASH as an earlier audit printed it.
 
     Raises:
         LedgerError: the ledger cannot be read, or the anchor is none.
@@ -68,10 +70,9 @@ def audit(knobs: LedgerKnobs, anchor: str | None) -> tuple[str, bool]:
     """
     ledger = Ledger.connect(knobs, read_only=True)
     try:
-        found = ledger.audit(_anchor(anchor))
+        return ledger.audit(_anchor(anchor))
     finally:
         ledger.close()
-    return _audit_text(found), found.broken is None
 
 
 def rounds(knobs: LedgerKnobs, limit: int) -> tuple[RoundLine, ...]:
@@ -109,6 +110,51 @@ def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
     ]
 
 
+def trail(knobs: LedgerKnobs, asked: Asked) -> tuple[Trace, ...]:
+    """Who did what: the newest records that were asked for, newest first."""
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return ledger.trail.traces(asked)
+    finally:
+        ledger.close()
+
+
+def trail_text(traces: tuple[Trace, ...]) -> str:
+    """For people: a line each, and under it why and what came of it."""
+    told = [
+        "\n    ".join(legible(line) for line in (_headline(each), each.why, each.result) if line) for each in traces
+    ]
+    return "\n".join(told) or "Nothing of that is on record."
+
+
+def _headline(trace: Trace) -> str:
+    return f"{_when(trace.at)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
+
+
+def _about(trace: Trace) -> str:
+    """What a record is about, in words."""
+    if trace.node_id is None:
+        return _pool(trace.pool)
+    return trace.node_id if trace.pool is None else f"{trace.node_id} of pool {trace.pool}"
+
+
+def trail_object(traces: tuple[Trace, ...]) -> list[dict[str, object]]:
+    """For programs."""
+    return [
+        {
+            "id": each.id,
+            "at": each.at.isoformat(),
+            "who": each.who,
+            "what": each.what,
+            "node": each.node_id,
+            "pool": each.pool,
+            "why": each.why,
+            "result": each.result,
+        }
+        for each in traces
+    ]
+
+
 def pause_line(pause: Pause) -> str:
     """Which, until when, by whom and why."""
     until = "until somebody resumes it" if pause.until is None else f"until {_when(pause.until)}"
@@ -125,7 +171,7 @@ def whoever() -> str:
     return f"{name}@{socket.gethostname()}"
 
 
-def _audit_text(found: Audit) -> str:
+def audit_text(found: Audit) -> str:
     """For people: where it is broken, and what to write down elsewhere."""
     if found.broken is not None:
         return f"Broken: {found.broken}.\nUp to there {found.links} links are as they were written."
@@ -134,6 +180,12 @@ def _audit_text(found: Audit) -> str:
         f"Head {found.links}:{found.head}\n"
         "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was made anew."
     )
+
+
+def audit_object(found: Audit) -> dict[str, object]:
+    """For programs."""
+    broken = None if found.broken is None else str(found.broken)
+    return {"links": found.links, "whole_rounds": found.bodies, "head": f"{found.links}:{found.head}", "broken": broken}
 
 
 def _anchor(told: str | None) -> tuple[int, str] | None:

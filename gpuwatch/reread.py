@@ -17,8 +17,10 @@ T = TypeVar("T")
 class Reread(Generic[T]):
     """One value made from files. `value` costs a stat of each; any thread may ask."""
 
-    def __init__(self, paths: Sequence[Path], make: Callable[[], T]) -> None:
-        """Make it a first time.
+    def __init__(
+        self, paths: Sequence[Path], make: Callable[[], T], version: Callable[[], object] = lambda: None
+    ) -> None:
+        """Make it a first time. `version` changes with what is in no file.
 
         Raises:
             OSError: as `make` does.
@@ -28,6 +30,7 @@ class Reread(Generic[T]):
         self._paths = tuple(paths)
         self._make = make
         self._lock = threading.Lock()
+        self._version = version
         self._seen = self._signature()  # before the reading: what changes in between is seen next time
         self._value = make()
 
@@ -47,9 +50,14 @@ class Reread(Generic[T]):
                     _LOG.info("%s changed and was read again", names)
             return self._value
 
-    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
-        """What tells a file from its successor; symbolic links are followed, as secrets are mounted by them."""
-        return tuple(map(_signature, self._paths))
+    def _signature(self) -> tuple[object, ...]:
+        """Of all that it is made of."""
+        return signatures(self._paths), self._version()
+
+
+def signatures(paths: Sequence[Path]) -> tuple[tuple[int, ...] | None, ...]:
+    """What tells files from their successors; symbolic links are followed, as secrets are mounted by them."""
+    return tuple(map(_signature, paths))
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:

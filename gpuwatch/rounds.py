@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from gpuwatch.agent.security import files_of as door_files
 from gpuwatch.agent.server import AgentServer
 from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.clouds import Cloud, CloudError, connect
@@ -18,22 +20,29 @@ from gpuwatch.controller import Parts, Round, step
 from gpuwatch.discovery import Discovery
 from gpuwatch.ending import Ending
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
+from gpuwatch.notify.crier import Crier
 from gpuwatch.prices.opening import open_book
 from gpuwatch.prices.own_file import PricesError
 from gpuwatch.reporting.schedule import Postman
+from gpuwatch.secrets import use
 from gpuwatch.service import Watchdog, tell, tell_reloading
 from gpuwatch.serving import served
 from gpuwatch.settings import Settings
 from gpuwatch.show import round_line
 from gpuwatch.signals import SignalSource
+from gpuwatch.signals.credentials import files_of
 from gpuwatch.signals.promql import PromqlSource
 from gpuwatch.signals.scrape import ScrapeSource
 from gpuwatch.spending.budgeting import Budgeting
 from gpuwatch.telling import Telling
+from gpuwatch.tls_validity import Ends
 from gpuwatch.web.app import Web
+from gpuwatch.web.keeping import links_of
 from gpuwatch.web.state import State
 
 log = logging.getLogger(__name__)
+
+_MESSAGES_SECONDS = 10.0
 
 # What `assembled` says that a person can mend.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
@@ -71,10 +80,10 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
         ImportError: an extra is missing.
 
     """
+    use(settings.secrets)
     clock = SystemClock()
     cloud = cloud_of(settings, clock)
-    file = settings.ledger.file
-    unwritten = read_only and file is not None and not file.exists()
+    unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     try:
         yield Parts(
@@ -126,12 +135,13 @@ def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings]) 
     with assembled(settings, read_only=False) as parts:
         seen = Seen(
             discovery=Discovery(signals=settings.signals),
-            telling=Telling(settings.mode, settings.fleet, parts.clock),
+            telling=Telling(settings.mode, settings.fleet, parts.clock, _certificates(settings).told),
             web=_web(settings, parts),
         )
         server = _served(settings, seen, parts)
         scheduler = scheduled(parts, settings.interval, seen)
         send_reports(scheduler, settings, parts.clock, seen)
+        send_messages(scheduler, settings, parts.clock, seen)
         log.info("The controller begins: %s", settings.summary)
         if server is not None:
             server.start()
@@ -177,6 +187,12 @@ def _served(settings: Settings, seen: "Seen", parts: Parts) -> AgentServer | Non
     return None
 
 
+def _certificates(settings: Settings) -> Ends:
+    """Of those that are shown and believed."""
+    door = door_files(settings.controller.door, "controller")
+    return Ends([door, files_of(settings.signals), files_of(settings.signals.promql)])
+
+
 def _web(settings: Settings, parts: Parts) -> Web:
     """The page, before the first round."""
     knobs = settings.controller
@@ -189,7 +205,12 @@ def _web(settings: Settings, parts: Parts) -> Web:
         zone=ZoneInfo(settings.cost.timezone),
         energy=settings.cost.energy,
     )
-    return Web(state=state, operators=frozenset(knobs.operators), names=frozenset((knobs.host, *knobs.names)))
+    return Web(
+        state=state,
+        operators=frozenset(knobs.operators),
+        names=frozenset((knobs.host, *knobs.names, urlsplit(settings.notify.url or "").hostname or "")) - {""},
+        links=links_of(settings.notify.link_key_file, state, insecure=knobs.insecure),
+    )
 
 
 def scheduled(parts: Parts, interval_seconds: float, seen: "Seen | None" = None) -> BackgroundScheduler:
@@ -221,6 +242,20 @@ def send_reports(scheduler: BackgroundScheduler, settings: Settings, clock: Cloc
         )
         every = IntervalTrigger(minutes=1, timezone=UTC)
         scheduler.add_job(postman.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
+
+
+def send_messages(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Seen") -> None:
+    """Look every few seconds who is to be told of what the rounds did, beside them; where nothing is done, nobody."""
+    if settings.mode == "enforce" and (settings.notify.to or settings.notify.terminals):
+        crier = Crier(
+            settings=settings,
+            clock=clock,
+            leads=lambda: seen.telling.leading,
+            fleet=lambda: seen.telling.fleet,
+            count=seen.telling.message,
+        )
+        every = IntervalTrigger(seconds=min(_MESSAGES_SECONDS, settings.interval), timezone=UTC)
+        scheduler.add_job(crier.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

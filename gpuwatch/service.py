@@ -3,7 +3,6 @@
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Mapping
 
@@ -13,9 +12,6 @@ _LOG = logging.getLogger(__name__)
 _LOOKS = 4  # within the watchdog's time: one look that comes late starves nobody
 _MICRO = 1e-6
 _SPARE = 2  # so many times the longest rest that the settings allow is no hang yet
-_STDERR = 2
-# syslog(3)'s numbers, as sd-daemon(3) wants them.
-_PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.NOTSET, 7))
 
 
 def tell(state: str) -> None:
@@ -33,32 +29,6 @@ def tell(state: str) -> None:
 def tell_reloading(clock: Clock) -> None:
     """Settings are being read again, and READY=1 will tell that it is over; by the time systemd knows which signal."""
     tell(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}")
-
-
-def log_to_stderr(style: str) -> None:
-    """Lines in that style of `logging`: the journal gets their priority, and has its own clock; others get the time."""
-    handler = logging.StreamHandler(sys.stderr)
-    journal = _is_journal(os.environ.get("JOURNAL_STREAM", ""))
-    handler.setFormatter(_Journal(style) if journal else logging.Formatter(f"%(asctime)s {style}"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def _is_journal(stream: str) -> bool:
-    """Whether standard error is the journal, which $JOURNAL_STREAM names by device and inode."""
-    try:
-        status = os.fstat(_STDERR)
-    except OSError:
-        return False
-    return stream == f"{status.st_dev}:{status.st_ino}"
-
-
-class _Journal(logging.Formatter):
-    """Each line begins with its priority, those of a traceback too."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record's lines."""
-        priority = next(number for level, number in _PRIORITIES if record.levelno >= level)
-        return "\n".join(f"<{priority}>{line}" for line in super().format(record).splitlines())
 
 
 def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:

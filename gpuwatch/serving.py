@@ -1,9 +1,12 @@
 """What the controller serves, behind one door: metrics and fleet for Prometheus, the page and its API for people."""
 
+from dataclasses import replace
+
 from gpuwatch.agent.security import door_of
 from gpuwatch.agent.server import AgentServer, Route
 from gpuwatch.clock import Clock
 from gpuwatch.discovery import Discovery
+from gpuwatch.links import KEEP
 from gpuwatch.settings import ControllerKnobs
 from gpuwatch.telling import Telling
 from gpuwatch.web.app import Web
@@ -38,6 +41,6 @@ def served(
         clock=clock,
         max_connections=_CONNECTIONS,
         timeout_seconds=_CONNECTION_SECONDS,
-        door=door_of(knobs.door, clock, "controller"),
+        door=replace(door_of(knobs.door, clock, "controller"), open=None if web is None or web.links is None else KEEP),
         app=app,
     )

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
+from gpuwatch import secrets
 from gpuwatch.agent import access
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.clouds import knobs as cloud_knobs
@@ -22,10 +23,13 @@ from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import knobs as ledger_knobs
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds, format_duration
+from gpuwatch.notify import knobs as notify_knobs
+from gpuwatch.notify.knobs import NotifyKnobs
 from gpuwatch.policies import PoolRules, checks
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.prices import knobs as price_knobs
 from gpuwatch.prices.knobs import PriceKnobs
+from gpuwatch.secrets import AwsAccess
 from gpuwatch.signals import knobs as signal_knobs
 from gpuwatch.signals.knobs import ScrapeKnobs
 
@@ -44,7 +48,7 @@ class ControllerKnobs:
     ] = True
     operators: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Users (by password, or by their certificate's common name) who may pause, resume and keep nodes."),
+        Knob("Users (by password, or by their certificate's common name) who may pause, resume, keep and approve."),
     ] = ()
     names: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
@@ -98,6 +102,10 @@ class Settings:
         str, MinLen(1), MaxLen(256), Knob("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
     ] = "default"
     interval: Annotated[Seconds, Ge(1), Knob("Time from the start of one round of the controller to the next.")] = 60.0
+    log_format: Annotated[
+        Literal["text", "json"],
+        Knob("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
+    ] = "text"
     cloud: CloudKnobs = field(default_factory=CloudKnobs)
     signals: ScrapeKnobs = field(default_factory=ScrapeKnobs)
     pools: Annotated[
@@ -116,8 +124,9 @@ class Settings:
     ] = field(default_factory=dict)
     prices: PriceKnobs = field(default_factory=PriceKnobs)
     report: ReportKnobs = field(default_factory=ReportKnobs)
+    notify: NotifyKnobs = field(default_factory=NotifyKnobs)
     controller: ControllerKnobs = field(default_factory=ControllerKnobs)
-    agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; it needs no other section.")] = field(
+    agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; of all else log_format alone.")] = field(
         default_factory=AgentKnobs
     )
 
@@ -129,6 +138,12 @@ class Settings:
             for name, rules in self.pools.items()
         }
         return Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
+
+    @property
+    def secrets(self) -> AwsAccess:
+        """Where references to secrets in AWS lead: the first region, of the credentials' own account."""
+        region = next(iter(self.cloud.regions), None)
+        return AwsAccess(profile=self.cloud.profile, region=region, endpoint_url=self.cloud.endpoint_url)
 
     @property
     def summary(self) -> str:
@@ -175,8 +190,10 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from cost_knobs.contradictions(settings.cost)
     yield from budget_knobs.contradictions(settings.budgets, settings.cost.tags)
     yield from report_knobs.contradictions(settings.report)
+    yield from notify_knobs.contradictions(settings.notify, require_told=settings.limits.require_told)
     yield from cloud_knobs.contradictions(settings.cloud)
     yield from price_knobs.contradictions(settings.prices)
+    yield from secrets.contradictions(settings)
     yield from checks.contradictions(settings.pools, settings.calendars)
     waits: dict[tuple[str, ...], float] = {
         ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)

@@ -11,6 +11,7 @@ from gpuwatch import guard
 from gpuwatch.controller import Round
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry
+from gpuwatch.legible import legible
 from gpuwatch.model.decision import Answer, Review, Step, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.health import Health
@@ -85,6 +86,10 @@ def status_table(done: Round) -> str:
 
 def remarks(done: Round, leader: str) -> Iterator[str]:
     """`status`, beneath the table: pauses, advice, and which controller leads."""
+    return map(legible, _remarks(done, leader))
+
+
+def _remarks(done: Round, leader: str) -> Iterator[str]:
     for pause in done.observation.ledger.pauses:
         until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
@@ -120,7 +125,7 @@ def plan_text(done: Round) -> str:
         held = Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)
         lines += [f"pool {decision.pool}: advice for {each.target}: {each.reason.sentence}" for each in decision.advice]
         lines += [f"pool {decision.pool}: {count} held ({code})" for code, count in sorted(held.items())]
-    return "\n".join(lines) or "There are no nodes."
+    return "\n".join(map(legible, lines)) or "There are no nodes."
 
 
 def plan_object(done: Round) -> dict[str, Any]:
@@ -159,7 +164,7 @@ def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry
         lines.append(
             f"    {_clock(entry.intent.at)} {entry.intent.verb.value}: {entry.intent.reason.sentence} -> {ends}"
         )
-    return "\n".join(lines)
+    return "\n".join(map(legible, lines))
 
 
 def _verdict(activity: Activity, node: Node) -> str:
@@ -201,6 +206,7 @@ def _clock(at: datetime) -> str:
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """Columns padded to their widest cell; the last one is left as long as it is."""
-    widths = [max(len(row[n]) for row in (head, *body)) for n in range(len(head) - 1)]
-    rows = [[*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]] for row in (head, *body)]
+    told = [[legible(cell) for cell in row] for row in (head, *body)]
+    widths = [max(len(row[n]) for row in told) for n in range(len(head) - 1)]
+    rows = [[*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]] for row in told]
     return "\n".join("  ".join(row) for row in rows)

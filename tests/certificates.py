@@ -3,6 +3,7 @@
 import os
 import ssl
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -27,9 +28,9 @@ class Authority:
         self.ca = folder / "ca.pem"
         self._authority.cert_pem.write_to_path(str(self.ca))
 
-    def issue(self, name: str, *hosts: str) -> Issued:
+    def issue(self, name: str, *hosts: str, until: datetime | None = None) -> Issued:
         """A certificate for these hosts in `name.pem`; one that is there is replaced as certbot does it: by rename."""
-        made = self._authority.issue_cert(*(hosts or ("127.0.0.1", "localhost")))
+        made = self._authority.issue_cert(*(hosts or ("127.0.0.1", "localhost")), not_after=until)
         issued = Issued(certificate=self._folder / f"{name}.pem", key=self._folder / f"{name}.key")
         parts = {
             issued.key: made.private_key_pem.bytes(),

@@ -10,7 +10,7 @@ from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import DECISION_TAG, Backtested, LedgerView, Notice, Observation
+from gpuwatch.model.decision import DECISION_TAG, LedgerView, Notice, Observation
 from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Activity,
@@ -26,6 +26,7 @@ from gpuwatch.model.fleet import (
 )
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.model.money import Price
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules

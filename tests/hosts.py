@@ -4,6 +4,7 @@ import os
 import struct
 from collections.abc import Collection
 from pathlib import Path
+from shutil import rmtree
 
 from gpuwatch.agent.host.protocol import HostSignal, Moment, Roots
 from gpuwatch.agent.host.watcher import HostWatcher, Watched
@@ -39,6 +40,8 @@ class FolderHost:
         self.namespace("pid:[4026531836]")
         self.write("proc/sys/kernel/random/boot_id", f"{BOOT}\n")
         self.write("proc/uptime", "5000.00 9000.00\n")
+        self.write("proc/1/comm", "systemd\n")
+        self.write("proc/stat", "cpu  0 0 0 0 0 0 0 0 0 0\n")
         self.write("proc/diskstats", "")
         self.write("proc/net/dev", "")
         for folder in ("run/systemd/sessions", "run/systemd/inhibit", "dev/pts", "sys/block", "sys/class/net", "home"):
@@ -57,6 +60,12 @@ class FolderHost:
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(name)
+
+    def hide_processes(self) -> None:
+        """Those of others are not to be seen any more, as with hidepid=2 on /proc or ProtectProc=invisible."""
+        for folder in (self.root / "proc").iterdir():
+            if folder.name.isdecimal():
+                rmtree(folder)
 
     def terminal(self, name: str, *, silent_seconds: float) -> Path:
         """A terminal whose last input is so long ago."""

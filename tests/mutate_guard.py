@@ -19,11 +19,11 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import budgets, bursts, pace, standing, trials, use
+from gpuwatch.guard import budgets, bursts, consent, pace, standing, trials, use
 from gpuwatch.policies import capacity, hasten, idle, shield
 
 MODULES: tuple[ModuleType, ...] = (
-    *(standing, trials, use, pace, budgets, bursts, guard),
+    *(standing, consent, trials, use, pace, budgets, bursts, guard),
     *(idle, hasten, capacity, shield),
 )
 TESTS = (

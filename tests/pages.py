@@ -20,11 +20,13 @@ from gpuwatch.discovery import Discovery
 from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeState, Signal, State
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
+from gpuwatch.reread import Reread
 from gpuwatch.serving import served
 from gpuwatch.settings import ControllerKnobs
 from gpuwatch.signals.knobs import ScrapeKnobs
 from gpuwatch.telling import Telling
 from gpuwatch.web.app import Web
+from gpuwatch.web.keeping import KeepLinks
 from gpuwatch.web.state import State as Told
 from tests.fleets import NOW, Desk, a_node, a_verdict, an_activity
 
@@ -80,8 +82,8 @@ METERING = Metering(zone=ZoneInfo("UTC"), tags=(), silent_after_seconds=300.0)
 
 
 @contextmanager
-def a_site(desk: Desk, knobs: ControllerKnobs | None = None) -> Iterator[Site]:
-    """The controller's server over a desk that has seen no round yet."""
+def a_site(desk: Desk, knobs: ControllerKnobs | None = None, *, secret: bytes | None = None) -> Iterator[Site]:
+    """The controller's server over a desk that has seen no round yet; with a secret it knows keep links."""
     knobs = replace(knobs or ControllerKnobs(), port=0)
     state = Told(
         fleet="test",
@@ -92,7 +94,8 @@ def a_site(desk: Desk, knobs: ControllerKnobs | None = None) -> Iterator[Site]:
         zone=ZoneInfo("UTC"),
         energy=EnergyKnobs(),
     )
-    web = Web(state=state, operators=frozenset(knobs.operators), names=frozenset(knobs.names))
+    links = None if secret is None else KeepLinks(state=state, key=Reread([], lambda: secret), insecure=knobs.insecure)
+    web = Web(state=state, operators=frozenset(knobs.operators), names=frozenset(knobs.names), links=links)
     discovery, telling = Discovery(signals=ScrapeKnobs()), Telling("enforce", "test", desk.clock)
     server = served(knobs, discovery, telling, desk.clock, web)
     assert server is not None

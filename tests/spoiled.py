@@ -7,20 +7,10 @@ from decimal import Decimal
 
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import (
-    Done,
-    Intent,
-    OpenIntent,
-    Outcome,
-    Pause,
-    Reason,
-    Status,
-    Step,
-    Stopped,
-    Verb,
-)
+from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Reason, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeGroup, NodeState, Signal, State
 from gpuwatch.model.money import Price
+from gpuwatch.model.orders import Approval, Pause
 from gpuwatch.policies import PoolRules
 from tests.budgeted import alone, budgeted
 from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
@@ -190,6 +180,18 @@ def tried(case: Case, **changes: object) -> Case:
     return with_ledger(replace(case, limits=Limits(require_backtest=30 * 86400.0)), backtests=(a_backtest(**changes),))
 
 
+def told(case: Case, seconds_ago: float | None) -> Case:
+    """The case where somebody must have been told, and was so long ago."""
+    at = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
+    return with_ledger(replace(case, limits=Limits(require_told=True)), notices=(replace(a_notice(), told_at=at),))
+
+
+def approved(case: Case, **changes: object) -> Case:
+    """The case of a pool that wants approvals, with one."""
+    given = replace(Approval(node_id="i-1", key=a_notice().key, at=NOW, who="ann", reason=""), **changes)  # type: ignore[arg-type]
+    return with_ledger(replace(case, pool_rules=replace(RULES, approval=True)), approvals=(given,))
+
+
 # What is spoiled, which rule must object, and what its sentence must name.
 SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("observing", "observe_only", lambda c: replace(c, enforce=False), "observes"),
@@ -292,6 +294,13 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: replace(unshielding(c), limits=Limits(require_backtest=86400.0)),
         "No backtest",
     ),
+    ("nobody told", "unheard", lambda c: told(c, None), "anybody"),
+    ("told just now", "unheard", lambda c: told(c, 599.0), "9m59s"),
+    ("told tomorrow", "unheard", lambda c: told(c, -86400.0), "-"),
+    ("told of no notice", "unheard", lambda c: with_ledger(told(c, 700.0), notices=()), "anybody"),
+    ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
+    ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
+    ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),
     ("only stops", "opt_in", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
     ("only tells parked", "opt_in", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
     ("only tells stalled", "opt_in", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),

@@ -371,6 +371,17 @@ def test_the_host_beside_idle_gpus(host: tuple[Evidence, ...], state: State) -> 
     assert [gpu.activity.state for gpu in memory.gpus] == [State.IDLE]
 
 
+def test_a_quiet_host_is_evidence_of_an_idle_node() -> None:
+    """So that people see that somebody was looked for, and pools may require it; of a busy node the work is told."""
+    quiet = on_the_host(State.IDLE)
+    idle, busy = (
+        folded(replace(a_sample(0, a_reading(utilization_ratio=load)), host=(quiet,))).activity for load in (0.0, 0.9)
+    )
+
+    assert (idle.state, idle.evidence[-1]) == (State.IDLE, quiet)
+    assert (busy.state, quiet in busy.evidence) == (State.BUSY, False)
+
+
 def test_activity_of_the_host_starts_the_nodes_idle_time_again() -> None:
     """Somebody typed for one sample: the node's idle time begins anew, and the verdict said who."""
     samples = at_rest(range(100))

@@ -19,7 +19,7 @@ from tests.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.moto_faults import REGION, MotoFaults
 
 ROOT = Path(__file__).parent.parent
-SERVICES = ("ec2", "autoscaling", "sts")
+SERVICES = {"clouds/aws*.py": ("ec2", "autoscaling", "sts"), "secrets_aws.py": ("ssm", "secretsmanager")}
 MANAGED_POLICY_CHARACTERS = 6144  # AWS's limit, white space aside
 OBSERVING = {"ec2:Describe*", "autoscaling:Describe*"}
 
@@ -30,20 +30,21 @@ def allowed(role: str) -> set[str]:
 
 
 def called() -> set[str]:
-    """Every operation of AWS that a call or a paginator in clouds/aws*.py names."""
+    """Every operation of AWS that a call or a paginator names, where these services are asked."""
     session = botocore.session.get_session()
-    names = {
-        xform_name(operation): f"{service}:{operation}"
-        for service in SERVICES
-        for operation in session.get_service_model(service).operation_names
-    }
     found = set()
-    for path in (ROOT / "gpuwatch" / "clouds").glob("aws*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            named = [node.func.attr, *(str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))]
-            found |= {names[each] for each in named if each in names}
+    for pattern, services in SERVICES.items():
+        names = {
+            xform_name(operation): f"{service}:{operation}"
+            for service in services
+            for operation in session.get_service_model(service).operation_names
+        }
+        for path in (ROOT / "gpuwatch").glob(pattern):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                    continue
+                named = [node.func.attr, *(str(arg.value) for arg in node.args if isinstance(arg, ast.Constant))]
+                found |= {names[each] for each in named if each in names}
     return found
 
 
@@ -121,6 +122,15 @@ def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: 
 def test_other_accounts_are_entered_by_their_role_alone(sent: dict[str, set[str]]) -> None:
     """The controller's own identity assumes roles, and all else is sent as one of them."""
     assert sent["assume"] == {"sts:AssumeRole"} == allowed("assume")
+
+
+def test_secrets_are_read_and_decrypted_for_that_alone() -> None:
+    """What is named gpuwatch/..., and no key for anything but the two stores."""
+    decrypting = [each for each in ROLES["secrets"] if each.actions == ("kms:Decrypt",)]
+    reading = [each for each in ROLES["secrets"] if each.actions != ("kms:Decrypt",)]
+
+    assert all(resource.endswith("gpuwatch/*") for each in reading for resource in each.resources)
+    assert {each.condition["StringLike"]["kms:ViaService"] for each in decrypting} == {"ssm.*", "secretsmanager.*"}
 
 
 def test_an_observer_changes_nothing() -> None:

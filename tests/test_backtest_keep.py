@@ -17,8 +17,8 @@ from gpuwatch.commands.histories import Asked
 from gpuwatch.configuration import load
 from gpuwatch.guard import untried
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.model.decision import Backtested
 from gpuwatch.model.fleet import State
+from gpuwatch.model.orders import Backtested
 from gpuwatch.orders import whoever
 from tests.databases import postgresql
 from tests.fleets import Desk, a_node

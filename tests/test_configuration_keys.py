@@ -44,7 +44,7 @@ def misspelt_paths(draw: st.DrawFn) -> tuple[str, ...]:
     return tuple(path[: place + 1]) if draw(st.booleans()) else tuple(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(path=misspelt_paths())
 def test_any_misspelt_key_in_the_file_is_refused_by_name(file: Path, path: tuple[str, ...]) -> None:
     """One wrong character anywhere in any key is refused, and the refusal names the key as it was written."""
@@ -64,7 +64,7 @@ def misspelt_variables(draw: st.DrawFn) -> str:
     return misspell(draw, variable, ascii_uppercase + digits + "_")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(name=misspelt_variables())
 def test_any_misspelt_variable_is_refused_by_name(file: Path, name: str) -> None:
     """One wrong character anywhere in any variable is refused, and the refusal names the variable."""

@@ -1,12 +1,10 @@
 """The controller dies at every step of growing and shrinking: nothing is launched, grown or terminated twice."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from gpuwatch.controller import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import NodeGroup, NodeState, State
@@ -15,7 +13,7 @@ from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import Desk, a_node
-from tests.test_crash import Fate, PowerCut, a_mortal
+from tests.mortal import Story, every_cut
 
 QUEUE = ScalingRules(
     metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
@@ -54,35 +52,13 @@ def a_desk() -> Desk:
     return desk
 
 
-def a_life(fatal: int, downtime: float) -> tuple[Desk, str | None]:
-    """Growth to five nodes, then an empty queue and idle machines until only the busy one is left; one power cut."""
-    desk = a_desk()
-    fate, struck = Fate(fatal), None
-    for number in range(26):
-        if number == 10:
-            desk.fleet.numbers["default", "queue"] = 0.0
-            for node in list(desk.fleet.nodes_.values()):
-                if node.id != "i-busy" and node.state is NodeState.RUNNING:
-                    desk.fleet.show(node.id, State.IDLE, 0.0)
-        try:
-            step(a_mortal(desk, fate))
-        except PowerCut as cut:
-            struck = str(cut)
-            desk.rest(downtime)
-        desk.rest(60.0)
-    return desk, struck
-
-
-def every_cut(downtime: float, *, pace: int) -> Iterator[tuple[str, Desk]]:
-    """One life for each boundary that there is, or for each second, third, … of them."""
-    fatal = 0
-    while True:
-        fatal += pace
-        desk, struck = a_life(fatal, downtime)
-        if struck is None:
-            assert fatal > 100, "the life passed suspiciously few boundaries"
-            return
-        yield f"cut {fatal} ({struck})", desk
+def befalls(desk: Desk, number: int) -> None:
+    """After growth to five nodes the queue is empty, and all machines but the busy one turn idle."""
+    if number == 10:
+        desk.fleet.numbers["default", "queue"] = 0.0
+        for node in list(desk.fleet.nodes_.values()):
+            if node.id != "i-busy" and node.state is NodeState.RUNNING:
+                desk.fleet.show(node.id, State.IDLE, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +66,7 @@ def every_cut(downtime: float, *, pace: int) -> Iterator[tuple[str, Desk]]:
 )
 def test_a_power_cut_anywhere_adds_and_removes_each_node_once(downtime: float, pace: int) -> None:
     """Before and after every call: one start, one more member, one launch, and all that turned idle gone (P4, P6)."""
-    for where, desk in every_cut(downtime, pace=pace):
+    for where, desk in every_cut(Story(desk=a_desk(), rounds=26, befalls=befalls), downtime, pace=pace):
         fleet = desk.fleet
         launched = [node for node in fleet.nodes_.values() if DECISION_TAG in node.tags]
         made = Counter(node.tags[DECISION_TAG] for node in launched if node.id.startswith("i-gpuwatch"))

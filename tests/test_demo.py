@@ -1,21 +1,32 @@
 """The demo: the real controller over a simulated fleet; its figures come from the simulation's truth."""
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.demo import run_headless
+from gpuwatch.settings import ControllerKnobs
 from gpuwatch.simulation.options import Options
+from tests.agents import eventually
+from tests.browsers import chromium
+from tests.components import require
 
 DEMO = [sys.executable, "-m", "gpuwatch", "demo"]
+PORT = ControllerKnobs().port
 HEADER = "time_s,node,gpu,utilization_ratio"
 
 
@@ -218,11 +229,80 @@ def test_ctrl_c_ends_the_live_demo_with_its_summary() -> None:
         text=True,
     )
     assert running.stdout is not None
-    first = running.stdout.readline()
+    first, second = running.stdout.readline(), running.stdout.readline()
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
 
-    assert first.startswith("day 1 08:")
+    assert first.startswith("The fleet's page: http://127.0.0.1:")
+    assert second.startswith("day 1 08:")
     assert running.returncode == 0
     assert "after the beginning: saved $" in out.splitlines()[-1]
     assert err == ""
+
+
+# Its page.
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Where a live demo says that its page is, once it has seen a round. The controller's own port is taken."""
+    command = [*DEMO, "--seed", "7", "--speed", "200"]
+    with socket.socket() as taken:
+        with contextlib.suppress(OSError):  # by somebody else
+            taken.bind(("127.0.0.1", PORT))
+            taken.listen()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+            try:
+                assert running.stdout is not None
+                first = running.stdout.readline()
+                found = re.fullmatch(r"The fleet's page: (http://127\.0\.0\.1:\d+)\n", first)
+                assert found, first + running.stdout.read()
+                eventually(lambda: seen(found[1]), lambda: found[1])
+                yield found[1]
+            finally:
+                running.kill()
+
+
+def fetched(url: str) -> str:
+    """What is there."""
+    with urllib.request.urlopen(url, timeout=20) as answer:  # noqa: S310  our own URL
+        return str(answer.read().decode())
+
+
+def seen(url: str) -> dict[str, Any]:
+    """The fleet; empty before the first round."""
+    try:
+        told: dict[str, Any] = json.loads(fetched(f"{url}/api/v1/fleet"))
+    except HTTPError as error:
+        error.close()
+        return {}
+    return told
+
+
+def test_the_live_demo_shows_its_fleet_on_the_controllers_own_page(url: str) -> None:
+    """Page, API and metrics of the 13 machines while it runs, on any port where the controller's is taken."""
+    fleet = seen(url)
+
+    assert not url.endswith(f":{PORT}")
+    assert "<!doctype html>" in fetched(url)
+    assert (fleet["fleet"], fleet["mode"], fleet["totals"]["nodes"]) == ("demo", "enforce", 13)
+    assert fleet["totals"]["gpus"] == 36
+    assert "gpuwatch_fleet_node_usd_per_hour" in fetched(f"{url}/metrics")
+
+
+@pytest.mark.component("chromium")
+def test_a_browser_reckons_by_the_storys_clock(url: str) -> None:
+    """The page is drawn without an error, tells what happens next, and does not take the story's January for old."""
+    with chromium(require("chromium")) as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        wrong: list[str] = []
+        page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(url)
+        page.wait_for_selector("#rows tr")
+        if "GPUWATCH_SCREENSHOT" in os.environ:
+            page.screenshot(path=os.environ["GPUWATCH_SCREENSHOT"])
+
+        assert page.locator("#rows tr").count() == 13
+        assert "There was no round" not in page.inner_text("body")
+        assert wrong == []

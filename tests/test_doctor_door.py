@@ -19,7 +19,7 @@ from gpuwatch.agent.security import door_of
 from gpuwatch.agent.server import AgentServer, Response
 from gpuwatch.clock import ManualClock, SystemClock
 from gpuwatch.doctor import certificates, doors
-from gpuwatch.doctor.certificates import read_validity
+from gpuwatch.tls_validity import read_validity
 from tests.certificates import Authority
 from tests.doctored import codes, the
 

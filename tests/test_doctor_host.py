@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -167,6 +168,36 @@ def test_hidden_processes_are_told(tmp_path: Path) -> None:
     (tmp_path / "proc/self/ns/pid").symlink_to("pid:[4026532999]")
 
     assert codes(host.processes(case)) == ["processes.namespace"]
+
+
+@pytest.fixture
+def seen_by_all() -> Iterator[Path]:
+    """A folder that a user without privileges may enter, unlike tmp_path."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_terminals_that_cannot_be_written_are_told(seen_by_all: Path) -> None:
+    """Those with `mesg n` do not count; where nobody has one open, the group decides; switched off, nothing is."""
+    case, folder = a_host(seen_by_all), seen_by_all / "dev/pts"
+    folder.mkdir()
+
+    assert as_nobody(host.terminals(case)) == ["terminals.closed"]
+    assert as_nobody(host.terminals(a_host(seen_by_all, terminals=False))) == []
+
+    (folder / "0").touch(mode=0o600)
+    (folder / "1").touch()
+    if os.geteuid() == 0:
+        os.chown(folder / "1", 65533, 65533)
+    (folder / "1").chmod(0o020)
+    (folder / "ptmx").touch()
+
+    assert as_nobody(host.terminals(case)) == ["terminals.closed"]
+
+    (folder / "1").chmod(0o622)
+
+    assert as_nobody(host.terminals(case)) == []
 
 
 def metadata(folder: Path, service: MetadataService, provider: Literal["aws", "alibaba"] = "aws") -> list[Finding]:

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from gpuwatch.guard import Case, Limits, judge
-from gpuwatch.model.decision import Pause, Status, Step, Stopped, Verb
+from gpuwatch.model.decision import Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.orders import Pause
 from tests.fleets import NOW, RULES, a_node
 from tests.spoiled import (
     a_case,

@@ -12,7 +12,7 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.rounds import one_round
 from tests.databases import postgresql
 from tests.fleets import Desk, a_node
-from tests.test_crash import Fate, Mortal, PowerCut
+from tests.mortal import Fate, Mortal, PowerCut
 
 pytestmark = pytest.mark.component("pg_ctl")
 

@@ -27,7 +27,7 @@ STALE_AFTER = 8.0
 # On the tester's machine people are at work and disks turn; leases alone are looked at.
 LEASES_ALONE = {
     f"evidence__{name}__enabled": False
-    for name in ("people", "gpu_process_cpu", "disk", "network", "inhibitors", "jupyter", "slurm")
+    for name in ("people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "jupyter", "slurm")
 }
 
 
@@ -166,7 +166,7 @@ def test_an_agent_at_its_defaults_tells_of_every_signal(driver: StubDriver, tmp_
     """On whatever machine this runs, each signal that is there says something and none fails by a flaw."""
     directory = tmp_path / "leases"
     with RunningAgent(driver.environment, evidence__enabled=True, evidence__keep__directory=directory) as agent:
-        always = {"people", "gpu_process_cpu", "disk", "network", "keep"}
+        always = {"people", "gpu_process_cpu", "cpu", "disk", "network", "keep"}
 
         def told() -> set[str]:
             return set(re.findall(r'gpuwatch_node_evidence\{says="\w+",signal="(\w+)"\}', agent.get("/metrics")))

@@ -43,15 +43,36 @@ def a_lock(what: str = "shutdown:sleep", mode: str = "block", who: str = "backup
         (a_lock("sleep"), State.BUSY),
         (a_lock(mode="delay"), State.IDLE),
         (a_lock("handle-power-key:handle-lid-switch"), State.IDLE),
-        (a_lock(pid=DEAD_PID), State.IDLE),
+        (a_lock(mode="block-weak"), State.BUSY),
+        (a_lock(mode="of times to come"), State.BUSY),
+        (a_lock(mode="delay", pid=DEAD_PID), State.IDLE),
+        (a_lock(pid=DEAD_PID), State.UNKNOWN),
     ],
-    ids=["shutdown", "idle", "sleep", "delay only", "a key", "its holder is gone"],
+    ids=[
+        "shutdown",
+        "idle",
+        "sleep",
+        "delay only",
+        "a key",
+        "systemd 257",
+        "another mode",
+        "old",
+        "who took it is gone",
+    ],
 )
 def test_one_lock(host: FolderHost, lock: str, says: State) -> None:
-    """A lock that blocks shutdown, sleep or idleness is busy while its holder lives."""
+    """A lock that blocks shutdown, sleep or idleness is busy; whoever took it may have handed it to another process."""
     host.write("run/systemd/inhibit/1", lock)
 
     assert host.tells(inhibitors(host)).says is says
+
+
+def test_a_holder_that_proc_hides_lives(host: FolderHost) -> None:
+    """With hidepid=2 no process of anybody else is to be seen: the lock counts."""
+    host.write("run/systemd/inhibit/1", a_lock())
+    host.hide_processes()
+
+    assert host.tells(inhibitors(host)).says is State.BUSY
 
 
 def test_the_note_says_who_and_not_why(host: FolderHost) -> None:

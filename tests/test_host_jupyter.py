@@ -96,6 +96,19 @@ def listed(host: FolderHost, server: JupyterServer, name: str = f"{RUNTIME}/jpse
     return host.write(name, json.dumps({**known, **other}))
 
 
+def closed(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home whose runtime folder may not be read; root, as whom tests may run, may read it all."""
+    shut = host.root / RUNTIME
+    shut.mkdir(parents=True)
+
+    def refused(folder: Path) -> list[Path]:
+        if folder == shut:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return in_order(folder)
+
+    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", refused)
+
+
 def a_kernel(host: FolderHost, state: str = "idle", *, silent_seconds: float = 0.0, name: str = "k1") -> dict[str, Any]:
     """A kernel as /api/kernels lists it."""
     at = host.clock.now() - timedelta(seconds=silent_seconds)
@@ -137,6 +150,15 @@ def test_one_kernel(host: FolderHost, server: JupyterServer, state: str, silent_
 
     assert found.says is says
     assert server.asked == ["/user/alice/api/kernels"]
+
+
+def test_a_server_that_proc_hides_is_asked(host: FolderHost, server: JupyterServer) -> None:
+    """With hidepid=2 its process is not to be seen, and that is no proof of its end."""
+    listed(host, server)
+    server.kernels(a_kernel(host, "busy"))
+    host.hide_processes()
+
+    assert host.tells(jupyter(host)).says is State.BUSY
 
 
 def test_a_server_without_kernels_is_at_rest(host: FolderHost, server: JupyterServer) -> None:
@@ -250,9 +272,10 @@ def test_links_and_pipes_are_not_followed(host: FolderHost, server: JupyterServe
         ("jupyter-noteboo", "7", True, [State.UNKNOWN]),
         ("python3", "7", True, []),
         ("jupyter-lab", "7\t1", True, []),
-        ("jupyter-lab", "7", False, []),
+        ("jupyter-lab", "7", False, [State.UNKNOWN]),
+        ("jupyterhub", "7", False, []),
     ],
-    ids=["lab", "notebook", "another program", "in a container", "of an open home"],
+    ids=["lab", "notebook", "another program", "in a container", "with its file elsewhere", "a hub"],
 )
 def test_a_server_whose_file_may_not_be_read_is_unknown(
     host: FolderHost,
@@ -262,18 +285,14 @@ def test_a_server_whose_file_may_not_be_read_is_unknown(
     mine: bool,
     says: list[State],
 ) -> None:
-    """An agent without rights sees that somebody's server runs and not what its kernels do: that is no silence."""
+    """An agent sees that somebody's server runs, and not what its kernels do: that is no silence.
+
+    It may lack the rights, or the file lies in a home or a runtime folder that it does not know of.
+    """
     host.write("proc/7/comm", f"{comm}\n")
     host.write("proc/7/status", f"Name:\t{comm}\nNSpid:\t{numbers}\n")
-    shut = host.root / RUNTIME
-    shut.mkdir(parents=True)
-
-    def closed(folder: Path) -> list[Path]:
-        if folder == shut and mine:
-            raise PermissionError(13, "Permission denied", str(folder))
-        return in_order(folder)
-
-    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", closed)  # root, as whom tests may run, may read it all
+    if mine:
+        closed(host, monkeypatch)
 
     assert [each.says for each in host.told(jupyter(host))] == says
 
@@ -294,16 +313,47 @@ def test_a_server_that_python_was_given_as_a_module_is_no_less_one(
     host.write("proc/7/comm", f"{arguments.split(maxsplit=1)[0]}\n")
     host.write("proc/7/cmdline", arguments.replace(" ", "\0"))
     host.write("proc/7/status", "NSpid:\t7\n")
-    shut = host.root / RUNTIME
-    shut.mkdir(parents=True)
-
-    def closed(folder: Path) -> list[Path]:
-        if folder == shut:
-            raise PermissionError(13, "Permission denied", str(folder))
-        return in_order(folder)
-
-    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", closed)
+    closed(host, monkeypatch)
     found = host.told(jupyter(host))
 
     assert [each.says for each in found] == says
     assert all(arguments not in str(each) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("python3 -m jupyterlab --no-browser", [State.UNKNOWN]),
+        ("python3 -m ipykernel_launcher -f /run/kernel-1.json", []),
+        ("python3 /opt/jupyter/collect.py --notebook", []),
+    ],
+    ids=["a server", "a kernel of an editor", "a path"],
+)
+def test_a_server_whose_file_is_nowhere_is_unknown(host: FolderHost, arguments: str, says: list[State]) -> None:
+    """Homes that are elsewhere than in /home, folders set by JUPYTER_RUNTIME_DIR; a name in a path is no server."""
+    host.write("proc/7/comm", "python3\n")
+    host.write("proc/7/cmdline", arguments.replace(" ", "\0"))
+    host.write("proc/7/status", "NSpid:\t7\n")
+
+    assert [each.says for each in host.told(jupyter(host))] == says
+
+
+def test_a_server_that_was_asked_is_not_missed(host: FolderHost, server: JupyterServer) -> None:
+    """Its owner's process is the one that the file is of."""
+    listed(host, server)
+    host.write("proc/42/comm", "jupyter-lab\n")
+    host.write("proc/42/status", "NSpid:\t42\n")
+
+    assert host.tells(jupyter(host)).says is State.IDLE
+
+
+def test_without_rights_and_without_sight_of_processes_it_is_unknown(
+    host: FolderHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed home where /proc hides others' processes: nobody knows of a server or of none."""
+    closed(host, monkeypatch)
+    without_rights = host.told(jupyter(host))
+    host.hide_processes()
+
+    assert without_rights == ()
+    assert host.tells(jupyter(host)).says is State.UNKNOWN

@@ -241,13 +241,24 @@ def test_take_list_and_end(tmp_path: Path) -> None:
     """From `keep 4h` to `--end`, the agent sees what the person was told."""
     taken = gpuwatch_keep(tmp_path, "4h", "--reason", "evaluation\nruns")
     during, listed = seen(tmp_path), gpuwatch_keep(tmp_path, "--list")
+    (told,) = json.loads(gpuwatch_keep(tmp_path, "--list", "--json").stdout)["leases"]
     ended, again = gpuwatch_keep(tmp_path, "--end"), gpuwatch_keep(tmp_path, "--end")
 
     assert taken.stdout.startswith("Kept until ")
     assert listed.stdout.startswith(f"{ME} until ")
     assert listed.stdout.endswith("(3h59m): evaluation runs\n")
+    assert (told["user"], told["reason"]) == (ME, "evaluation runs")
     assert (during, seen(tmp_path)) == ([State.BUSY], [State.IDLE])
     assert (ended.stdout, again.stdout) == ("Your lease has ended.\n", "You hold no lease.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hours_are_not_taken_for_seconds(tmp_path: Path) -> None:
+    """Who writes 4 may mean hours: a number wants its unit, and nothing is kept without."""
+    refused = gpuwatch_keep(tmp_path, "4", "--reason", "a")
+
+    assert refused.returncode == 2
+    assert "'4' has no unit; write for example 4h or 4m" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -58,6 +58,21 @@ def test_no_gpu_process_uses_no_cpu(host: FolderHost) -> None:
     assert host.tells(cpu(host), None).says is State.UNKNOWN
 
 
+def test_a_process_that_proc_hides_may_compute(host: FolderHost) -> None:
+    """With hidepid=2 the agent's own user's processes are to be seen, and nobody else's."""
+    signal = cpu(host)
+    host.hide_processes()
+    host.process(7)
+    host.tells(signal, {7, 8})
+    host.pass_time(10)
+    at_rest = host.tells(signal, {7, 8})
+    host.process(7, cpu_seconds=5)
+    host.pass_time(10)
+
+    assert at_rest.says is State.UNKNOWN
+    assert host.tells(signal, {7, 8}).says is State.BUSY
+
+
 def test_processes_that_cannot_be_seen(host: FolderHost) -> None:
     """Where none of them is in /proc it is another's /proc: unknown. One that has just ended is only noted."""
     host.process(7)

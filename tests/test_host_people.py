@@ -2,6 +2,7 @@
 
 import os
 import tty
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.host.knobs import PeopleKnobs
 from gpuwatch.agent.host.people import People
-from gpuwatch.agent.host.protocol import Roots
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost, utmp_record
 
@@ -26,6 +26,12 @@ def host(tmp_path: Path) -> FolderHost:
 def people(host: FolderHost) -> People:
     """The signal at its defaults."""
     return People(PeopleKnobs(), host.roots)
+
+
+def a_month_later(host: FolderHost) -> None:
+    """The host's clock, so that what is typed by it comes after what the tests open."""
+    opened = host.write("dev/tty", "").stat()
+    host.clock.wall = datetime.fromtimestamp(opened.st_ctime, UTC) + timedelta(days=30)
 
 
 def a_session(user: str = "alice", *, tty: str = "pts/0", kind: str = "tty", **more: str) -> str:
@@ -77,12 +83,13 @@ def test_a_real_terminal_is_silent_until_somebody_types(host: FolderHost) -> Non
     try:
         tty.setraw(slave)
         terminal = Path(os.ttyname(slave))
-        real = Roots(proc=host.roots.proc, run=host.roots.run, dev=Path("/dev"), sys=host.roots.sys)
-        host.write("run/utmp", utmp_record("alice", str(terminal.relative_to("/dev"))))
+        name = terminal.relative_to("/dev")
+        (host.root / "dev" / name).symlink_to(terminal)  # alone: what else is typed on this machine is another matter
+        host.write("run/utmp", utmp_record("alice", str(name)))
         host.clock.wall = type(host.clock.wall).fromtimestamp(terminal.stat().st_ctime, host.clock.wall.tzinfo)
         long_ago = host.clock.wall.timestamp() - 7200
         os.utime(terminal, (long_ago, long_ago))
-        signal = People(PeopleKnobs(), real)
+        signal = people(host)
         silent = host.tells(signal)
         os.write(slave, b"step 1000 loss 0.1\r\n")
         after_output = host.tells(signal)
@@ -145,24 +152,71 @@ def test_who_has_no_terminal_cannot_be_timed(host: FolderHost, session: str) -> 
 )
 def test_what_is_no_person_does_not_count(host: FolderHost, more: dict[str, str]) -> None:
     """A login screen, cron, a user's service manager, and what a person who left has left running."""
-    host.terminal("pts/0", silent_seconds=0)
-    host.write("run/systemd/sessions/3", a_session(**more))
+    host.terminal("tty1", silent_seconds=0)
+    host.write("run/systemd/sessions/3", a_session(tty="tty1", **more))
 
     assert host.tells(people(host)).says is State.IDLE
 
 
 def test_a_session_whose_end_nobody_wrote_down(host: FolderHost) -> None:
-    """Terminal and process gone: it is over. But from within a container that is no proof, and so unknown."""
+    """Terminal and process gone: it is over. Where /proc hides processes that is no proof, nor within a container."""
     host.write("run/utmp", utmp_record("alice", "pts/9"))
     on_the_host = host.tells(people(host))
+    host.hide_processes()
+    hidden = host.tells(people(host))
     host.namespace("pid:[4026532177]")
     in_a_container = host.tells(people(host))
 
-    assert on_the_host.says is State.IDLE
+    assert [on_the_host.says, hidden.says] == [State.IDLE, State.UNKNOWN]
     assert (in_a_container.says, in_a_container.note) == (
         State.UNKNOWN,
         "alice on pts/9, silent for who knows how long (No such file or directory)",
     )
+
+
+@pytest.mark.parametrize(("silent_seconds", "says"), [(1799.0, State.BUSY), (1800.0, State.IDLE)])
+def test_who_types_needs_no_login(host: FolderHost, silent_seconds: float, says: State) -> None:
+    """Session Manager of AWS, a shell of a remote editor, tmux: a terminal is open that no list of logins has."""
+    a_month_later(host)
+    host.terminal("pts/0", silent_seconds=90_000)
+    host.write("run/utmp", utmp_record("alice", "pts/0"))
+    host.terminal("pts/4", silent_seconds=silent_seconds)
+    found = host.tells(people(host))
+
+    assert found.says is says
+    assert "on pts/4" in (found.note or "")
+
+
+def test_a_terminal_that_was_only_opened_is_nobody(host: FolderHost) -> None:
+    """A program opens one for another all the time; until something is typed there, nobody is."""
+    opened = host.write("dev/pts/4", "").stat()
+    host.clock.wall = datetime.fromtimestamp(opened.st_ctime, UTC)
+
+    assert host.tells(people(host)).note == "nobody is logged in"
+
+
+def test_a_terminal_that_nobody_logged_in_on_ages_on_the_monotonic_clock(host: FolderHost) -> None:
+    """As any other: a leap of the wall clock makes nobody silent, time does, and one that is closed is nobody's."""
+    a_month_later(host)
+    terminal = host.terminal("pts/4", silent_seconds=60)
+    signal = people(host)
+    host.tells(signal)
+    host.clock.jump(86_400)
+    leapt = host.tells(signal)
+    host.pass_time(1800)
+    later = host.tells(signal)
+    terminal.unlink()
+
+    assert [leapt.says, later.says] == [State.BUSY, State.IDLE]
+    assert host.tells(signal).note == "nobody is logged in"
+
+
+def test_terminals_that_cannot_be_listed_are_unknown(host: FolderHost) -> None:
+    """Somebody may type there."""
+    (host.root / "dev/pts").rmdir()
+    host.write("dev/pts", "no folder")
+
+    assert host.tells(people(host)).says is State.UNKNOWN
 
 
 def test_one_at_work_is_enough(host: FolderHost) -> None:

@@ -111,7 +111,7 @@ def test_a_command_does_not_hear_of_systemds_socket(host: FolderHost, monkeypatc
 
 def slurm(host: FolderHost) -> tuple[Evidence, ...]:
     """What the signal says for node gpu-7."""
-    return host.told(Slurm(SlurmKnobs(node_name="gpu-7"), deadline_seconds=10.0))
+    return host.told(Slurm(SlurmKnobs(node_name="gpu-7"), host.roots, deadline_seconds=10.0))
 
 
 def test_without_slurm_it_says_nothing(host: FolderHost) -> None:
@@ -124,6 +124,16 @@ def test_slurmd_without_squeue_is_unknown(host: FolderHost) -> None:
     script(host, "", "slurmd")
 
     assert [each.says for each in slurm(host)] == [State.UNKNOWN]
+
+
+@pytest.mark.parametrize("daemon", ["slurmd", "slurmstepd"])
+def test_slurm_that_runs_from_another_folder_is_unknown(host: FolderHost, daemon: str) -> None:
+    """ParallelCluster and many sites have it in /opt: a service's PATH does not, and jobs run all the same."""
+    host.write("proc/7/comm", f"{daemon}\n")
+    (found,) = slurm(host)
+
+    assert found.says is State.UNKNOWN
+    assert "PATH" in (found.note or "")
 
 
 @pytest.mark.parametrize(
@@ -173,17 +183,17 @@ def test_jobs_that_squeue_hides_are_seen_by_the_nodes_state(host: FolderHost, te
     assert [each.says for each in slurm(host)] == [says]
 
 
-def test_squeue_is_asked_for_running_and_completing_jobs_of_this_node(host: FolderHost) -> None:
-    """Pending ones, and others' nodes, are another matter."""
+def test_squeue_is_asked_for_the_jobs_that_this_node_has(host: FolderHost) -> None:
+    """What is about to start there, and what is suspended, included; pending ones, and others' nodes, are not."""
     script(host, f'echo "$@" > {host.root}/asked', "squeue")
     slurm(host)
 
-    assert (host.root / "asked").read_text() == "--noheader --states=R,CG --nodelist=gpu-7 --format=%i\n"
+    assert (host.root / "asked").read_text() == "--noheader --states=R,CG,CF,S --nodelist=gpu-7 --format=%i\n"
 
 
 def test_without_a_name_the_node_is_the_short_host_name(host: FolderHost) -> None:
     """As Slurm itself assumes."""
     script(host, f'echo "$@" > {host.root}/asked', "squeue")
-    host.told(Slurm(SlurmKnobs(), deadline_seconds=10.0))
+    host.told(Slurm(SlurmKnobs(), host.roots, deadline_seconds=10.0))
 
     assert f"--nodelist={os.uname().nodename.partition('.')[0]} " in (host.root / "asked").read_text()

@@ -167,7 +167,7 @@ def test_a_signal_that_is_off_says_nothing() -> None:
     simulated = HostSignals(HostKnobs(), clock, own_processes=False)
 
     assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"keep", "command"}
-    assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {"gpu_process_cpu", "command"}
+    assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {"gpu_process_cpu", "cpu", "command"}
     assert none.evidence(0) == ()
 
 
@@ -209,7 +209,7 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     def says() -> dict[str, State]:
         return {entry.name: entry.says for entry in signals.evidence(clock.monotonic())}
 
-    quiet = dict.fromkeys(["people", "gpu_process_cpu", "disk", "network", "inhibitors", "keep"], State.IDLE)
+    quiet = dict.fromkeys(["people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "keep"], State.IDLE)
     try:
         eventually(lambda: says() == quiet, says)
     finally:

@@ -110,28 +110,28 @@ def test_required_evidence_that_is_missing_makes_a_node_unknown() -> None:
     """A verdict counts as idle only with a signal of each required kind; doubt keeps the notice in force."""
     observation = an_observation(a_node(), notices=(a_notice(),))
 
-    step = the_step(observation, replace(RULES.idle, requires=("gpu*.utilization_max", "host.people")))
+    step = the_step(observation, replace(RULES.idle, requires=("gpu*.utilization_max", "people")))
     assert (step.verb, step.reason.code) == (Verb.HOLD, "unknown")
-    assert "host.people" in step.reason.sentence
+    assert "people" in step.reason.sentence
     assert the_step(observation, replace(RULES.idle, requires=("gpu*.utilization_max",))).verb is Verb.STOP
 
 
 def test_evidence_that_says_nothing_is_none() -> None:
     """A required signal that could not be read is as good as missing."""
     blank = Evidence(
-        name="host.people", says=State.UNKNOWN, observed=None, limit=None, unit="", source="utmp", note="no utmp here"
+        name="people", says=State.UNKNOWN, observed=None, limit=None, unit="", source="utmp", note="no utmp here"
     )
     verdict = replace(a_verdict(), activity=replace(an_activity(), evidence=(*an_activity().evidence, blank)))
     observation = an_observation(a_node(signal=Signal(verdict=verdict)), notices=(a_notice(),))
 
-    assert the_step(observation, replace(RULES.idle, requires=("host.people",))).verb is Verb.HOLD
+    assert the_step(observation, replace(RULES.idle, requires=("people",))).verb is Verb.HOLD
 
 
 def test_busy_evidence_withdraws_a_notice_whatever_else_is_missing() -> None:
     """A required signal that is missing does not keep a busy node under notice (P2)."""
     observation = an_observation(a_node(state=State.BUSY), notices=(a_notice(),))
 
-    assert the_step(observation, replace(RULES.idle, requires=("host.people",))).verb is Verb.WITHDRAW
+    assert the_step(observation, replace(RULES.idle, requires=("people",))).verb is Verb.WITHDRAW
 
 
 def test_resize_advice_gives_advice_and_no_notice() -> None:

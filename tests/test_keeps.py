@@ -39,13 +39,43 @@ def test_a_kept_node_gets_no_notice_until_the_keep_ends() -> None:
 
 
 def test_a_node_that_has_had_its_notice_is_kept_too() -> None:
-    """The grace runs out without a stop."""
+    """The notice is taken back; once the keep has ended, a new one comes first, with the whole grace after it."""
     desk = Desk()
     desk.fleet.put(a_node())
     first = verbs(desk, 1)
     kept(desk, HOUR)
+    meanwhile, after = verbs(desk, 60), verbs(desk, 12)
 
-    assert (first, verbs(desk, 30)) == ([Verb.NOTICE], [])
+    assert (first, meanwhile) == ([Verb.NOTICE], [Verb.WITHDRAW])
+    assert after == [Verb.NOTICE, Verb.STOP]
+
+
+@pytest.mark.parametrize("said", [{"protected": "tag gpuwatch:protect protects it"}, {"snoozed": "2026-03-03T12:00Z"}])
+def test_a_tag_takes_a_notice_back_too(said: dict[str, str]) -> None:
+    """What the machine's tags say of its stop must not stand beside what protects it."""
+    desk = Desk()
+    desk.fleet.put(a_node())
+    first = verbs(desk, 1)
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], **said))  # type: ignore[arg-type]  # two texts
+    [act] = desk.round().acts
+
+    assert (first, act.review.step.verb) == ([Verb.NOTICE], Verb.WITHDRAW)
+    assert next(iter(said.values())) in act.review.step.reason.sentence
+    assert verbs(desk, 30) == []
+
+
+def test_the_notice_of_a_termination_is_taken_back_too() -> None:
+    """Of a node that gpuwatch stopped, and that somebody snoozes before its end."""
+    desk = Desk(rules=replace(RULES, idle=replace(RULES.idle, terminate_after=86400.0)))
+    desk.fleet.put(a_node())
+    stopped = verbs(desk, 15)
+    desk.rest(23.6 * 3600)
+    noticed = verbs(desk, 15)
+    kept(desk, HOUR)
+    meanwhile, after = verbs(desk, 60), verbs(desk, 30)
+
+    assert (stopped, noticed, meanwhile) == ([Verb.NOTICE, Verb.STOP], [Verb.NOTICE], [Verb.WITHDRAW])
+    assert after == [Verb.NOTICE, Verb.TERMINATE]
 
 
 def test_a_keep_said_while_the_stop_is_on_its_way_is_heard() -> None:
@@ -62,9 +92,8 @@ def test_a_keep_said_while_the_stop_is_on_its_way_is_heard() -> None:
     desk.fleet.fault = said
     [act] = desk.round().acts
 
-    assert act.outcome.detail.startswith(
-        "vetoed at the last moment: It is snoozed until 2026-03-02 13:10 UTC by ann@host"
-    )
+    assert act.outcome.detail.startswith("vetoed at the last moment: ")
+    assert "it is snoozed until 2026-03-02 13:10 UTC by ann@host" in act.outcome.detail
     assert desk.fleet.stops() == []
 
 

@@ -12,7 +12,7 @@ from gpuwatch.backtest.compare import Terms
 from gpuwatch.backtest.gaps import history_of
 from gpuwatch.backtest.report import Backtest, backtest
 from gpuwatch.clock import SystemClock
-from gpuwatch.model.decision import Backtested
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules

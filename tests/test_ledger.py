@@ -96,9 +96,12 @@ def test_what_every_round_asks_never_walks_a_table_of_records() -> None:
     ledger.history("i-1")
     ledger.compact(NOW)
     ledger.round_at(NOW)
+    ledger.messages.events(NOW)
+    ledger.messages.told(["key"])
 
+    tables = "intents|outcomes|rounds|controls|bodies|chain|messages|approvals|keeps"
     assert len(plans) > 10
-    assert [plan for plan in plans if re.match(r"SCAN (intents|outcomes|rounds|controls|bodies|chain)", plan)] == []
+    assert [plan for plan in plans if re.match(rf"SCAN ({tables})", plan)] == []
 
 
 def test_a_clock_set_back_before_the_settlement_does_not_age_a_stop() -> None:

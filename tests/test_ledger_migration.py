@@ -38,6 +38,8 @@ SCHEMA_2 = {
     *("meta", "rounds", "intents", "outcomes", "controls", "chain", "head"),
     *("bodies", "open_intents", "notices", "stopped", "pauses", "gaps", "wishes"),
 }
+# What schema 3 had besides.
+SCHEMA_3 = SCHEMA_2 | {"backtests", "keeps", "spend_days", "spend_terms", "spend", "spend_marks"}
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
 
@@ -115,45 +117,48 @@ def test_a_migration_that_dies_leaves_the_old_file(old: Path, monkeypatch: pytes
     assert content(old) == before
 
     Ledger.open(old).close()
-    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "3")]
+    assert content(old)["meta"] == [("ledger_id", "0123456789ab"), ("schema_version", "4")]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
-def second(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A ledger of schema 2, which lacked later tables: a round, an open stop and a pause."""
-    knobs = LedgerKnobs(path=str(tmp_path / "second.db"))
-    place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+@pytest.fixture(params=["2 sqlite", pytest.param("2 postgresql", marks=pytest.mark.component("pg_ctl")), "3 sqlite"])
+def later(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A ledger of schema 2 or 3, which lacked later tables: a round, an open stop and a pause."""
+    version, _, database = request.param.partition(" ")
+    knobs = LedgerKnobs(path=str(tmp_path / "later.db"))
+    place = Place(knobs if database == "sqlite" else LedgerKnobs(url=postgresql().database()))
     ledger = place.open()
     ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation(a_node("i-1"))))
     ledger.pause(None, "ann@host", "maintenance", NOW)
     place.close()
     for table in reversed(METADATA.sorted_tables):
-        if table.name not in SCHEMA_2:
+        if table.name not in {"2": SCHEMA_2, "3": SCHEMA_3}[version]:
             place.execute(f"DROP TABLE {table.name}")
-    place.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
+    of_then = f"UPDATE meta SET value = '{version}' WHERE name = 'schema_version'"  # noqa: S608  2 or 3
+    place.execute(of_then)
     yield place
     place.close()
 
 
-def test_everything_of_schema_2_is_there_afterwards(second: Place) -> None:
-    """The chain goes on, and what schema 2 could not hold can be kept."""
-    ledger = second.open()
+def test_everything_of_later_schemas_is_there_afterwards(later: Place) -> None:
+    """The chain goes on, and what those schemas could not hold can be kept."""
+    ledger = later.open()
     before = ledger.audit()
     ledger.keep_backtest(a_backtest())
+    ledger.messages.keep("k", "ops", NOW, reached=True, detail="1 by smtp")
     view = ledger.view(NOW)
 
     assert (before.links, before.bodies, before.broken) == (3, 1, None)
     assert ([entry.intent.node_id for entry in view.open_intents], len(view.pauses)) == (["i-1"], 1)
     assert view.backtests == (a_backtest(),)
-    assert (ledger.audit().links, ledger.audit().broken) == (4, None)
-    assert second.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("3",)]
+    assert (ledger.audit().links, ledger.audit().broken) == (5, None)
+    assert later.execute("SELECT value FROM meta WHERE name = 'schema_version'") == [("4",)]
 
 
 def test_only_a_controller_migrates(old: Path) -> None:
     """Readers and people's orders leave an old file alone and say what to do."""
     before = content(old)
     for how in ({"read_only": True}, {"controls_only": True}):
-        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 3; start `gpuwatch controller`"):
+        with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 4; start `gpuwatch controller`"):
             Ledger.connect(LedgerKnobs(path=str(old)), **how)
 
     assert content(old) == before

@@ -1,8 +1,10 @@
 """What people say to the ledger on the command line, and what its settings refuse."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,10 +81,12 @@ def test_audit_verify_prints_a_head_to_keep_and_fails_where_records_were_changed
     round_id = ledger.record_round(an_observation(a_node()))
     ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, round_id)
     good = gpuwatch("audit", "verify")
+    told = json.loads(gpuwatch("audit", "verify", "--json").output)
     head = re.search(r"^Head (2:[0-9a-f]{64})$", good.output, re.MULTILINE)
 
     assert (good.exit_code, head is not None) == (0, True), good.output
     assert head is not None
+    assert told == {"links": 2, "whole_rounds": 1, "head": head[1], "broken": None}
     assert gpuwatch("audit", "verify", "--anchor", head[1]).exit_code == 0
     other = gpuwatch("audit", "verify", "--anchor", "2:" + "0" * 64)
     assert (other.exit_code, "Broken: link 2" in other.output) == (1, True)
@@ -144,3 +148,40 @@ def test_good_settings_contradict_nothing() -> None:
 
     assert [list(contradictions(knobs, 60.0)) for knobs in good] == [[], [], [], []]
     assert replace(good[0], url=URL).place == "postgresql://db.internal/gpuwatch"
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """A user without rights, where the tests run as root."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+@pytest.mark.parametrize("command", [["rounds"], ["audit", "verify"], ["pause", "--reason", "x"]], ids=" ".join)
+@pytest.mark.parametrize(("folder", "file"), [(0o000, 0o644), (0o755, 0o000), (0o555, 0o444)], ids=oct)
+def test_who_may_not_open_the_ledger_is_told_who_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], folder: int, file: int
+) -> None:
+    """As an operator with an account of his own on the controller's host: a sentence, and no trace back."""
+    place = tmp_path / "state"
+    place.mkdir()
+    Ledger.open(place / "ledger.db").close()
+    monkeypatch.setenv("GPUWATCH_LEDGER__PATH", str(place / "ledger.db"))
+    assert gpuwatch(*command).exit_code == 0  # it loads all that the command needs
+    for left in place.glob("*-*"):
+        left.unlink()  # with what SQLite leaves beside it others may well read it
+    for each in (*place.iterdir(), tmp_path, *tmp_path.parents[:2]):
+        each.chmod(0o755 if each.is_dir() else file)
+    place.chmod(folder)
+    with nobody():
+        refused = gpuwatch(*command)
+    place.chmod(0o755)
+
+    assert refused.exit_code == 2
+    assert "ledger.db cannot be opened" in refused.output
+    assert refused.output.endswith("run this as root or as the controller's user\n")

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-LOCKED = {"agent": ("auth",), "controller": ("auth", "aws", "controller", "postgres")}
+LOCKED = {"agent": ("auth",), "controller": ("auth", "aws", "controller", "notify", "postgres")}
 
 
 def entries(name: str) -> dict[str, tuple[str, list[str]]]:

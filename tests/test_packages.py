@@ -100,9 +100,8 @@ def test_the_wheel_names_its_program_and_its_extras(wheel: Path) -> None:
         metadata = archive.read(named["METADATA"]).decode()
 
     assert "gpuwatch = gpuwatch.__main__:main" in entry_points
-    assert {f"Provides-Extra: {extra}" for extra in ("auth", "aws", "controller", "demo", "postgres")} <= set(
-        metadata.splitlines()
-    )
+    extras = ("auth", "aws", "controller", "demo", "forecast", "notify", "postgres")
+    assert {f"Provides-Extra: {extra}" for extra in extras} <= set(metadata.splitlines())
 
 
 def test_an_agent_needs_no_extra(bare_python: Path, installed: Path) -> None:

@@ -215,5 +215,5 @@ def test_a_key_file_that_holds_no_key_is_told_without_its_content(
 
 def test_a_key_file_that_is_not_there_is_told(clock: ManualClock, tmp_path: Path) -> None:
     """With the setting's name and the reason."""
-    with pytest.raises(FetchError, match=r"prices\.live\.tencent_key_file cannot be read: .*No such file"):
+    with pytest.raises(FetchError, match=r"prices\.live\.tencent_key_file: .*none cannot be read: No such file"):
         told(TencentPrices(clock=clock, key_file=tmp_path / "none", currency="CNY"), GT4)

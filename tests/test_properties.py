@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
 from gpuwatch.controller import step
 from gpuwatch.guard import Limits
-from gpuwatch.model.decision import Backtested, Intent, Outcome, Status, Verb
+from gpuwatch.model.decision import Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
@@ -28,10 +29,15 @@ LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_
 class FleetLife(RuleBasedStateMachine):
     """Machines live, agents fail, clocks jump, clouds refuse, people protect, the controller dies."""
 
-    @initialize(required=st.sampled_from([None, None, 86400.0]))
-    def begin(self, required: float | None) -> None:
-        """Five idle machines, long up; now and then a backtest is required."""
-        self.desk = Desk(rules=RULES, limits=replace(LIMITS, require_backtest=required))
+    @initialize(
+        required=st.sampled_from([None, None, 86400.0]), asks=st.sampled_from([*[None] * 4, "told", "approved"])
+    )
+    def begin(self, required: float | None, asks: str | None) -> None:
+        """Five idle machines, long up; now and then a backtest, a message to people or an approval is required."""
+        limits = replace(LIMITS, require_backtest=required, require_told=asks == "told")
+        self.desk = Desk(rules=replace(RULES, approval=asks == "approved"), limits=limits)
+        self.asks = asks
+        self.spoken: set[str] = set()  # the notices of which people were told, and to which they said yes
         self.tried: dict[str, Backtested] = {}  # by rules
         for node_id in IDS:
             self.desk.fleet.put(a_node(node_id, held=0.0))
@@ -59,6 +65,11 @@ class FleetLife(RuleBasedStateMachine):
             assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
             assert node.state is NodeState.RUNNING, f"P6: {node_id} was told to stop while {node.state}"
             assert self.vouched_for(), f"{node_id} was stopped under rules that no backtest vouches for"
+            notice = ledger.view(self.desk.clock.now()).notice(node_id)
+            assert notice is not None, f"{node_id} was stopped without a notice"
+            assert self.asks is None or notice.key in self.spoken, (
+                f"{node_id} was stopped and nobody had {self.asks} it"
+            )
             self.stopped_at.append(self.desk.clock.now())
 
         def watched_settle(intent: Intent, status: Status, detail: str, at: object) -> Outcome:
@@ -131,6 +142,16 @@ class FleetLife(RuleBasedStateMachine):
         made = a_backtest(rules=fingerprint(rules), at=self.desk.clock.now(), failure=failure)
         self.desk.ledger.keep_backtest(made)
         self.tried[made.rules] = made
+
+    @rule(node_id=st.sampled_from(IDS))
+    def people_hear_of_a_notice_and_agree(self, node_id: str) -> None:
+        """A message about it arrives, and an operator approves it."""
+        now = self.desk.clock.now()
+        notice = self.desk.ledger.view(now).notice(node_id)
+        if notice is not None and self.asks is not None:
+            self.spoken.add(notice.key)
+            self.desk.ledger.messages.keep(notice.key, "ops", now, reached=True, detail="")
+            self.desk.ledger.approve(node_id, "ann@host", "", now)
 
     @rule(seconds=st.sampled_from([1.0, 60.0, 240.0, 600.0, 3600.0]))
     def time_passes(self, seconds: float) -> None:

@@ -19,7 +19,7 @@ from tests.components import require
 PAGE = Path(__file__).parent.parent / "docs/quickstart.md"
 REGION = "us-east-1"
 _PATIENCE_SECONDS = 600.0
-_SIGNALS = ("PEOPLE", "GPU_PROCESS_CPU", "DISK", "NETWORK", "INHIBITORS", "JUPYTER", "SLURM")
+_SIGNALS = ("PEOPLE", "GPU_PROCESS_CPU", "CPU", "DISK", "NETWORK", "INHIBITORS", "JUPYTER", "SLURM")
 
 
 def steps(page: str) -> list[tuple[str, list[str]]]:

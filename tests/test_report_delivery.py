@@ -15,9 +15,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
 from gpuwatch.cost.report import Report
-from gpuwatch.cost.report_knobs import Destination, FileKnobs, MailKnobs, SlackKnobs, WebhookKnobs
+from gpuwatch.cost.report_knobs import Destination, FileKnobs
+from gpuwatch.delivery.errors import DeliveryError
+from gpuwatch.delivery.knobs import MailKnobs, SlackKnobs, WebhookKnobs
 from gpuwatch.ledger import Ledger
-from gpuwatch.reporting.deliver import DeliveryError, Parcel, delivered
+from gpuwatch.reporting.deliver import Parcel, delivered
 from tests.alerting import PASSWORD, Mails, mail_server, text_of
 from tests.certificates import Authority
 from tests.price_servers import Answer, Asked, PriceServer, serving
@@ -154,6 +156,23 @@ def test_a_webhook_gets_the_document_with_its_token(parcel: Parcel, authority: A
     assert json.loads(first.body)["title"] == "GPU report for Saturday 2026-03-14"
 
 
+@pytest.mark.parametrize("token", ["WR0NG\nWR0NG", "WR0NG€"], ids=["two lines", "no latin"])
+def test_a_secret_that_cannot_be_sent_is_in_no_error(
+    parcel: Parcel, authority: Authority, tmp_path: Path, token: str
+) -> None:
+    """A file with two tokens, or letters that no header takes; http.client's own words would repeat it."""
+    with secure(lambda _: Answer(body="", status=204), authority) as server:
+        url = server.url.replace("http://", "https://")
+        knobs = WebhookKnobs(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
+        error = error_of(parcel, Destination(webhook=knobs))
+        slack = error_of(parcel, Destination(slack=SlackKnobs(url_file=secret(tmp_path, f"{url}/€/{token[:5]}"))))
+
+    assert "a token holds what cannot be sent" in error
+    assert "a token holds what cannot be sent" in slack
+    assert not any("WR0NG" in each for each in (error, slack))
+    assert server.asked == []
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -184,6 +203,7 @@ def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: Parcel, tmp_pat
     assert message["text"].startswith("GPU report for Saturday 2026-03-14: 9 machines cost")
     assert "Most waste: ann $" in message["blocks"][0]["text"]["text"]
     assert all(len(field["text"]) < 2000 for field in message["blocks"][1]["fields"])
+    assert all(text["verbatim"] for text in (message["blocks"][0]["text"], *message["blocks"][1]["fields"]))
     assert not any("WR0NG" in error for error in errors)
 
 

@@ -11,7 +11,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
-from gpuwatch.cost.report_knobs import Destination, FileKnobs, ReportKnobs, WebhookKnobs
+from gpuwatch.cost.report_knobs import Destination, FileKnobs, ReportKnobs
+from gpuwatch.delivery.knobs import WebhookKnobs
 from gpuwatch.discovery import Discovery
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.reporting.schedule import Postman, due

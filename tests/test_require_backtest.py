@@ -12,7 +12,7 @@ import pytest
 from gpuwatch import show
 from gpuwatch.guard import judge
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.model.decision import Backtested
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.fingerprint import fingerprint, removes, waits

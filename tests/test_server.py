@@ -3,8 +3,10 @@
 import gzip
 import http.client
 import socket
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import pytest
@@ -29,13 +31,35 @@ def broken(_: str) -> Response:
     raise RuntimeError("a fault of ours")
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A route that takes as long as a test wants."""
+
+    begun: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def route(self, accept: str) -> Response:
+        """A page, when it is done."""
+        self.begun.release()
+        self.done.wait(10 * TIMEOUT)
+        return page(accept)
+
+
 @pytest.fixture
-def server() -> Iterator[AgentServer]:
-    """A server with two routes, few slots and little patience."""
+def work() -> Iterator[Work]:
+    """Done at the end at the latest."""
+    made = Work()
+    yield made
+    made.done.set()
+
+
+@pytest.fixture
+def server(work: Work) -> Iterator[AgentServer]:
+    """A server with three routes, few slots and little patience."""
     served = AgentServer(
         "127.0.0.1",
         0,
-        {"/page": page, "/broken": broken},
+        {"/page": page, "/broken": broken, "/work": work.route},
         clock=SystemClock(),
         max_connections=SLOTS,
         timeout_seconds=TIMEOUT,
@@ -107,7 +131,7 @@ def test_any_other_path_is_404(server: AgentServer, path: str) -> None:
     """Paths are exact; the answer names the right ones."""
     status, _, body = ask(server, path)
 
-    assert (status, body) == (404, b"404 try /page, /broken\n")
+    assert (status, body) == (404, b"404 try /page, /broken, /work\n")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
@@ -136,10 +160,11 @@ def test_a_connection_serves_many_requests(server: AgentServer) -> None:
     connection.close()
 
 
-def test_a_body_is_never_taken_for_a_request(server: AgentServer) -> None:
-    """A GET with a body is answered once, and the connection closed."""
+@pytest.mark.parametrize("head", [b"Content-Length: 26", b"Content-Length : 26", b"X\r\nTransfer-Encoding: chunked"])
+def test_a_body_is_never_taken_for_a_request(server: AgentServer, head: bytes) -> None:
+    """A GET with a body is answered once, and the connection closed; also where its head is not right."""
     hidden = b"GET /broken HTTP/1.1\r\n\r\n"
-    connection = silent(server, b"GET /page HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(hidden), hidden))
+    connection = silent(server, b"GET /page HTTP/1.1\r\n%s\r\n\r\n%s" % (head, hidden))
     answer = b"".join(iter(lambda: connection.recv(65536), b""))
     connection.close()
 
@@ -159,20 +184,57 @@ def test_garbage_is_turned_away(server: AgentServer, garbage: bytes) -> None:
     assert ask(server, "/page")[0] == HTTPStatus.OK
 
 
-def test_beyond_the_cap_there_is_503_at_once(server: AgentServer) -> None:
-    """Clients beyond the cap are turned away without waiting, also if they say nothing."""
-    holding = [silent(server, source=f"127.0.0.{10 + place}") for place in range(SLOTS)]
+def test_beyond_the_cap_there_is_503_at_once(server: AgentServer, work: Work) -> None:
+    """Where every place is one that we are at work for, others are turned away without waiting."""
+    request = b"GET /work HTTP/1.0\r\n\r\n"
+    holding = [silent(server, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
+    assert all(work.begun.acquire(timeout=10) for _ in holding)
     begin = time.perf_counter()
     status = ask(server, "/page")[0]
     beyond = silent(server)
     answer = beyond.recv(65536)
     waited = time.perf_counter() - begin
+    work.done.set()
+    served = [connection.recv(12) for connection in holding]
     for connection in (*holding, beyond):
         connection.close()
 
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert waited < TIMEOUT
+    assert served == [b"HTTP/1.1 200"] * SLOTS, "who was worked for is answered"
+
+
+def test_whoever_waits_longest_makes_room(server: AgentServer) -> None:
+    """Silent clients on every place: the first of them hears 503 and the newcomer is served; the others stay."""
+    holding = [silent(server, b"GET /page", f"127.0.0.{10 + place}") for place in range(SLOTS)]
+    status = ask(server, "/page")[0]
+    told = holding[0].recv(65536)
+    for connection in holding[1:]:
+        connection.sendall(b" HTTP/1.0\r\n\r\n")
+    answers = [connection.recv(12) for connection in holding[1:]]
+    for connection in holding:
+        connection.close()
+
+    assert status == HTTPStatus.OK
+    assert told.startswith(b"HTTP/1.1 503 ")
+    assert answers == [b"HTTP/1.1 200"] * (SLOTS - 1)
+
+
+def test_who_has_most_places_makes_room_first(server: AgentServer) -> None:
+    """One client's second connection does not cost another its first, though that one is older."""
+    older = silent(server, b"GET /page", "127.0.0.10")
+    greedy = [silent(server, source="127.0.0.11") for _ in range(PER_CLIENT)]
+    status = ask(server, "/page")[0]
+    older.sendall(b" HTTP/1.0\r\n\r\n")
+    answer = older.recv(12)
+    told = greedy[0].recv(12)
+    for connection in (older, *greedy):
+        connection.close()
+
+    assert status == HTTPStatus.OK
+    assert answer == b"HTTP/1.1 200"
+    assert told == b"HTTP/1.1 503"
 
 
 @pytest.mark.parametrize("say", [b"", b"GET /page HTTP/1.1\r\nX-Slow: "])

@@ -1,7 +1,6 @@
 """What systemd is told, on a real socket."""
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -115,43 +114,6 @@ def test_reading_settings_again_is_told_with_its_time(systemd: socket.socket) ->
     service.tell_reloading(clock)
 
     assert systemd.recv(100) == f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1e6)}".encode()
-
-
-_LOGS = """
-import logging
-from gpuwatch.service import log_to_stderr
-log_to_stderr("%(levelname)s %(message)s")
-logging.info("one")
-try:
-    raise ValueError("two\\nlines")
-except ValueError:
-    logging.exception("it failed")
-"""
-
-
-def test_lines_for_the_journal_have_their_priority() -> None:
-    """Each line of a traceback too, and none has a time of its own."""
-    reading, writing = os.pipe()
-    status = os.fstat(writing)
-    environment = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-    subprocess.run([sys.executable, "-c", _LOGS], stderr=writing, env=environment, check=True)
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        lines = told.read().splitlines()
-
-    assert lines[:2] == ["<6>INFO one", "<3>ERROR it failed"]
-    assert lines[-2:] == ["<3>ValueError: two", "<3>lines"]
-    assert all(line.startswith("<3>") for line in lines[1:])
-
-
-def test_lines_for_others_have_the_time() -> None:
-    """A service of systemd that writes into a pipe is no different: the journal is another stream then."""
-    environment = {**os.environ, "JOURNAL_STREAM": "8:1"}
-    told = subprocess.run(
-        [sys.executable, "-c", _LOGS], stderr=subprocess.PIPE, text=True, env=environment, check=True
-    ).stderr
-
-    assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ INFO one\n", told)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_member_idle_for_long_enough_is_let_go() -> None:
     [
         ("protected", {"protected": "a tag"}, RULES.idle),
         ("snoozed", {"snoozed": "2026-03-03T12:00Z"}, RULES.idle),
-        ("short of evidence", {}, replace(RULES.idle, requires=("host.*",))),
+        ("short of evidence", {}, replace(RULES.idle, requires=("people",))),
         ("without a price", {}, replace(RULES.idle, after="break_even", restart_usd=Decimal(5))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -113,3 +113,22 @@ def test_a_round_is_one_line_in_the_log() -> None:
     assert show.round_line(desk.round()) == (
         "Round: 6 nodes (1 busy, 1 parked, 3 idle, 1 unknown); no action; refused: not_enrolled 1, protected 1"
     )
+
+
+def test_no_tag_and_no_agent_moves_the_cursor_of_whoever_reads() -> None:
+    """A name with a line end or an escape sequence stays within its line, in table, plan and explanation."""
+    desk, odd = Desk(), "ann\x1b[2J\nbusy"
+    desk.fleet.put(a_node("i-1", name=odd, owner=odd, signal=Signal(failure=odd)))
+    desk.fleet.put(a_node("i-2", name=odd, held=7200.0))
+    desk.ledger.pause(None, odd, odd, desk.clock.now())
+    done = desk.plan()
+    node = done.observation.fleet.nodes[0]
+    texts = [
+        show.status_table(done),
+        *show.remarks(done, odd),
+        show.plan_text(done),
+        show.explain_text(node, *explained(done.observation, done.decisions, node, desk.rulebook), ()),
+    ]
+
+    assert not any("\x1b" in text or "\nbusy" in text for text in texts)
+    assert all(r"ann\x1b[2J\nbusy" in text for text in texts[:2])

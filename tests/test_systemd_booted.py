@@ -32,7 +32,8 @@ agent:
     inhibitors: {interval: 200ms}
     jupyter: {interval: 500ms}
     keep: {interval: 200ms}
-    disk: {enabled: false}     # this machine's own disks turn
+    cpu: {enabled: false}      # this machine computes, and its own disks turn
+    disk: {enabled: false}
     network: {enabled: false}
     slurm: {enabled: false}
 """
@@ -41,6 +42,20 @@ SERVICE = f"""
 Environment=LD_LIBRARY_PATH=/srv/nvml:{LIBRARIES} NVML_STUB_STATE=/srv/driver/state
 WatchdogSec=8s
 RestartSec=200ms
+"""
+# A terminal emulator: its pty's name, and then all that comes onto it.
+EMULATOR = """
+import os
+shown, typed = os.openpty()
+print(os.ttyname(typed), flush=True)
+while seen := os.read(shown, 4096):
+    os.write(1, seen)
+"""
+NOTICE = '{"key": "n1", "verb": "stop", "stop_at": "2030-01-01T12:00:00Z"}'
+_POST = """
+import sys, urllib.request as u
+asked = u.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
+print(u.urlopen(asked, timeout=5).read().decode())
 """
 
 
@@ -173,11 +188,15 @@ def test_new_settings_are_taken_without_a_new_process(host: Host) -> None:
     pid = host.restart()
     host.becomes(State.IDLE)
     host.settings(SETTINGS.replace("restart_max: 1s", "restart_max: 10m\n  node_id: renamed"))
-    host.run("systemctl", "reload", AGENT)
-    verdict = host.verdict()
+    host.run("systemctl", "reload", AGENT)  # has sent the signal when it returns, and waits for nobody
 
-    assert verdict is not None
-    assert (verdict.node_id, host.agent) == ("renamed", pid)
+    def renamed() -> bool:
+        verdict = host.verdict()
+        return verdict is not None and verdict.node_id == "renamed"
+
+    eventually(renamed, lambda: host.journal(AGENT))
+
+    assert host.agent == pid
     assert host.show(AGENT, "WatchdogUSec") == "20min"
 
 
@@ -239,6 +258,31 @@ def test_it_sees_who_is_there(host: Host) -> None:
     with running(host, "bob", "sleep", "1000", properties=["PAMName=people"]):
         host.becomes(State.UNKNOWN, "people")
     host.becomes(State.IDLE)
+
+
+def test_it_writes_on_a_terminal_that_is_not_its_own(host: Host) -> None:
+    """A notice, by the group that terminals are given to at a login; nothing more after `mesg n`."""
+    host.restart()
+    emulator = ["--quiet", "--collect", "--unit=emulator", "--property=StandardOutput=file:/run/emulator"]
+    host.run("systemd-run", *emulator, f"--setenv=LD_LIBRARY_PATH={LIBRARIES}", PYTHON, "-c", EMULATOR)
+    eventually(lambda: host.run("cat", "/run/emulator", check=False), lambda: host.journal("emulator"))
+    name = host.run("cat", "/run/emulator").split()[0]
+    terminal = [f"TTYPath={name}", "StandardInput=tty", "UtmpIdentifier=pt", "UtmpMode=user"]
+    try:
+        with running(host, "alice", "sleep", "1000", properties=["PAMName=people", *terminal]):
+            whose = host.run("stat", "--format=%U:%G %a", name).strip()
+            reached = host.run(PYTHON, "-c", _POST, f"{URL}/v1/notice", NOTICE)
+            shown = host.run("cat", "/run/emulator")
+            host.run("chmod", "600", name)
+            refused = host.run(PYTHON, "-c", _POST, f"{URL}/v1/notice", '{"key": "n1", "withdrawn": true}')
+    finally:
+        host.run("systemctl", "stop", "emulator")
+
+    assert whose == "alice:tty 620"
+    assert '"reached":1,"refused":{}' in reached
+    assert "gpuwatch: gpu-host is to be stopped at 2030-01-01 12:00 UTC" in shown
+    assert '"reached":0' in refused
+    assert "mesg n" in refused
 
 
 def test_it_sees_who_computes_on_a_gpu(host: Host) -> None:

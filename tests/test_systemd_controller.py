@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agents import eventually
-from tests.booted import PYTHON, Booted
+from tests.booted import GPUWATCH, PYTHON, Booted
 
 pytestmark = pytest.mark.component("systemd-nspawn")
 
@@ -121,3 +121,18 @@ def test_it_stops_at_once_between_two_rounds(office: Office) -> None:
 
     assert took < 5.0
     assert office.show(CONTROLLER, "Result") == "success"
+
+
+def test_a_secret_that_systemd_hands_over_is_read_by_its_name(office: Office) -> None:
+    """By a user who may not read root's file."""
+    office.settings(f"{SETTINGS}signals: {{scheme: https, username: us, password_file: 'credential:agents'}}\n")
+    office.run("sh", "-c", "umask 077; echo correct horse > /root/agents")
+    unit = ["systemd-run", "--quiet", "--wait", "--pipe", "--property=DynamicUser=yes"]
+    doctor = [*(f"--setenv={name}={value}" for name, value in office.environment.items()), *GPUWATCH]
+    doctor += ["doctor", "controller"]
+    without = office.run(*unit, *doctor, check=False)
+    told = office.run(*unit, "--property=LoadCredential=agents:/root/agents", *doctor, check=False)
+
+    assert "signals.password_file: credential:agents [secret.unread]" in without
+    assert "signals.password_file: credential:agents [secret]" in told
+    assert "correct horse" not in told

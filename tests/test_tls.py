@@ -312,5 +312,5 @@ def test_a_connection_that_never_begins_leaves_no_trace(serve: Serve, authority:
     for _ in range(20):
         socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10).close()
 
-    eventually(lambda: not server._open, lambda: server._open)
+    eventually(lambda: not server.places.taken, lambda: server.places.taken)
     assert fetch(server, authority.client()) == PAGE

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gpuwatch.agent.asked import Request
-from gpuwatch.model.decision import Pause
+from gpuwatch.model.orders import Pause
 from gpuwatch.settings import ControllerKnobs
 from tests.certificates import Authority
 from tests.fleets import Desk, a_node

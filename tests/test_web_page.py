@@ -1,15 +1,13 @@
 """The page in a real Chromium, with a thousand nodes: it loads, filters, explains, lives, and everybody can use it."""
 
 import contextlib
-import json
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, expect
 
 from gpuwatch.clock import ManualClock, SystemClock
 from gpuwatch.model.fleet import State
@@ -18,12 +16,11 @@ from tests.browsers import chromium
 from tests.components import require
 from tests.fleets import Desk, a_node
 from tests.pages import Site, a_site, populate, with_users
+from tests.visits import FAINT, NAMELESS, WAIT_MS, a_visit, violations
 
 pytestmark = pytest.mark.component("chromium")
 
 NODES = 1000
-AXE = Path(os.environ.get("GPUWATCH_AXE", "node_modules/axe-core/axe.min.js"))
-WAIT_MS = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -42,43 +39,6 @@ def site() -> Iterator[Site]:
         site.round()
         site.round()
         yield site
-
-
-class Visit:
-    """A page that is open, and everything that went wrong on it."""
-
-    def __init__(self, context: BrowserContext, url: str) -> None:
-        """Go there, and wait for the nodes."""
-        self.page: Page = context.new_page()
-        self.page.set_default_timeout(WAIT_MS)
-        self.wrong: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(url)
-        self.page.wait_for_selector("#rows tr")
-
-    def text(self, selector: str) -> str:
-        """What stands there."""
-        return self.page.inner_text(selector)
-
-    def run(self, script: str) -> Any:  # noqa: ANN401  JSON
-        """What a script says."""
-        return self.page.evaluate(script)
-
-
-@contextlib.contextmanager
-def a_visit(browser: Browser, url: str, **context: Any) -> Iterator[Visit]:  # noqa: ANN401  Playwright's options
-    """A visit with its own storage; nothing may go wrong on it, and nobody else is asked."""
-    made = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
-    try:
-        visit = Visit(made, url)
-        yield visit
-        assert visit.wrong == []
-        assert [asked for asked in visit.asked if not asked.startswith(f"{url}/")] == []
-    finally:
-        made.close()
 
 
 def test_a_thousand_nodes_are_there_and_nobody_else_is_asked(browser: Browser, site: Site) -> None:
@@ -285,27 +245,6 @@ def test_an_operator_keeps_a_node_on_the_page(browser: Browser, tmp_path: Path) 
     assert desk.ledger.view(desk.clock.now()).keeps == ()
 
 
-NAMELESS = """[...document.querySelectorAll('button, select, input, a, canvas, dialog, [role=group], [role=region]')]
-  .filter(each => !(each.innerText || each.ariaLabel || each.labels?.length || each.ariaLabelledByElements?.length
-                    || each.getAttribute('aria-labelledby')) && each.checkVisibility())
-  .map(each => each.outerHTML)"""
-# WCAG 2.1: 4.5 to 1 for text of this size.
-FAINT = """(() => {
-  const level = colour => { const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map(v => v / 255)
-    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const ground = each => { for (; each; each = each.parentElement) { const c = getComputedStyle(each).backgroundColor;
-    if (!/, 0\\)$|^transparent$/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
-  const found = [];
-  for (const each of document.querySelectorAll('body *')) {
-    const own = [...each.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-    if (!own || !each.checkVisibility() || each.disabled) continue;
-    const [a, b] = [getComputedStyle(each).color, ground(each)].map(level);
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) found.push(each.textContent.trim().slice(0, 40) + ' ' + ratio.toFixed(2));
-  }
-  return found; })()"""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everything_has_a_name_and_is_readable(browser: Browser, site: Site, scheme: Any) -> None:  # noqa: ANN401  Playwright's type
     """Controls have names, text has contrast, the page has landmarks, a language and headings in order."""
@@ -327,18 +266,13 @@ def test_everything_has_a_name_and_is_readable(browser: Browser, site: Site, sch
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Browser, site: Site, scheme: Any) -> None:  # noqa: ANN401  Playwright's type
-    """axe-core's rules (`npm install axe-core`, or GPUWATCH_AXE), with and without a node explained."""
-    if not AXE.exists():
-        pytest.skip(f"no axe-core at {AXE} (npm install axe-core, or GPUWATCH_AXE)")
+    """With and without a node explained."""
     with a_visit(browser, site.url, color_scheme=scheme) as visit:
-        visit.run(AXE.read_text(encoding="utf-8") + "; 0")
-        found = [visit.run("axe.run()")]
+        found = violations(visit)
         visit.page.click("#rows tr:first-child .name")
         visit.page.wait_for_selector("#detail h3")
-        found.append(visit.run("axe.run()"))
 
-    wrong = [(each["id"], each["nodes"][0]["html"][:120]) for result in found for each in result["violations"]]
-    assert wrong == [], json.dumps(wrong, indent=1)
+        assert found + violations(visit) == []
 
 
 def test_without_a_round_the_page_says_so(browser: Browser) -> None:

@@ -7,11 +7,13 @@ from dashboards.source.parts import (
     GREY,
     ORANGE,
     RED,
+    YELLOW,
     Column,
     Json,
     Query,
     Row,
     bars,
+    matching,
     override,
     series,
     stat,
@@ -30,6 +32,21 @@ _STATES = {
     "terminating": "light-red",
     "terminated": "#5A5A5A",
 }
+_ENDS = {"settled": GREEN, "cancelled": GREY, "failed": RED}
+_STEPS = [
+    matching("^notice: ", "light-orange", "shades"),
+    matching("^(stop|terminate): ", "dark-orange", "shades"),
+    matching("^(start|launch|grow): ", GREEN, "shades"),
+    matching("^withdraw: ", "purple", "shades"),
+]
+# What nothing follows from is grey, but for the states that have a colour of their own; red is for trouble alone.
+_DECISIONS = [
+    matching("^hold: ", GREY, "shades"),
+    matching("^hold: busy", BLUE),
+    matching("^hold: parked", YELLOW),
+    *_STEPS,
+]
+_TRIED = [*_STEPS, matching(": (refused|denied|unavailable|failed)$", RED, "shades")]
 
 
 def _fixed(table_: dict[str, str]) -> list[Json]:
@@ -41,7 +58,7 @@ _AT_A_GLANCE = Row(
     panels=[
         stat(
             "Mode",
-            "What the controller that leads may do: observe, propose or enforce.",
+            "What the controller that leads may do: observe (decide and tell) or enforce (act, too).",
             f"max by (mode) ({led('controller_info')})",
             "none",
             text="name",
@@ -132,6 +149,7 @@ _ROUNDS = Row(
             ],
             "s",
             width=8,
+            overrides=_fixed({"median": "text"}),
         ),
         series(
             "Machines by state",
@@ -161,6 +179,7 @@ _DECIDED = Row(
             ],
             "none",
             stacked=True,
+            overrides=_DECISIONS,
             decimals=0,
         ),
         series(
@@ -239,6 +258,7 @@ _DONE = Row(
             "none",
             width=8,
             stacked=True,
+            overrides=_TRIED,
         ),
         table(
             "Actions since the controllers started",
@@ -296,6 +316,7 @@ _DONE = Row(
             "none",
             width=8,
             stacked=True,
+            overrides=_fixed(_ENDS),
         ),
     ],
 )

@@ -73,8 +73,9 @@ _AT_A_GLANCE = Row(
             "Machines that run, by their cloud's word.",
             f"sum({led('fleet_nodes', IN_POOL, eq('state', 'running'))})",
             "none",
+            width=2,
         ),
-        stat("GPUs on", "GPUs of machines that run.", _GPUS, "none"),
+        stat("GPUs on", "GPUs of machines that run.", _GPUS, "none", width=2),
         stat(
             "Busy GPUs",
             "GPUs of machines at work: a GPU computes, or somebody is at work on the host.",
@@ -97,6 +98,7 @@ _AT_A_GLANCE = Row(
             _gpus("unknown"),
             "none",
             limits=steps((None, GREEN), (1, GREY)),
+            width=2,
         ),
         stat(
             "Wasted per hour",
@@ -122,6 +124,16 @@ _AT_A_GLANCE = Row(
             f"count({_HURT}) or {MACHINES} * 0",
             "none",
             limits=_RISKS,
+        ),
+        stat(
+            "Last round",
+            "How old all this is: time since the controller that leads last saw the fleet. Nobody leads: what stands "
+            "beside it is what agents say, or old.",
+            f"time() - max({led('controller_last_round_timestamp_seconds')})",
+            "s",
+            limits=steps((None, GREEN), (180, ORANGE), (600, RED)),
+            trend=False,
+            none="nobody leads",
         ),
     ],
 )
@@ -230,6 +242,8 @@ _RISK = Row(
                 Column(source="uuid", title="UUID"),
             ],
             width=14,
+            sort="Machine",
+            ascending=True,
         ),
         table(
             "Machines about to be taken away",

@@ -30,6 +30,10 @@ _GPU = "GPU {{gpu}}"
 _SOUND = {0: ("healthy", GREEN), 1: ("unknown", GREY), 2: ("degraded", ORANGE), 3: ("failing", RED)}
 _SAYS = {0: ("unknown", GREY), 1: ("idle", ORANGE), 4: ("busy", BLUE)}
 _OF_NODE = eq("node", "$node")
+_WHO = (
+    "max by (node, name, pool, owner, instance_type) "
+    f'(label_replace({led("fleet_node_info", _OF_NODE)}, "owner", "nobody", "owner", ""))'
+)
 
 
 def _health(by: str) -> str:
@@ -39,6 +43,8 @@ def _health(by: str) -> str:
     )
     return f"max by ({by}) ({' or '.join(each)})" if by else f"max({' or '.join(each)})"
 
+
+_NOTICE = f"max by (node) ({led('fleet_node_notice_timestamp_seconds', _OF_NODE)} * 1000)"
 
 _VARIABLES = [
     variable("job", "Controllers", "label_values(gpuwatch_controller_info, job)", "Who prices it", hidden=True),
@@ -137,6 +143,27 @@ _AT_A_GLANCE = Row(
             limits=steps((None, GREEN), (10, ORANGE), (30, RED)),
             trend=False,
         ),
+        table(
+            "Whose it is",
+            "As its tags tell the controller, and since when its owner has a notice of a stop. `gpuwatch explain` says "
+            "what the rules think of it.",
+            [f"{_WHO} * on (node) group_left {_NOTICE} or {_WHO} * 0"],
+            [
+                Column(source="name", title="Name"),
+                Column(source="node", title="Machine"),
+                Column(source="pool", title="Pool"),
+                Column(source="owner", title="Owner"),
+                Column(source="instance_type", title="Type"),
+                Column(
+                    source="Value",
+                    title="Notice given",
+                    unit="dateTimeFromNow",
+                    properties={"mappings": words({0: ("none", "text")})},
+                ),
+            ],
+            width=24,
+            height=4,
+        ),
     ],
 )
 
@@ -191,7 +218,7 @@ _GPUS = Row(
             ],
             [
                 Column(source="gpu", title="GPU", properties={"custom__width": 55}),
-                Column(source="name", title="Name"),
+                Column(source="name", title="Name", properties={"custom__width": 160}),
                 Column(
                     source="Value #B",
                     title="Activity",
@@ -226,7 +253,7 @@ _GPUS = Row(
                 Column(source="Value #G", title="Power", unit="watt"),
                 Column(source="Value #H", title="Temperature", unit="celsius"),
                 Column(source="Value #I", title="Processes"),
-                Column(source="pci_bus_id", title="PCI"),
+                Column(source="pci_bus_id", title="PCI", properties={"custom__width": 150}),
                 Column(source="driver_version", title="Driver"),
                 Column(source="uuid", title="UUID"),
             ],

@@ -261,7 +261,7 @@ _AGENT = Row(
             [f"max by (provider, instance_id, instance_type, region, zone, lifecycle) ({here('instance_info')})"],
             [
                 Column(source="provider", title="Cloud"),
-                Column(source="instance_id", title="Id"),
+                Column(source="instance_id", title="Id", properties={"custom__width": 175}),
                 Column(source="instance_type", title="Type"),
                 Column(source="zone", title="Zone"),
                 Column(source="lifecycle", title="Bought as"),

@@ -87,6 +87,8 @@ HEALTH = Row(
                 Column(source="uuid", title="UUID"),
             ],
             width=9,
+            sort="GPU",
+            ascending=True,
         ),
         table(
             "XID errors",

@@ -107,6 +107,12 @@ def override(name: str, **properties: Any) -> Json:  # noqa: ANN401  JSON
     return {"matcher": {"id": "byName", "options": name}, "properties": told}
 
 
+def matching(pattern: str, colour: str, mode: str = "fixed") -> Json:
+    """One colour for the series whose names match; `shades` of it where several would lie on each other."""
+    color = {"id": "color", "value": {"fixedColor": colour, "mode": mode}}
+    return {"matcher": {"id": "byRegexp", "options": f"/{pattern}/"}, "properties": [color]}
+
+
 def coloured(names: Iterable[str] = COLOURS) -> list[Json]:
     """The same colour for the same state or use."""
     return [override(name, color={"fixedColor": COLOURS[name], "mode": "fixed"}) for name in names]

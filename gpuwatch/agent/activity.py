@@ -6,8 +6,8 @@ Rules, all of them:
    weights.
 2. Any doubt (a reading missing, a GPU down, a signal of the host that failed, a gap, a clock jump) makes it unknown,
    unless something else is busy.
-3. Memory held while nothing computes is parked; full "utilization" at idle power without memory traffic, for
-   `stalled_after`, is stalled. Only what is neither is idle.
+3. Memory held while nothing computes is parked; full "utilization" at idle power without arithmetic and memory
+   traffic, for `stalled_after`, is stalled. Only what is neither is idle.
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
    starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero.
 5. Duplicate and out-of-order samples change nothing.
@@ -154,7 +154,11 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
         judged.append(judgement)
 
     judged += [_judge_host(entry) for entry in sample.host if entry.says in {State.BUSY, State.UNKNOWN}]
-    node = _advance(memory.node, _combine(judged, doubt), sample.at, gap, rules)
+    combined = _combine(judged, doubt)
+    if combined.state not in {State.BUSY, State.UNKNOWN}:
+        seen = tuple(entry for entry in sample.host if entry.says is State.IDLE)
+        combined = replace(combined, evidence=combined.evidence + seen)
+    node = _advance(memory.node, combined, sample.at, gap, rules)
     return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
 
 
@@ -163,7 +167,8 @@ def _fold_gpu(
 ) -> tuple[GpuMemory, Judgement]:
     """One GPU's part of a sample."""
     evidence = _evidence(reading, _mean_power(known, reading, sample.monotonic_seconds), rules)
-    stall_seconds = known.stall_seconds + gap if _looks_stalled(reading, rules) and gap <= rules.max_gap else 0.0
+    stalling = gap <= rules.max_gap and _looks_stalled(reading, evidence, rules)
+    stall_seconds = known.stall_seconds + gap if stalling else 0.0
     judgement = _judge(reading, evidence, stalled=stall_seconds >= rules.stalled_after, doubt=doubt)
     energy = reading.energy_joules_total
     return GpuMemory(
@@ -192,16 +197,22 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
         label = f"gpu{reading.info.index}.{name}"
         found.append(Evidence(name=label, says=says, observed=observed, limit=limit, unit=unit, source=source))
 
-    peaks = [ratio for ratio in (reading.utilization_ratio, reading.utilization_max_ratio) if ratio is not None]
-    if peaks:
-        limit = rules.busy_utilization_ratio
-        note("utilization_max", max(peaks), limit, "ratio", "NVML utilization samples", State.BUSY)
-    if reading.sm_activity_ratio is not None:
-        note("sm_activity", reading.sm_activity_ratio, rules.busy_utilization_ratio, "ratio", "NVML GPM", State.BUSY)
+    ratios: list[tuple[str, float | None, str]] = [
+        (
+            "utilization_max",
+            _highest(reading.utilization_ratio, reading.utilization_max_ratio),
+            "NVML utilization samples",
+        ),
+        ("engines", _highest(*_engines(reading)), "NVML encoder, decoder, JPEG and optical flow utilization"),
+        ("sm_activity", reading.sm_activity_ratio, "NVML GPM"),
+        ("graphics_activity", reading.graphics_activity_ratio, "NVML GPM"),
+    ]
     for part in reading.mig_instances or ():
-        if part.sm_activity_ratio is not None:
-            name, limit = f"mig{part.id}.sm_activity", rules.busy_utilization_ratio
-            note(name, part.sm_activity_ratio, limit, "ratio", "NVML GPM", State.BUSY)
+        ratios.append((f"mig{part.id}.sm_activity", part.sm_activity_ratio, "NVML GPM"))
+        ratios.append((f"mig{part.id}.graphics_activity", part.graphics_activity_ratio, "NVML GPM"))
+    for name, ratio, source in ratios:
+        if ratio is not None:
+            note(name, ratio, rules.busy_utilization_ratio, "ratio", source, State.BUSY)
     watts = [power for power in (reading.power_watts, mean_power_watts) if power is not None]
     if watts and reading.power_limit_watts is not None:
         limit = rules.busy_power_ratio * reading.power_limit_watts
@@ -215,16 +226,39 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
     return tuple(found)
 
 
-def _looks_stalled(reading: GpuReading, rules: ActivityRules) -> bool:
-    """Full utilization at idle power and no memory traffic. What is not known is no sign of a stall."""
+def _engines(reading: GpuReading) -> tuple[float | None, ...]:
+    """The engines whose work is none of the kernels that utilization counts."""
+    return (
+        reading.encoder_utilization_ratio,
+        reading.decoder_utilization_ratio,
+        reading.jpeg_utilization_ratio,
+        reading.ofa_utilization_ratio,
+    )
+
+
+def _highest(*ratios: float | None) -> float | None:
+    """The highest that is known."""
+    return max((ratio for ratio in ratios if ratio is not None), default=None)
+
+
+def _looks_stalled(reading: GpuReading, evidence: tuple[Evidence, ...], rules: ActivityRules) -> bool:
+    """Full utilization at idle power, no arithmetic and no memory traffic. What is not known is no sign of a stall."""
     if reading.utilization_ratio is None or reading.memory_bandwidth_utilization_ratio is None:
         return False
     if reading.power_watts is None or reading.power_limit_watts is None:
         return False
+    calculated = _highest(
+        *_engines(reading),
+        reading.tensor_activity_ratio,
+        reading.fp64_activity_ratio,
+        reading.fp32_activity_ratio,
+        reading.fp16_activity_ratio,
+    )
     return (
         reading.utilization_ratio >= _FULL_RATIO
         and reading.memory_bandwidth_utilization_ratio <= 0.0
-        and reading.power_watts < rules.busy_power_ratio * reading.power_limit_watts
+        and (calculated is None or calculated < rules.busy_utilization_ratio)
+        and all(entry.says is not State.BUSY for entry in evidence if entry.unit == "watts")
     )
 
 
@@ -242,7 +276,7 @@ def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool
 
 
 def _judge_host(entry: Evidence) -> Judgement:
-    """A signal of the host that is busy or in doubt; one that sees nothing says nothing about the GPUs."""
+    """A signal of the host that is busy or in doubt; one that sees nothing is evidence, and judges no GPU."""
     doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
     return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
 

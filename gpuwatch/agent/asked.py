@@ -1,6 +1,7 @@
 """What is asked over HTTP: how much of it is read, and who asks."""
 
 import io
+import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -83,6 +84,11 @@ def _named(connection: socket.socket) -> str | None:
             if name == "commonName":
                 return str(value)
     return None
+
+
+def without_bearer(text: str, prefix: str | None) -> str:
+    """A line for the log: paths that begin so say who may come in, and must not be read there."""
+    return text if prefix is None else re.sub(rf"({re.escape(prefix)})[^\s\"']+", r"\1…", text)
 
 
 def takes_gzip(accept_encoding: str) -> bool:

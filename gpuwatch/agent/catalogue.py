@@ -11,6 +11,10 @@ from gpuwatch.model.mig import mig_metrics
 GPU = ("uuid", "gpu")
 MIG = (*GPU, "gpu_instance")
 INFO = "info"
+CERTIFICATE = "gpuwatch_tls_certificate_expires_timestamp_seconds"  # of agents and controllers alike
+CERTIFICATE_HELP = (
+    "Unix time at which the certificate in force of a setting ends; of a list of CAs, the first. Absent where none is."
+)
 _UNITS = frozenset({"seconds", "bytes", "ratio", "watts", "joules", "celsius", "hertz"})
 
 
@@ -286,6 +290,13 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         (),
         "1 if the kernel log is read, 0 if it cannot be: then XIDs come from NVML alone. Absent if not asked for.",
         "the agent",
+    ),
+    (
+        CERTIFICATE,
+        Kind.GAUGE,
+        ("setting",),
+        CERTIFICATE_HELP,
+        "the files of agent.tls_certificate and agent.tls_client_ca, read again when they change",
     ),
     ("process_cpu_seconds_total", Kind.COUNTER, (), "CPU time of the agent, without its probe.", "/proc"),
     ("process_resident_memory_bytes", Kind.GAUGE, (), "Resident memory of the agent, without its probe.", "/proc"),

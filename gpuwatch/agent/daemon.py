@@ -17,18 +17,22 @@ from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.core import AgentCore, Snapshot
 from gpuwatch.agent.exporter import Exporter
 from gpuwatch.agent.health_watch import HealthFile, HealthWatch
+from gpuwatch.agent.host.protocol import Roots
 from gpuwatch.agent.host.signals import HostSignals
 from gpuwatch.agent.identity import board_node_id, discover_node_id
 from gpuwatch.agent.instance import told
 from gpuwatch.agent.instance.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.kmsg import KernelLog
 from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import door_of
+from gpuwatch.agent.security import door_of, files_of
 from gpuwatch.agent.server import AgentServer, Response, Route
 from gpuwatch.agent.supervisor import ProbeSupervisor
+from gpuwatch.agent.terminals import Terminals, answering
 from gpuwatch.clock import Clock, SystemClock
 from gpuwatch.ending import Ending
-from gpuwatch.service import Watchdog, log_to_stderr, tell, tell_reloading
+from gpuwatch.logs import LogFormat, log_to_stderr
+from gpuwatch.service import Watchdog, tell, tell_reloading
+from gpuwatch.tls_validity import Ends
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,12 +41,12 @@ _RELEASED = "the GPUs are released, and a new beginning would take them; `gpuwat
 _JSON = "application/json"
 
 
-def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs]) -> int | None:
+def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFormat) -> int | None:
     """Put the parts together and wait for a signal; the result is the exit status, or None: to begin anew.
 
     `reread` gives the settings as they are now, or raises ValueError with every mistake in them.
     """
-    log_to_stderr("%(levelname)s %(message)s")
+    log_to_stderr("%(levelname)s %(message)s", log_format)
     clock = SystemClock()
     node_id = knobs.node_id or discover_node_id()
     host = HostSignals(knobs.evidence, clock, own_processes=knobs.source == "nvml")
@@ -66,6 +70,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs]) -> int | None:
         leases=host.leases,
         users=users.view,
         instance=instance.status,
+        certificates=Ends([files_of(knobs)]).told,
         foreign=_foreign(knobs, users),
     )
     supervisor = ProbeSupervisor(core, knobs, clock)
@@ -77,15 +82,18 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs]) -> int | None:
     except ImportError as error:
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _FAILED
+    terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
+    answers = routes(core, exporter, supervisor, clock, instance.status)
     try:
         server = AgentServer(
             knobs.host,
             knobs.port,
-            routes(core, exporter, supervisor, clock, instance.status),
+            answers,
             clock=clock,
             max_connections=knobs.max_connections,
             timeout_seconds=knobs.connection_timeout,
             door=door,
+            app=answering(terminals, tuple(answers)) if knobs.terminals else None,
         )
     except OSError as error:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", knobs.host, knobs.port, error)
@@ -109,6 +117,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs]) -> int | None:
     ends = _ends(ending, supervisor, reread, clock)
     watchdog.stop()
     server.close()
+    terminals.stop()
     if control is not None:
         control.close()
     host.stop()

@@ -4,6 +4,7 @@ import gzip
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import cache, partial
 from itertools import islice
 
@@ -15,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from gpuwatch import __version__
 from gpuwatch.agent.attribution.joiner import View
 from gpuwatch.agent.attribution.rows import holder_rows, process_rows
-from gpuwatch.agent.catalogue import FAMILIES, gpu_metric, mig_metric
+from gpuwatch.agent.catalogue import CERTIFICATE, FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.core import AgentCore, Interruption, Snapshot
 from gpuwatch.agent.exposition import Exposition, Labels, Sample, renames, sample_family
 from gpuwatch.agent.health_rows import health_rows, xid_rows
@@ -71,12 +72,13 @@ class Exporter:
         leases: Callable[[], Iterable[Lease]] = tuple,
         users: Callable[[], View | None] = lambda: None,
         instance: Callable[[], InstanceStatus | None] = lambda: None,
+        certificates: Callable[[], Iterable[tuple[str, datetime]]] = tuple,
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
         `leases` tells those of `gpuwatch keep` that hold, the longest first; `users` who is behind the processes;
-        `instance` what the cloud says of the machine.
+        `instance` what the cloud says of the machine; `certificates` when those of a setting end.
         `foreign` adds to a page what other exporters would say.
         """
         self._core = core
@@ -86,6 +88,7 @@ class Exporter:
         self._leases = leases
         self._users = users
         self._instance = instance
+        self._certificates = certificates
         self._foreign = foreign
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -132,6 +135,8 @@ class Exporter:
         """Every sample as name, label values, value."""
         users = self._users()
         yield from self._agent_rows(snapshot, now)
+        for setting, end in self._certificates():
+            yield CERTIFICATE, (setting,), round(end.timestamp())
         yield "gpuwatch_node_info", (self.node_id,), 1
         yield from told.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)

@@ -55,6 +55,9 @@ class AgentKnobs:
     control_socket: Annotated[
         str, MinLen(1), Knob("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
     ] = "/run/gpuwatch/agent.sock"
+    terminals: Annotated[
+        bool, Knob("Write on the terminals of everybody logged in when the controller gives notice (docs/notices.md).")
+    ] = True
     node_id: Annotated[
         str | None,
         Knob("The node's id in its cloud; without it, the instance id of board or metadata, else the host name."),
@@ -103,3 +106,11 @@ class AgentKnobs:
     def stale_after_seconds(self) -> float:
         """The age at which the last cycle's values are no longer shown."""
         return _LATE_INTERVALS * self.interval + self.deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handed:
+    """What an agent is handed of the settings: its own section, and the form of its log lines."""
+
+    agent: AgentKnobs
+    log_format: Literal["text", "json"]

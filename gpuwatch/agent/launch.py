@@ -26,7 +26,7 @@ _FLAGS = {
     "capture": "GPUWATCH_AGENT__CAPTURE",
     "interval": "GPUWATCH_AGENT__INTERVAL",
 }
-_ORDERS = {
+ORDERS = {
     "release": "Make the agent of this host let go of its GPUs: for a reset, a MIG change or a driver upgrade.",
     "acquire": "Make the agent of this host read its GPUs again.",
 }
@@ -35,27 +35,29 @@ _LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")
 
 def main(argv: Sequence[str]) -> int:
     """Run the agent until SIGTERM or SIGINT, or give a running one an order; the result is the exit status."""
-    if argv and argv[0] in _ORDERS:
+    if argv and argv[0] in ORDERS:
         return _order(argv[0], argv[1:])
-    arguments = _parser().parse_args(argv)
+    arguments = flags().parse_args(argv)
     # One malloc arena for the probe: it allocates in no hurry, and each arena costs memory for ever.
     os.environ.setdefault("MALLOC_ARENA_MAX", "1")
     overrides = _overrides(arguments)
-    judge = _judge(arguments.config, overrides)
+    judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
-    from gpuwatch.agent.knobs import AgentKnobs  # noqa: PLC0415  likewise
+    from gpuwatch.agent.knobs import AgentKnobs, Handed  # noqa: PLC0415  likewise
 
-    handed, _ = judge.communicate()
+    handed, mistakes = judge.communicate()
+    sys.stderr.write(_as_typed(mistakes.decode(errors="replace"), overrides))
     if judge.returncode != 0:
         return judge.returncode if judge.returncode > 0 else _FAILED
 
     def reread() -> AgentKnobs:
         judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
-        return msgspec.json.decode(_judged(judge), type=AgentKnobs)
+        return msgspec.json.decode(_judged(judge), type=Handed).agent
 
-    status = serve(msgspec.json.decode(handed, type=AgentKnobs), reread)
+    begin = msgspec.json.decode(handed, type=Handed)
+    status = serve(begin.agent, reread, begin.log_format)
     return _begin_anew(argv) if status is None else status
 
 
@@ -70,7 +72,7 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     """Tell the agent of this host to let go of the GPUs or to take them again."""
     from gpuwatch.agent.control import order  # noqa: PLC0415  loaded by this command only
 
-    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=_ORDERS[verb])
+    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
     parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
     parser.add_argument("--reason", default="", metavar="TEXT", help="told by the agent's verdict and health page")
@@ -79,13 +81,13 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     if path is None:
         import msgspec  # noqa: PLC0415  likewise
 
-        from gpuwatch.agent.knobs import AgentKnobs  # noqa: PLC0415  likewise
+        from gpuwatch.agent.knobs import Handed  # noqa: PLC0415  likewise
 
         judge = _judge(arguments.config, {})
         handed, _ = judge.communicate()
         if judge.returncode != 0:
             return judge.returncode if judge.returncode > 0 else _FAILED
-        path = Path(msgspec.json.decode(handed, type=AgentKnobs).control_socket)
+        path = Path(msgspec.json.decode(handed, type=Handed).agent.control_socket)
     try:
         answer = order(path, verb, arguments.reason)
     except (OSError, ValueError) as error:
@@ -127,7 +129,17 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
     return {variable: value for variable, value in given.items() if value is not None}
 
 
-def _parser() -> argparse.ArgumentParser:
+def _as_typed(mistakes: str, overrides: Mapping[str, str]) -> str:
+    """Sentences of the judge, who knows of variables alone, with the flags that somebody typed."""
+    typed = {variable: f"--{flag}" for flag, variable in _FLAGS.items()} | dict.fromkeys(_LISTEN, "--listen")
+    typed["GPUWATCH_AGENT__COMPAT"] = "--compat"
+    for variable in overrides:
+        mistakes = mistakes.replace(f"environment variable {variable}:", f"{typed[variable]}:")
+    return mistakes
+
+
+def flags() -> argparse.ArgumentParser:
+    """Of `gpuwatch agent`."""
     parser = argparse.ArgumentParser(
         prog="gpuwatch agent",
         description="Read the GPUs of this host; serve metrics and a verdict on their use.",

@@ -97,7 +97,7 @@ def ticks(interval_seconds: float, clock: Clock) -> Iterator[None]:
 
 def main(argv: Sequence[str]) -> int:
     """Run the probe; the result is the exit status."""
-    parser = _parser()
+    parser = flags()
     arguments = parser.parse_args(argv)
     if arguments.once and (arguments.record or arguments.cycles):
         parser.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
@@ -165,7 +165,8 @@ def _recorder(path: Path) -> Callable[[Message], None]:
     return recorder.say
 
 
-def _parser() -> argparse.ArgumentParser:
+def flags() -> argparse.ArgumentParser:
+    """Of `gpuwatch probe`."""
     parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
     parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")

@@ -57,19 +57,21 @@ def door_of(knobs: AgentKnobs, clock: Clock, section: str = "agent") -> Door:
     if knobs.basic_auth_users or knobs.users_file is not None:
         gate = Authenticator(users_of(knobs, section), clock)
     if knobs.tls_certificate is not None and knobs.tls_key is not None:
-        files = TlsFiles(
-            section=section,
-            certificate=Path(knobs.tls_certificate),
-            key=Path(knobs.tls_key),
-            ca=None if knobs.tls_client_ca is None else Path(knobs.tls_client_ca),
-            ca_key="tls_client_ca",
-        )
+        files = files_of(knobs, section)
         contexts = Reread(files.paths, lambda: server_context(files))
     return Door(
         gate=gate,
         secure=None if contexts is None else lambda: contexts.value,
         max_per_client=knobs.max_connections_per_client,
     )
+
+
+def files_of(knobs: AgentKnobs, section: str = "agent") -> TlsFiles:
+    """The files of the door's TLS."""
+    certificate, key, ca = (
+        None if name is None else Path(name) for name in (knobs.tls_certificate, knobs.tls_key, knobs.tls_client_ca)
+    )
+    return TlsFiles(section=section, certificate=certificate, key=key, ca=ca, ca_key="tls_client_ca")
 
 
 class Authenticator:

@@ -1,5 +1,7 @@
 """A small HTTP server that no client can hold up: a thread per connection, caps, and a time limit for each request.
 
+Where every place is taken, who has kept us waiting for longest makes room: slow clients take places from each other.
+
 Only GET and HEAD, only the routes it was given; an `App` answers all other paths, also POST and DELETE. Its own thread
 accepts, counts and cuts off, and waits for no client: TLS handshakes and passwords are the connection's own thread's
 work.
@@ -12,25 +14,28 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
+from email.utils import format_datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 from gpuwatch.agent.access import client_of
-from gpuwatch.agent.asked import LARGEST_HEAD_BYTES, Ration, Request, asked, takes_gzip
+from gpuwatch.agent.asked import LARGEST_HEAD_BYTES, Ration, Request, asked, takes_gzip, without_bearer
+from gpuwatch.agent.places import FULL, Places, cut
 from gpuwatch.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 
+_TURNS, _TURN_SECONDS = 20, 0.001
 _END = b"Content-Length: %d\r\nConnection: close\r\n\r\n"
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n" + _END % 0
-_GREEDY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\n" + _END % 0
 _NOT_TLS = b"400 this port speaks https\n"
 _METHODS = ("GET", "HEAD")
 _APP_METHODS = (*_METHODS, "POST", "DELETE")
+_CUT_OFF = (MissingHeaderBodySeparatorDefect, FirstHeaderLineIsContinuationDefect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +61,11 @@ class Door:
     gate: Gate | None = None
     secure: Callable[[], ssl.SSLContext] | None = None
     max_per_client: int = 64
+    open: str | None = None  # paths that begin so take no user: they are their bearer's right, and in no log
 
-
-@dataclass(slots=True, kw_only=True)
-class _Visit:
-    """An open connection: whose, and until when it must have said something sensible."""
-
-    client: str
-    until: float
+    def gate_to(self, path: str) -> Gate | None:
+        """Who is asked on the way to a path."""
+        return None if self.open is not None and path.startswith(self.open) else self.gate
 
 
 class AgentServer(ThreadingMixIn, TCPServer):
@@ -98,9 +100,9 @@ class AgentServer(ThreadingMixIn, TCPServer):
         self.door = door
         self.app = app
         self.methods = _METHODS if app is None else _APP_METHODS
-        self._max_connections = max_connections
-        self._open: dict[socket.socket, _Visit] = {}
-        self._open_lock = threading.Lock()
+        self.places = Places(
+            most=max_connections, most_of_one=door.max_per_client, timeout_seconds=timeout_seconds, clock=clock
+        )
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
         ]
@@ -120,25 +122,25 @@ class AgentServer(ThreadingMixIn, TCPServer):
 
     def close(self) -> None:
         """Stop accepting and cut every connection."""
+        cut(self.socket)  # wakes who accepts, who would look up at the next poll only
         self.shutdown()
         self.server_close()
-        with self._open_lock:
-            remaining = list(self._open)
-        for connection in remaining:
-            _cut(connection)
-
-    def allow(self, connection: socket.socket) -> None:
-        """Give a connection its time for one more request."""
-        with self._open_lock:
-            self._open[connection].until = self.clock.monotonic() + self.timeout_seconds
+        for connection in self.places.taken:
+            cut(connection)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  socketserver's types
         """Take a connection if there is room, else turn it away without waiting for it."""
-        refusal = self._admit(request, client_of(client_address[0]))
+        client, plain = client_of(client_address[0]), self.door.secure is None
+        refusal = self.places.take(request, client, plain=plain)
+        for _ in range(_TURNS):
+            if refusal is not FULL:
+                break
+            self.clock.sleep(_TURN_SECONDS)  # those who are at work, or came just now, have a turn
+            refusal = self.places.take(request, client, plain=plain)
         if refusal is not None:
             with contextlib.suppress(OSError):
                 request.setblocking(False)  # noqa: FBT003  the socket's own signature
-                if self.door.secure is None:  # to those who expect TLS the close says as much
+                if plain:  # to those who expect TLS the close says as much
                     request.send(refusal)
                 request.recv(65536)  # what is unread at the close would take the answer with it
             self.shutdown_request(request)
@@ -146,13 +148,14 @@ class AgentServer(ThreadingMixIn, TCPServer):
         try:
             super().process_request(request, client_address)
         except RuntimeError:  # no thread to be had
-            self._forget(request)
+            self.places.leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  likewise
         """One connection, to its end."""
         connection = request
         try:
+            self.places.listening(request)
             if self.door.secure is not None:
                 connection = self._encrypted(request, self.door.secure())
                 connection.do_handshake()
@@ -165,49 +168,23 @@ class AgentServer(ThreadingMixIn, TCPServer):
         else:
             super().process_request_thread(connection, client_address)
         finally:
-            self._forget(connection)
-
-    def _admit(self, connection: socket.socket, client: str) -> bytes | None:
-        """Write a connection down, or say why there is no room for it."""
-        with self._open_lock:
-            if len(self._open) >= self._max_connections:
-                return _FULL
-            if sum(visit.client == client for visit in self._open.values()) >= self.door.max_per_client:
-                return _GREEDY
-            self._open[connection] = _Visit(client=client, until=self.clock.monotonic() + self.timeout_seconds)
-        return None
+            self.places.leave(connection)
 
     def _encrypted(self, connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
         """The same connection with TLS around it, written down in place of the bare one."""
         encrypted = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        with self._open_lock:
-            self._open[encrypted] = self._open.pop(connection)
+        self.places.wrapped(connection, encrypted)
         return encrypted
-
-    def _forget(self, connection: socket.socket) -> None:
-        """Give its place to another."""
-        with self._open_lock:
-            self._open.pop(connection, None)
 
     def service_actions(self) -> None:
         """Cut the connections whose time is up: those that say nothing, drip, or do not read their answer."""
-        now = self.clock.monotonic()
-        with self._open_lock:
-            late = [connection for connection, visit in self._open.items() if now >= visit.until]
-        for connection in late:
-            _cut(connection)
+        for connection in self.places.late:
+            cut(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  likewise
         """A client that went away is no news."""
         del request
         _LOG.debug("connection from %s broke", client_address, exc_info=True)
-
-
-def _cut(connection: socket.socket) -> None:
-    """End a connection under its thread's feet: reads return empty, writes fail."""
-    with contextlib.suppress(OSError):
-        # Not SSLSocket's own, which first takes the encryption away: the thread may be about to write.
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _say_plainly(connection: socket.socket) -> None:
@@ -245,11 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         """The same without a body."""
         self._answer(with_body=False)
 
-    def do_POST(self) -> None:
-        """What an app is asked to do."""
-        self._answer(with_body=True)
-
-    do_DELETE = do_POST  # noqa: N815  http.server's name
+    do_POST = do_DELETE = do_GET  # noqa: N815  http.server's names; what an app is asked to do
 
     def setup(self) -> None:
         """Read through a ration."""
@@ -269,6 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if not super().parse_request():
             return False
+        if any(isinstance(each, _CUT_OFF) for each in self.headers.defects):
+            self.close_connection = True  # what follows, such as a body's length, was not read as headers
+            self.send_error(HTTPStatus.BAD_REQUEST, "one of the headers is none")
+            return False
         methods = self.server.methods
         if self.command in methods:
             return True
@@ -283,10 +260,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Ask the gate, then the route."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body is read by the app alone, and nothing after it
-        gate = self.server.door.gate
+        gate = self.server.door.gate_to(self.path)
         refusal = None if gate is None else gate(self.headers.get("Authorization", ""), self.client_address[0])
-        self._send(refusal or self._page(), with_body=with_body)
-        self.server.allow(self.connection)
+        answer = refusal or self._page()
+        self.server.places.answering(self.connection)
+        self._send(answer, with_body=with_body)
+        self.server.places.again(self.connection)
 
     def _page(self) -> Response:
         """Find and run the route, or ask the app."""
@@ -296,26 +275,27 @@ class _Handler(BaseHTTPRequestHandler):
             status = HTTPStatus.METHOD_NOT_ALLOWED
             return Response(status=status, body=b"405 only GET, HEAD\n", content_type=TEXT, headers=allow)
         if route is None and app is not None:
-            route = lambda _: app(self._asked())  # noqa: E731  what may raise is the same
+            request = self._asked()
+            route = lambda _: app(request)  # noqa: E731  what may raise is the same
         if route is None:
             known = ", ".join(self.server.routes)
             return Response(status=HTTPStatus.NOT_FOUND, body=f"404 try {known}\n".encode(), content_type=TEXT)
+        self.server.places.working(self.connection)
         try:
             return route(self.headers.get("Accept", ""))
         except Exception:  # noqa: BLE001  one broken page must not take the others with it
-            _LOG.exception("%s failed", self.path)
+            _LOG.exception("%s failed", without_bearer(self.path, self.server.door.open))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return Response(status=status, body=b"500 see the agent's log\n", content_type=TEXT)
 
     def _asked(self) -> Request:
         """What the app is asked."""
-        door = self.server.door
         return asked(
             (self.command, self.path, self.client_address[0]),
             self.headers,
             self._ration,
             self.connection,
-            gated=door.gate is not None,
+            gated=self.server.door.gate_to(self.path) is not None,
         )
 
     def _send(self, response: Response, *, with_body: bool) -> None:
@@ -339,6 +319,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
         self.wfile.flush()
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """The Date of an answer, by the server's own clock."""
+        del timestamp
+        return format_datetime(self.server.clock.now(), usegmt=True)
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  the base class' signature
         """Requests are worth a line only to whoever debugs them."""
-        _LOG.debug("%s %s", self.client_address[0], format % args)
+        _LOG.debug("%s %s", self.client_address[0], without_bearer(format % args, self.server.door.open))

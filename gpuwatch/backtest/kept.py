@@ -13,8 +13,8 @@ from datetime import datetime
 from gpuwatch.backtest.compare import Policy
 from gpuwatch.backtest.pools import trials
 from gpuwatch.backtest.report import Backtest, Line
-from gpuwatch.model.decision import Backtested
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 

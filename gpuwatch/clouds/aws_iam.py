@@ -1,4 +1,4 @@
-"""What AWS must allow for what the code does, and no more: policies for three roles, and for who assumes them.
+"""What AWS must allow for what the code does, and no more: policies for three roles, and what may be added to them.
 
     python -m gpuwatch.clouds.aws_iam reclaim --fleet lab --region us-east-1
 
@@ -15,10 +15,13 @@ from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, WRITABLE_TAGS
 
 # What has no permission of its own, or belongs to another call.
 NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
-RIDES_ALONG = frozenset({"iam:PassRole"})  # of RunInstances, where the template names an instance profile
+# Of RunInstances, where the template names an instance profile; of the stores of secrets.
+RIDES_ALONG = frozenset({"iam:PassRole", "kms:Decrypt"})
 
 _MACHINES = "arn:{partition}:ec2:*:*:instance/*"
 _GROUPS = "arn:{partition}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/*"
+_OWN_PARAMETERS = "arn:{partition}:ssm:*:*:parameter/gpuwatch/*"
+_KEYS = "arn:{partition}:kms:*:*:key/*"
 _OWN_MACHINE = {"StringEquals": {f"aws:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _OWN_GROUP = {"StringEquals": {f"autoscaling:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _FROM_A_TEMPLATE = {"ArnLike": {"ec2:LaunchTemplate": "arn:{partition}:ec2:*:*:launch-template/*"}}
@@ -129,6 +132,27 @@ _SCALE = (
         condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
     ),
 )
+_SECRETS = (
+    Statement(sid="ReadOwnParameters", actions=("ssm:GetParameter",), resources=(_OWN_PARAMETERS,)),
+    Statement(
+        sid="ReadOwnSecrets",
+        actions=("secretsmanager:GetSecretValue",),
+        resources=("arn:{partition}:secretsmanager:*:*:secret:gpuwatch/*",),
+    ),
+    # For keys of your own; those that AWS manages need neither, and a key's policy may still refuse.
+    Statement(
+        sid="DecryptOwnParameters",
+        actions=("kms:Decrypt",),
+        resources=(_KEYS,),
+        condition={"StringLike": {"kms:ViaService": "ssm.*", "kms:EncryptionContext:PARAMETER_ARN": _OWN_PARAMETERS}},
+    ),
+    Statement(
+        sid="DecryptOwnSecrets",
+        actions=("kms:Decrypt",),
+        resources=(_KEYS,),
+        condition={"StringLike": {"kms:ViaService": "secretsmanager.*"}},
+    ),
+)
 _ASSUME = (
     Statement(
         sid="EnterTheOtherAccounts",
@@ -142,6 +166,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "reclaim": _RECLAIM,
     "scale": _SCALE,
     "assume": _ASSUME,
+    "secrets": _SECRETS,
 }
 
 

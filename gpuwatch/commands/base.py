@@ -14,6 +14,7 @@ from gpuwatch import __version__
 
 if TYPE_CHECKING:
     from gpuwatch.controller import Parts, Round
+    from gpuwatch.logs import LogFormat
     from gpuwatch.settings import Settings
 
 config_option = click.option(
@@ -25,7 +26,44 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+# What `gpuwatch --help` lists under which heading; the rest comes last.
+SECTIONS = {
+    "On a GPU host": ("agent", "probe", "keep"),
+    "Where the controller runs": ("controller", "config", "doctor", "notify"),
+    "Look": ("status", "plan", "explain", "rounds", "audit", "leftovers"),
+    "Order": ("pause", "resume", "approve"),
+    "Money": ("cost", "budget", "forecast", "report", "prices", "advise"),
+    "Try": ("demo", "backtest"),
+}
+
+
+class Sections(click.Group):
+    """A group whose commands are listed by what they are for, each with all that it does."""
+
+    group_class = type  # those within it are of this kind, too
+
+    def sections(self) -> dict[str, list[str]]:
+        """Names of the commands by heading."""
+        known = {title: [name for name in names if name in self.commands] for title, names in SECTIONS.items()}
+        rest = sorted(set(self.commands) - {name for names in known.values() for name in names})
+        if rest == sorted(self.commands):
+            return {"Commands": rest}
+        return {title: names for title, names in (known | {"More": rest}).items() if names}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As `--help` shows them."""
+        del ctx
+        for title, names in self.sections().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _does(self.commands[name])) for name in names])
+
+
+def _does(command: click.Command) -> str:
+    """The first paragraph of a command's help."""
+    return " ".join((command.help or "").partition("\n\n")[0].split())
+
+
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gpuwatch")
 def commands() -> None:
     """See every GPU, stop paying for the idle ones, never touch a busy one."""
@@ -45,7 +83,11 @@ def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def duration_or_none(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """An optional duration above zero."""
+    """An optional duration above zero, with its unit: who writes 4 may mean hours, and would get seconds."""
+    if value is not None and value.strip().replace(".", "", 1).isdecimal():
+        raise click.BadParameter(
+            f"{value!r} has no unit; write for example {value.strip()}h or {value.strip()}m", param=param
+        )
     return None if value is None else above_zero(context, param, value)
 
 
@@ -83,16 +125,20 @@ def settings_of(path: Path | None) -> "Settings":
     from gpuwatch.configuration import ConfigError, load  # noqa: PLC0415  loaded by these commands only
 
     try:
-        return load(path, os.environ)
+        settings = load(path, os.environ)
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(2)
+    from gpuwatch.secrets import use  # noqa: PLC0415  likewise
+
+    use(settings.secrets)
+    return settings
 
 
-def log_to_stderr() -> None:
+def log_to_stderr(form: "LogFormat") -> None:
     """Lines for the journal, which has its own clock; with the time elsewhere."""
-    from gpuwatch.service import log_to_stderr as log  # noqa: PLC0415  loaded by services only
+    from gpuwatch.logs import log_to_stderr as log  # noqa: PLC0415  loaded by services only
 
-    log("%(levelname)s %(name)s: %(message)s")
+    log("%(levelname)s %(name)s: %(message)s", form)
     for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

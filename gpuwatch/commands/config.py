@@ -109,3 +109,11 @@ def docs_configuration() -> None:
     from gpuwatch.configuration.manual import render_configuration_md  # noqa: PLC0415  loaded by this command only
 
     click.echo(render_configuration_md(), nl=False)
+
+
+@docs.command("commands")
+def docs_commands() -> None:
+    """Print docs/commands.md."""
+    from gpuwatch.commands.manual import render_commands_md  # noqa: PLC0415  loaded by this command only
+
+    click.echo(render_commands_md(), nl=False)

@@ -4,22 +4,32 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.commands.base import a_plan, commands, config_option, explained, json_option, log_to_stderr, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.settings import Settings
 
 
 @commands.command()
 @config_option
 def controller(path: Path | None) -> None:
     """Run rounds: observe, decide, and act where the mode is `enforce`."""
-    log_to_stderr()
     with explained():
         from gpuwatch.configuration import load  # noqa: PLC0415  loaded by this command only
         from gpuwatch.rounds import run  # noqa: PLC0415  likewise
 
-        run(settings_of(path), lambda: load(path, os.environ))
+        def reread() -> "Settings":
+            settings = load(path, os.environ)
+            log_to_stderr(settings.log_format)
+            return settings
+
+        settings = settings_of(path)
+        log_to_stderr(settings.log_format)
+        run(settings, reread)
 
 
 @commands.command()

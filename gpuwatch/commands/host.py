@@ -1,12 +1,13 @@
 """Commands of a GPU host: agent, probe, keep."""
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, duration_or_none
+from gpuwatch.commands.base import commands, config_option, duration_or_none, json_option
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -31,11 +32,12 @@ def probe(arguments: tuple[str, ...]) -> None:
 
 @commands.command()
 @click.argument("duration", required=False, callback=duration_or_none)
-@click.option("--reason", default="", help="Why the machine is needed; others see it.")
+@click.option("--reason", default="", help="Why the machine is needed, with each DURATION; others see it.")
 @click.option("--list", "listing", is_flag=True, help="Print the leases that hold.")
 @click.option("--end", "ending", is_flag=True, help="Take your own lease back.")
 @config_option
-def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool) -> None:
+@json_option
+def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool) -> None:
     """Keep this machine for DURATION, such as 4h: its agent says busy until then. A new lease replaces your last."""
     from gpuwatch.agent.host import leases  # noqa: PLC0415  loaded by this command only
     from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
@@ -43,6 +45,8 @@ def keep(duration: float | None, reason: str, path: Path | None, *, listing: boo
 
     if (duration is not None) + listing + ending != 1:
         raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch keep 4h --reason "evaluation"')
+    if as_json and not listing:
+        raise click.UsageError("--json goes with --list")
     try:
         knobs = load_agent(path, os.environ).evidence
         if duration is not None:
@@ -50,7 +54,8 @@ def keep(duration: float | None, reason: str, path: Path | None, *, listing: boo
         elif ending:
             click.echo("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
         else:
-            click.echo(leases.listing(knobs.keep, SystemClock()))
+            found = leases.held(knobs.keep, SystemClock())
+            click.echo(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
     except ConfigError as error:
         click.echo(error, err=True)
         sys.exit(2)

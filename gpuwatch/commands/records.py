@@ -1,4 +1,4 @@
-"""Commands on the ledger: pause, resume, rounds, audit."""
+"""Commands on the ledger: pause, resume, rounds, audit log, audit verify."""
 
 import json
 import sys
@@ -54,17 +54,59 @@ def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
 
 @commands.group()
 def audit() -> None:
-    """Check the ledger."""
+    """Say who did what, and check that nobody changed the records."""
+
+
+@audit.command()
+@click.option("--node", "node_id", metavar="ID", help="About this machine alone.")
+@click.option("--pool", help="About this pool alone; what holds for all pools is told, too.")
+@click.option("--since", metavar="TIME", help="Not before then: 7d, or 2026-01-31T18:00Z.")
+@click.option("--only", "whats", multiple=True, metavar="WHAT", help="Such as pause or stop; may be repeated.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@config_option
+@json_option
+def log(
+    node_id: str | None,
+    pool: str | None,
+    since: str | None,
+    whats: tuple[str, ...],
+    limit: int,
+    path: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """List orders, steps and messages: who, when, what, why, and what came of it; the newest first."""
+    with explained():
+        from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.backtest.sources.window import moment_of  # noqa: PLC0415  likewise
+        from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.ledger.trail import DEEDS, Asked  # noqa: PLC0415  likewise
+
+        for each in whats:
+            if each not in DEEDS:
+                raise click.BadParameter(f"{each!r} is none of {', '.join(DEEDS)}", param_hint="--only")
+        try:
+            begin = None if since is None else moment_of(since, SystemClock().now())
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--since") from error
+        asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
+        found = orders.trail(settings_of(path).ledger, asked)
+        click.echo(json.dumps(orders.trail_object(found)) if as_json else orders.trail_text(found))
 
 
 @audit.command()
 @click.option("--anchor", metavar="LINK:HASH", help="A head that an earlier run printed.")
 @config_option
-def verify(anchor: str | None, path: Path | None) -> None:
+@json_option
+def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
     """Say whether the records are as they were written; exit status 1 where one is not, and which is the first."""
     with explained():
         from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
 
-        told, well = orders.audit(settings_of(path).ledger, anchor)
-        click.echo(told, err=not well)
+        found = orders.audit(settings_of(path).ledger, anchor)
+        well = found.broken is None
+        if as_json:
+            click.echo(json.dumps(orders.audit_object(found)))
+        else:
+            click.echo(orders.audit_text(found), err=not well)
         sys.exit(0 if well else 1)

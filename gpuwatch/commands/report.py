@@ -104,7 +104,8 @@ def _made(
 
 def _send(settings: "Settings", ledger: "Ledger", told: "Report", name: str) -> None:
     """To one destination; the controller's own report of the day goes out all the same."""
-    from gpuwatch.reporting.deliver import DeliveryError, Parcel, delivered  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.delivery.errors import DeliveryError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.reporting.deliver import Parcel, delivered  # noqa: PLC0415  likewise
     from gpuwatch.reporting.schedule import key_of  # noqa: PLC0415  likewise
 
     key = key_of(ledger, name, f"{told.facts.stretch}-{told.facts.now:%Y%m%dT%H%M%S}")

@@ -5,6 +5,6 @@ only importer of pydantic), `manual` writes docs/CONFIGURATION.md.
 """
 
 from gpuwatch.configuration.document import ConfigError
-from gpuwatch.configuration.reader import default_path, load, load_agent, schema
+from gpuwatch.configuration.reader import default_path, load, load_agent, load_handed, schema
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]

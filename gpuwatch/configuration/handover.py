@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.configuration import ConfigError, load_agent
+from gpuwatch.configuration import ConfigError, load_handed
 
 _BAD_CONFIGURATION = 2
 
@@ -15,9 +15,9 @@ _BAD_CONFIGURATION = 2
 def main(argv: Sequence[str]) -> int:
     """Print the settings, or every mistake on stderr; the result is the exit status."""
     try:
-        knobs = load_agent(Path(argv[0]) if argv else None, os.environ)
+        handed = load_handed(Path(argv[0]) if argv else None, os.environ)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return _BAD_CONFIGURATION
-    sys.stdout.buffer.write(msgspec.json.encode(knobs))
+    sys.stdout.buffer.write(msgspec.json.encode(handed))
     return 0

@@ -23,7 +23,9 @@ one. An agent obeys the section `agent` and needs no other.
 - Each key has an environment variable, which wins over the file. Two underscores stand for each step down; case
   matters in the names of pools and nodes only, and there the spelling of the file comes first. Lists are separated by
   commas. An empty variable sets nothing.
-- The file holds no secrets: credentials come from the cloud's SDK, passwords and keys from files of their own.
+- The file holds no secrets: credentials come from the cloud's SDK, passwords and keys from files of their own. In the
+  place of such a file (`…_file`) the controller takes `credential:NAME`, `ssm:/path/name`, `secretsmanager:NAME` or
+  `secretsmanager:NAME#KEY` ([security](security.md#secrets)).
 
 Annotated examples: [gpuwatch.yaml](examples/gpuwatch.yaml) for a controller, [agent.yaml](examples/agent.yaml) for a
 host.

@@ -24,7 +24,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.knobs import AgentKnobs, Handed
 from gpuwatch.configuration import document, keys
 from gpuwatch.configuration.document import ConfigError, Origin, Problem, show
 from gpuwatch.configuration.keys import GROUPS, NAME, PREFIX, Key, Kind
@@ -32,7 +32,7 @@ from gpuwatch.guard import DEFAULT_POOL
 from gpuwatch.model.knobs import Contradiction
 from gpuwatch.settings import Settings, contradictions
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]
 
 DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
 FILE_VARIABLE = "GPUWATCH_CONFIG"
@@ -77,17 +77,22 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
 
 
 def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentKnobs:
-    """The section `agent` of the same file and environment; what only the controller obeys is not doubted here.
+    """The section `agent` alone; raises as `load_handed`."""
+    return load_handed(path, env or {}).agent
+
+
+def load_handed(path: Path | None, env: Mapping[str, str]) -> Handed:
+    """What an agent obeys of the same file and environment; what only the controller obeys is not doubted here.
 
     Raises:
         ConfigError: with every problem that was found.
 
     """
-    settings, origin = _read(path, env or {})
+    settings, origin = _read(path, env)
     found = [each for each in contradictions(settings) if all(key[0] == "agent" for key in each.keys)]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
-    return settings.agent
+    return Handed(agent=settings.agent, log_format=settings.log_format)
 
 
 def schema() -> dict[str, Any]:

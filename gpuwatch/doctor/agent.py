@@ -27,6 +27,7 @@ CHECKS: tuple[Check[AgentCase], ...] = (
     Check(name="kernel_log", look=host.kernel_log),
     Check(name="processes", look=host.processes),
     Check(name="files", look=host.files),
+    Check(name="terminals", look=host.terminals),
     Check(name="metadata", look=host.metadata, seconds=6 * host.METADATA_SECONDS),
     Check(name="clock", look=host.clock),
     Check(name="port", look=port),

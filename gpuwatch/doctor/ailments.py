@@ -147,6 +147,12 @@ _AGENT = (
         "Create the folder for the agent's user (systemd: RuntimeDirectory=gpuwatch), or change the setting.",
     ),
     (
+        "terminals.closed",
+        _W,
+        "The agent is to write notices on people's terminals, and this user may not.",
+        "Put it into the group `tty` (systemd: SupplementaryGroups=tty), or set `agent.terminals: false`.",
+    ),
+    (
         "metadata.hop_limit",
         _P,
         "The metadata service takes connections, and its session token never comes: one network hop too many.",
@@ -172,6 +178,12 @@ _AGENT = (
     ),
 )
 _CONTROLLER = (
+    (
+        "secret.unread",
+        _P,
+        "A reference (credential:, ssm:, secretsmanager:) leads to no secret.",
+        "Hand it over by LoadCredential=, or give the role iam/secrets.json and check its name (docs/security.md).",
+    ),
     (
         "cloud.unusable",
         _P,

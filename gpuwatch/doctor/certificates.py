@@ -1,29 +1,19 @@
 """Certificates that the settings name: how long they are good for; and who can read the files that hold secrets."""
 
-import ssl
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.clock import Clock
 from gpuwatch.doctor.ailments import found
 from gpuwatch.doctor.report import Finding, fine
+from gpuwatch.secrets import is_reference, read_secret
+from gpuwatch.tls_validity import Validity, validity_of
 
 SOON = timedelta(days=30)
 LONGEST = timedelta(days=90)
 _DAY = timedelta(days=1)
-_END = "-----END CERTIFICATE-----"
-_UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x17, 0x18, 0xA0  # tags of ASN.1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validity:
-    """From when to when a certificate is good."""
-
-    begin: datetime
-    end: datetime
 
 
 def certificates(files: Mapping[str, str | None], clock: Clock) -> Iterator[Finding]:
@@ -42,11 +32,14 @@ def certificates(files: Mapping[str, str | None], clock: Clock) -> Iterator[Find
 
 
 def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
-    """Each file with a secret is closed to others."""
+    """Each file with a secret is closed to others, and each reference leads to one."""
     for key, name in files.items():
         if name is None:
             continue
         where = f"{key}: {name}"
+        if is_reference(name):
+            yield _looked_up(where, name)
+            continue
         try:
             open_to_all = bool(Path(name).stat().st_mode & stat.S_IROTH)
             Path(name).open("rb").close()
@@ -59,37 +52,13 @@ def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
             yield fine("secret", where, "others may not read it")
 
 
-def validity_of(path: Path) -> Validity:
-    """Of the first certificate in a file.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds no certificate in PEM.
-
-    """
-    begin, end, _ = path.read_text(encoding="ascii", errors="replace").partition(_END)
+def _looked_up(where: str, named: str) -> Finding:
+    """What a reference leads to, asked for as the service would."""
     try:
-        return read_validity(ssl.PEM_cert_to_DER_cert(begin[begin.index("-----BEGIN CERTIFICATE-----") :] + end))
-    except (ValueError, IndexError) as error:
-        raise ValueError("it holds no certificate in PEM") from error
-
-
-def read_validity(der: bytes) -> Validity:
-    """Source: RFC 5280, 4.1: in TBSCertificate after version, serial number, signature algorithm and issuer.
-
-    Raises:
-        ValueError, IndexError: the bytes are no certificate.
-
-    """
-    _, certificate, _ = _element(der)
-    _, signed, _ = _element(certificate)
-    tag, _, rest = _element(signed)
-    for _ in range(3 if tag == _VERSION else 2):
-        _, _, rest = _element(rest)
-    _, validity, _ = _element(rest)
-    begin_tag, begin, rest = _element(validity)
-    end_tag, end, _ = _element(rest)
-    return Validity(begin=_time(begin_tag, begin), end=_time(end_tag, end))
+        secret = read_secret(named)
+    except OSError as error:
+        return found("secret.unread", where, f"{error.strerror}")
+    return fine("secret", where, "it can be read") if secret else found("secret.unread", where, "it is empty")
 
 
 def _judged(where: str, validity: Validity, now: datetime, *, ours: bool) -> Iterator[Finding]:
@@ -106,24 +75,3 @@ def _judged(where: str, validity: Validity, now: datetime, *, ours: bool) -> Ite
         yield found("certificate.long_lived", where, f"{told}, {length // _DAY} days")
     elif validity.end - now >= SOON:
         yield fine("certificate", where, f"{told}, {left} days more")
-
-
-def _element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Tag, content and what follows of the first element of DER."""
-    tag, size, start = der[0], der[1], 2
-    if size & 0x80:
-        start += size & 0x7F
-        size = int.from_bytes(der[2:start], "big")
-    if len(der) < start + size:
-        raise ValueError("cut off")
-    return tag, der[start : start + size], der[start + size :]
-
-
-def _time(tag: int, content: bytes) -> datetime:
-    """UTCTime has two digits of the year, of 1950 to 2049."""
-    text = content.decode("ascii")
-    if tag == _UTC_TIME:
-        text = ("19" if text[:2] >= "50" else "20") + text
-    elif tag != _GENERALIZED_TIME:
-        raise ValueError("no time")
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

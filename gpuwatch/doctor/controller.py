@@ -6,6 +6,7 @@ from gpuwatch.doctor import certificates, cloud, doors, host, ledger, signals
 from gpuwatch.doctor.cases import ControllerCase
 from gpuwatch.doctor.report import Finding
 from gpuwatch.doctor.running import Check
+from gpuwatch.secrets import files_named
 
 _CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
 
@@ -28,17 +29,13 @@ def identity(case: ControllerCase) -> Iterator[Finding]:
         "signals.promql.tls_ca": promql.tls_ca,
     }
     yield from certificates.certificates(shown, case.clock)
-    kept = {
+    keys = {
         "controller.tls_key": door.tls_key,
-        "controller.users_file": door.users_file,
         "signals.tls_key": agents.tls_key,
-        "signals.password_file": agents.password_file,
         "signals.promql.tls_key": promql.tls_key,
-        "signals.promql.password_file": promql.password_file,
-        "signals.promql.bearer_file": promql.bearer_file,
-        "ledger.url_file": case.settings.ledger.url_file,
     }
-    yield from certificates.secrets(kept)
+    files = {".".join(path): named for path, named in files_named(case.settings) if path[0] != "agent"}
+    yield from certificates.secrets(keys | files)
 
 
 CHECKS: tuple[Check[ControllerCase], ...] = (
@@ -52,5 +49,5 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
     Check(name="ledger", look=ledger.ledger, seconds=30.0),
     Check(name="port", look=port),
-    Check(name="identity", look=identity),
+    Check(name="identity", look=identity, seconds=30.0),
 )

@@ -1,7 +1,9 @@
-"""A host: what the agent's user may read and write, the metadata service, the clock."""
+"""A host: what the agent's user may read and write, people's terminals, the metadata service, the clock."""
 
 import ctypes
+import grp
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from gpuwatch.doctor.report import Finding, fine
 
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
+_GROUP = "tty"  # to which login(1) and devpts give terminals
 _METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
 
 
@@ -63,6 +66,24 @@ def files(case: AgentCase) -> Iterator[Finding]:
         yield found("files.closed", looked_at, wrong) if wrong else fine("files", looked_at, "this user may write it")
 
 
+def terminals(case: AgentCase) -> Iterator[Finding]:
+    """Whether notices can be written on the terminals that want them; where none is open, by this user's groups."""
+    where = f"terminals of others in {case.dev}/pts"
+    if not case.knobs.terminals:
+        yield fine("terminals", where, "agent.terminals is false: nothing is written there")
+        return
+    nodes = [node for node in sorted((case.dev / "pts").glob("[0-9]*")) if _wants_messages(node)]
+    shut = [node.name for node in nodes if not os.access(node, os.W_OK, effective_ids=True)]
+    if shut:
+        yield found("terminals.closed", where, f"{len(shut)} of {len(nodes)} cannot be written, such as {shut[0]}")
+    elif nodes:
+        yield fine("terminals", where, f"all of the {len(nodes)} that want messages can be written")
+    elif os.geteuid() == 0 or _GROUP in {_group(gid) for gid in (os.getegid(), *os.getgroups())}:
+        yield fine("terminals", where, "none is open; this user may write them")
+    else:
+        yield found("terminals.closed", where, f"this user is not in the group {_GROUP}")
+
+
 def metadata(case: AgentCase) -> Iterator[Finding]:
     """The cloud's metadata service, with a token and without one."""
     knobs = case.knobs.instance
@@ -102,6 +123,22 @@ def clock(_: object) -> Iterator[Finding]:
 
 def _client(service: MetadataService, case: AgentCase) -> MetadataClient:
     return MetadataClient(service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.knobs.instance.endpoint)
+
+
+def _wants_messages(terminal: Path) -> bool:
+    """As mesg(1) has it; one that has gone wants none."""
+    try:
+        return bool(terminal.stat().st_mode & stat.S_IWGRP)
+    except OSError:
+        return False
+
+
+def _group(gid: int) -> str:
+    """The name of a group; of one without a name its number."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
 
 
 def _hidepid(proc: Path) -> str | None:

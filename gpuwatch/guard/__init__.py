@@ -7,7 +7,7 @@ objects. A new rule is one function, one line in RULES and one page in docs/guar
 
 from collections.abc import Sequence
 
-from gpuwatch.guard import pace, standing, trials, use
+from gpuwatch.guard import consent, pace, standing, trials, use
 from gpuwatch.guard.budgets import month_budget
 from gpuwatch.guard.bursts import Burst, burst
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
@@ -64,6 +64,8 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "cooling_down": (_RECLAIM | ADDITIONS, pace.cooling_down),
     "in_flight": (_ALL, pace.in_flight),
     "no_notice": (REMOVALS, use.no_notice),
+    "unheard": (REMOVALS, consent.unheard),
+    "approval": (REMOVALS, consent.approval),
     "floor": (REMOVALS, pace.floor),
     "ceiling": (ADDITIONS, pace.ceiling),
     "blast_radius": (REMOVALS, pace.blast_radius),

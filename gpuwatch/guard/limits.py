@@ -77,3 +77,10 @@ class Limits:
             "(`gpuwatch backtest --pool NAME --keep`). None: no backtest is needed."
         ),
     ] = None
+    require_told: Annotated[
+        bool,
+        Knob(
+            "A node is removed only if a message about its notice has reached somebody by one way of notify.to, no "
+            "later than the grace period before."
+        ),
+    ] = False

@@ -7,8 +7,8 @@ from datetime import datetime
 from gpuwatch.guard.case import Case, Word, no, ok
 from gpuwatch.guard.limits import Limits
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.model.decision import Backtested
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint, removes
 

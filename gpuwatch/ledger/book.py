@@ -19,6 +19,7 @@ from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.deeds import DeedBook
 from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
 from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.messages import MessageBook
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.spend import SpendBook
 from gpuwatch.ledger.stores import SqliteStore, Store
@@ -35,16 +36,14 @@ from gpuwatch.ledger.tables import (
     STOPPED,
     WISHES,
 )
+from gpuwatch.ledger.trail import TrailBook
 from gpuwatch.model.decision import (
     FINAL,
-    Backtested,
     Decision,
     Intent,
-    Keep,
     LedgerView,
     Observation,
     Outcome,
-    Pause,
     Proposal,
     Reason,
     Review,
@@ -52,6 +51,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 from gpuwatch.policies.timing.history import GapHistory
 
 HOUR = timedelta(hours=1)  # how far back limits look
@@ -68,6 +68,8 @@ class Ledger:
         self._knobs = knobs or LedgerKnobs()
         self.spend = SpendBook(store, self._knobs.keep_hours)
         self.deeds = DeedBook(store)
+        self.messages = MessageBook(store)
+        self.trail = TrailBook(store)
         with store.reading() as db:
             self._id: str = db.execute(select(META.c.value).where(META.c.name == "ledger_id")).scalar_one()
 
@@ -292,12 +294,38 @@ class Ledger:
             writer.db.execute(PAUSES.delete() if pool is None else PAUSES.delete().where(PAUSES.c.id.in_(of_pool)))
             return views.pauses(writer.db, at)
 
-    def keep(self, node_id: str, who: str, reason: str, at: datetime, until: datetime) -> Keep:
-        """Somebody's wish that a node be left alone, beside whoever leads; one that ends at once takes others back."""
+    def keep(
+        self, node_id: str, who: str, reason: str, at: datetime, until: datetime, *, shortens: bool = True
+    ) -> Keep:
+        """Somebody's wish that a node be left alone, beside whoever leads; one that ends at once takes others back.
+
+        The newest counts. Of somebody who may not shorten others', a longer one that is in force stays and is given.
+        """
         row = {"at": text(at), "node_id": node_id, "until": text(until), "who": who, "reason": reason}
         with self._store.writing(fenced=False) as writer:
+            there = () if shortens else views.keeps(writer.db, at)
+            longer = next((each for each in there if each.node_id == node_id and each.until > until), None)
+            if longer is not None:
+                return longer
             writer.append("keep", row)
         return Keep(node_id=node_id, at=at, until=until, who=who, reason=reason)
+
+    def approve(self, node_id: str, who: str, reason: str, at: datetime, *, key: str | None = None) -> Approval:
+        """An operator's word on the notice in force for a node, beside whoever leads; `key` is that of the one seen.
+
+        Raises:
+            LedgerError: there is no notice to approve, or another than the one seen.
+
+        """
+        with self._store.writing(fenced=False) as writer:
+            seen, key = key, writer.db.scalar(select(NOTICES.c.key).where(NOTICES.c.node_id == node_id))
+            if key is None:
+                raise LedgerError(f"{node_id} has no notice in force: there is nothing to approve")
+            if seen not in {None, key}:
+                raise LedgerError(f"{node_id} has had another notice since: look again")
+            row = {"at": text(at), "node_id": node_id, "key": key, "who": who, "reason": reason}
+            writer.append("approval", row)
+        return Approval(node_id=node_id, key=key, at=at, who=who, reason=reason)
 
     def keep_backtest(self, made: Backtested) -> None:
         """Somebody's backtest, beside whoever leads."""

@@ -55,6 +55,14 @@ class LedgerKnobs:
         return Path(self.path) if self.url is None and self.url_file is None else None
 
     @property
+    def unwritten(self) -> bool:
+        """Whether it is a file that is not there yet; of one that this user may not look for nobody says so."""
+        try:
+            return self.file is not None and not self.file.exists()
+        except OSError:
+            return False
+
+    @property
     def place(self) -> str:
         """Where it is, in words that hold no secret."""
         if self.url_file is not None:

@@ -24,7 +24,6 @@ from gpuwatch.model.decision import (
     Observation,
     OpenIntent,
     Outcome,
-    Pause,
     Proposal,
     Reason,
     Review,
@@ -34,6 +33,7 @@ from gpuwatch.model.decision import (
     Wish,
 )
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.orders import Pause
 from gpuwatch.policies.timing.history import GapHistory
 
 _DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING})

@@ -47,6 +47,11 @@ def from_2(db: Connection) -> None:
     METADATA.create_all(db)
 
 
+def from_3(db: Connection) -> None:
+    """Schema 3: nothing was known of approvals and messages."""
+    METADATA.create_all(db)
+
+
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description
     """Rows of the old tables, a few at a time."""
     return db.execute(text(query), execution_options={"yield_per": 100})

@@ -7,7 +7,6 @@ lock, which is noticed, and then nobody leads.
 
 import hashlib
 import logging
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, func, select, text
@@ -19,6 +18,7 @@ from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs, is_postgresql
 from gpuwatch.ledger.stores import Store, cause, this_process
 from gpuwatch.ledger.tables import META
+from gpuwatch.secrets import read_secret
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ def _conninfo(knobs: LedgerKnobs) -> dict[str, Any]:
     url = knobs.url or ""
     if knobs.url_file is not None:
         try:
-            url = Path(knobs.url_file).read_text(encoding="utf-8").strip()
+            url = read_secret(knobs.url_file).decode().strip()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no text"
             raise LedgerError(f"ledger.url_file {knobs.url_file} cannot be read: {why}") from None

@@ -13,7 +13,11 @@ from gpuwatch.ledger.tables import HEAD, META, METADATA, SCHEMA_VERSION
 
 _MADE: dict[str, tuple[str, ...]] = {}  # statements by dialect
 # By the version that each comes from.
-_MIGRATIONS: dict[int, Callable[[Connection], None]] = {1: migrations.from_1, 2: migrations.from_2}
+_MIGRATIONS: dict[int, Callable[[Connection], None]] = {
+    1: migrations.from_1,
+    2: migrations.from_2,
+    3: migrations.from_3,
+}
 
 
 def prepare(db: Connection, place: str, ledger_id: str | None = None) -> None:

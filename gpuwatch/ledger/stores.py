@@ -23,6 +23,8 @@ from gpuwatch.ledger.chain import Writer
 from gpuwatch.ledger.entries import LeadLostError, LedgerError
 from gpuwatch.ledger.tables import HEAD
 
+_CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
+_AS_ITS_USER = "run this as root or as the controller's user"
 _BUSY_SECONDS = 10  # how long a write waits for `gpuwatch pause`, and that one for a write
 
 
@@ -160,7 +162,11 @@ class SqliteStore(Store):
 
         `untouched` where nobody has it open: SQLite makes no files beside it then, and does not look for changes.
         """
-        if not path.exists():
+        try:
+            there = path.exists()
+        except OSError as error:
+            raise LedgerError(f"{path} cannot be opened ({error.strerror}); {_AS_ITS_USER}") from error
+        if not there:
             raise LedgerError(f"{path} does not exist yet; start `gpuwatch controller`, or set ledger.path")
         at_rest = untouched and not path.with_name(path.name + "-wal").exists()
         mode = f"{'ro' if read_only else 'rw'}{'&immutable=1' if at_rest else ''}"
@@ -215,6 +221,8 @@ class SqliteStore(Store):
             with self._db().begin():
                 yield self._db()
         except DBAPIError as error:
+            if getattr(error.orig, "sqlite_errorname", "").startswith(_CLOSED):
+                raise LedgerError(f"{self.place} cannot be opened ({cause(error)}); {_AS_ITS_USER}") from error
             raise LedgerError(f"{self.place} is no ledger: {cause(error)}") from error
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 
 from gpuwatch.cost.slices import AMOUNTS
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -112,6 +112,30 @@ KEEPS = Table(
     Index("keeps_by_node", "node_id", "id"),
     Index("keeps_by_end", "until"),
 )
+# An operator's word on the notice of that `key`.
+APPROVALS = Table(
+    "approvals",
+    METADATA,
+    _id(),
+    _text("at"),
+    _text("node_id"),
+    _text("key"),
+    _text("who"),
+    _text("reason"),
+    Index("approvals_by_key", "key"),
+)
+# A message about the intent of that `key` at one destination: arrived, or given up (`reached` 0), and why.
+MESSAGES = Table(
+    "messages",
+    METADATA,
+    _id(),
+    _text("at"),
+    _text("key"),
+    _text("destination"),
+    Column("reached", Integer, nullable=False),
+    _text("detail"),
+    Index("messages_by_key", "key", "destination"),
+)
 # A local day of `spend` that no longer changes, in seconds since 1970, with the SHA-256 of its rows.
 SPEND_DAYS = Table(
     "spend_days",
@@ -131,6 +155,8 @@ RECORDS = {
     "control": CONTROLS,
     "backtest": BACKTESTS,
     "keep": KEEPS,
+    "approval": APPROVALS,
+    "message": MESSAGES,
     "spend_day": SPEND_DAYS,
 }
 

@@ -13,10 +13,12 @@ from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.entries import Entry
 from gpuwatch.ledger.tables import (
+    APPROVALS,
     BACKTESTS,
     CONTROLS,
     INTENTS,
     KEEPS,
+    MESSAGES,
     NOTICES,
     OPEN_INTENTS,
     OUTCOMES,
@@ -28,21 +30,19 @@ from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
     REMOVALS,
-    Backtested,
     Done,
     Intent,
-    Keep,
     LedgerView,
     Notice,
     OpenIntent,
     Outcome,
-    Pause,
     Reason,
     Status,
     Stopped,
     Verb,
     Wish,
 )
+from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 
 # Attempts are outcomes that came from a call to the cloud.
 OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
@@ -51,7 +51,9 @@ CHANGES_MACHINES = REMOVALS | ADDITIONS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
-_NOTICES = select(NOTICES).order_by(NOTICES.c.node_id)
+_TOLD_AT = select(func.min(MESSAGES.c.at)).where(MESSAGES.c.key == NOTICES.c.key, MESSAGES.c.reached == 1)
+_NOTICES = select(NOTICES, _TOLD_AT.scalar_subquery().label("told_at")).order_by(NOTICES.c.node_id)
+_APPROVALS = select(APPROVALS).where(APPROVALS.c.key.in_(select(NOTICES.c.key)))
 _STOPPED = select(STOPPED).order_by(STOPPED.c.node_id)
 _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
 _RESUMED = select(CONTROLS).where(CONTROLS.c.verb == "resume", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
@@ -84,7 +86,7 @@ def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
     """All of it, within one reading transaction."""
     past = {"since": text(since)}
     return LedgerView(
-        notices=tuple(Notice(node_id=row.node_id, key=row.key, at=_time(row.at)) for row in db.execute(_NOTICES)),
+        notices=tuple(map(_notice, db.execute(_NOTICES))),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
         recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
         stopped=tuple(Stopped(node_id=row.node_id, key=row.key, at=_time(row.at)) for row in db.execute(_STOPPED)),
@@ -95,6 +97,10 @@ def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
         resumed=tuple((row.pool, _time(row.at)) for row in db.execute(_RESUMED, past)),
         backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         keeps=keeps(db, now),
+        approvals=tuple(
+            Approval(node_id=row.node_id, key=row.key, at=_time(row.at), who=row.who, reason=row.reason)
+            for row in sorted(db.execute(_APPROVALS), key=attrgetter("id"))
+        ),
     )
 
 
@@ -118,6 +124,12 @@ def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
         )
         for row in sorted(db.execute(_PAUSES, {"now": text(now)}), key=attrgetter("id"))
     )
+
+
+def _notice(row: Row[Any]) -> Notice:
+    """One in force."""
+    told_at = None if row.told_at is None else _time(row.told_at)
+    return Notice(node_id=row.node_id, key=row.key, at=_time(row.at), told_at=told_at)
 
 
 def _backtested(row: Row[Any]) -> Backtested:

@@ -17,6 +17,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Evidence, Fleet, Node
 from gpuwatch.model.measure import Measure
 from gpuwatch.model.money import Price, hire_of, key_of_node
+from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 
 
 class Verb(StrEnum):
@@ -205,11 +206,12 @@ class OpenIntent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A notice in force: given at, and by which intent."""
+    """A notice in force: given at, by which intent, and when a message about it first reached somebody (None: not)."""
 
     node_id: str
     key: str
     at: datetime
+    told_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,60 +249,12 @@ class Wish:
     want: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """Somebody's order to do nothing: to a pool, or to all (`pool` None), until a time, or until it is taken back."""
-
-    pool: str | None
-    at: datetime
-    who: str
-    reason: str
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's snooze_max.
-
-    Of a node the newest counts; one that ends when it is said takes those before it back.
-    """
-
-    node_id: str
-    at: datetime
-    until: datetime
-    who: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backtested:
-    """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
-
-    `rules` is their fingerprint. `stops` and `suspected_wrong_stops` are of the whole history, `wrongly_stopped` and
-    `violations` of the part that the real controller played. `failure` says why it did not pass; None: it passed.
-    """
-
-    pool: str
-    at: datetime
-    who: str
-    rules: str
-    source: str
-    node_hours: float
-    stops: int
-    suspected_wrong_stops: int
-    checked_node_hours: float
-    checked_stops: int
-    wrongly_stopped: int
-    violations: int
-    saved_ratio: float | None
-    failure: str | None = None
-
-
 @dataclass(frozen=True, kw_only=True)  # no slots: the indexes are made once, at the first question
 class LedgerView:
     """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None).
 
-    `backtests` are the newest of each pool's rules, in the order in which they were kept.
+    `backtests` are the newest of each pool's rules, in the order in which they were kept; `approvals` are of the
+    notices in force.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -312,6 +266,7 @@ class LedgerView:
     resumed: tuple[tuple[str | None, datetime], ...] = ()
     backtests: tuple[Backtested, ...] = ()
     keeps: tuple[Keep, ...] = ()
+    approvals: tuple[Approval, ...] = ()
 
     def kept(self, node: Node) -> Node:
         """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
@@ -323,6 +278,11 @@ class LedgerView:
     def notice(self, node_id: str) -> Notice | None:
         """The notice in force for a node."""
         return self._noticed.get(node_id)
+
+    def approval(self, node_id: str) -> Approval | None:
+        """The approval of the notice in force for a node."""
+        notice = self.notice(node_id)
+        return None if notice is None else next((each for each in self.approvals if each.key == notice.key), None)
 
     def open_for(self, node_id: str) -> OpenIntent | None:
         """The open intent of a node."""

@@ -34,6 +34,10 @@ class PoolRules:
     warm_up: Annotated[
         Seconds, Ge(0), Knob("A node started more recently than this is not touched, whatever it shows.")
     ] = 900.0
+    approval: Annotated[
+        bool,
+        Knob("Nodes that have had their notice go only once an operator approves it (`gpuwatch approve`, the page)."),
+    ] = False
     idle: Annotated[IdleRules, Knob("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
     scaling: Annotated[
         ScalingRules, Knob("How many nodes the load needs; without metrics the pool never follows it.")

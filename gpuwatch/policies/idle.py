@@ -6,7 +6,8 @@ Rules, all of them:
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
-   nor frees it from its notice, it waits.
+   nor frees it from its notice, it waits. It is withdrawn, too, where somebody protects or snoozes the node: once that
+   is over, a new one comes first.
 4. Parked and stalled nodes are told about; they are removed only where the pool says so, after a time of their own.
 5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
 6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
@@ -33,6 +34,8 @@ from gpuwatch.policies.timing.rules import Restart, restart
 _SLACK_SECONDS = 5.0
 _LEAST_SECONDS = 60.0  # before which nobody is given notice, however little a restart costs
 _OLD_AND_IDLE_SECONDS = 300.0  # what is too old for its pool waits no longer than this once it is idle
+
+_ANEW = "Once that is over and it still has no use, a new notice."
 
 Removal = Literal["stop", "terminate", "tell"]
 
@@ -224,6 +227,9 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         return _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
+    kept = _kept(node, activity.held_seconds, rules)
+    if kept is not None:
+        return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _ANEW)
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules)
 
@@ -283,9 +289,21 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
     if notice is None:
         return _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+    kept = _kept(node, age, rules)
+    if kept is not None:
+        return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _ANEW)
     if age < rules.terminate_after or (observation.now - notice.at).total_seconds() < rules.notice:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
     return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
+
+
+def _kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
+    """How people have said that a node is to be left alone, as far as the pool honours it."""
+    if node.protected is not None:
+        return f"it is protected: {node.protected}"
+    if node.snoozed is not None and unused_seconds <= rules.snooze_max:
+        return f"it is snoozed until {node.snoozed}"
+    return None
 
 
 def _too_old(node: Node, observation: Observation, rules: IdleRules) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpuwatch.clock import Clock
 from gpuwatch.prices.live import FetchError
+from gpuwatch.secrets import read_secret
 
 _LARGEST_ANSWER_BYTES = 64 * 1024**2
 _LATER = frozenset({429, 500, 502, 503, 504})
@@ -81,9 +82,10 @@ def secret_of(file: Path, knob: str) -> str:
 
     """
     try:
-        text = file.read_text(encoding="utf-8").strip()
+        text = read_secret(str(file)).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise FetchError(f"{knob} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise FetchError(f"{knob}: {file} cannot be read: {why}") from None
     if not text or "\n" in text:
         raise FetchError(f"{knob}: {file} does not hold one line with a key")
     return text

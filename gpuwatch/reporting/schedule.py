@@ -13,9 +13,11 @@ from zoneinfo import ZoneInfo
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import CloudError, Leftover
 from gpuwatch.cost.report import Report, Stretch
+from gpuwatch.delivery.errors import DeliveryError
+from gpuwatch.delivery.patience import Patience
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.knobs import format_duration
-from gpuwatch.reporting.deliver import DeliveryError, Parcel, delivered
+from gpuwatch.reporting.deliver import Parcel, delivered
 from gpuwatch.reporting.gather import gathered
 from gpuwatch.settings import Settings
 
@@ -24,14 +26,6 @@ log = logging.getLogger(__name__)
 _DAY = timedelta(days=1)
 _FIRST_WAIT_SECONDS = 60.0
 _LONGEST_WAIT_SECONDS = 3600.0
-
-
-@dataclass(slots=True)
-class Trying:
-    """A destination that has failed: how often in a row, and from when on it is tried again (monotonic)."""
-
-    failures: int = 0
-    not_before: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +37,13 @@ class Postman:
     leads: Callable[[], bool]
     leftovers: Callable[[], Sequence[Leftover]] = tuple
     _done: dict[str, date] = field(default_factory=dict)
-    _trying: dict[str, Trying] = field(default_factory=dict)
+    _patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing has failed yet."""
+        self._patience = Patience(
+            clock=self.clock, first_seconds=_FIRST_WAIT_SECONDS, longest_seconds=_LONGEST_WAIT_SECONDS
+        )
 
     def tick(self) -> None:
         """Deliver what is due; what goes wrong is a line in the log, and is tried again later."""
@@ -64,14 +64,12 @@ class Postman:
         except Exception:
             log.exception("The report for %s could not be made; it is tried again.", day)
             for name in waiting:
-                self._later(name)
+                self._patience.failed(name)
         finally:
             ledger.close()
 
     def _waits(self, name: str, day: date) -> bool:
-        trying = self._trying.get(name)
-        soon = trying is None or self.clock.monotonic() >= trying.not_before
-        return soon and self._done.get(name, date.min) < day
+        return self._patience.over(name) and self._done.get(name, date.min) < day
 
     def _deliver(self, ledger: Ledger, stretch: Stretch, waiting: Sequence[str], now: datetime) -> None:
         """To each that has not had it. A day before metering began has no report."""
@@ -90,12 +88,11 @@ class Postman:
                     Parcel(report=report, key=key_of(ledger, name, day.isoformat())), self.settings.report.to[name]
                 )
             except DeliveryError as error:
-                wait = self._later(name)
-                told = format_duration(wait)
+                told = format_duration(self._patience.failed(name))
                 log.warning("The report for %s did not get to %s: %s. Next try in %s.", day, name, error, told)
                 continue
             self._done[name] = day  # whatever becomes of the next line, this process sends it once
-            self._trying.pop(name, None)
+            self._patience.worked(name)
             ledger.deeds.keep_delivered(name, day.isoformat())
             log.info("The report for %s went to %s (%s).", day, name, where)
 
@@ -107,14 +104,6 @@ class Postman:
             except (CloudError, ImportError) as error:
                 log.warning("What stopped machines cost is not in the report: %s", error)
         return gathered(ledger, stretch, now, self.settings.cost, self.settings.interval, left)
-
-    def _later(self, name: str) -> float:
-        """Twice as long as the time before, up to an hour; there is always a next try, until the next day's report."""
-        trying = self._trying.setdefault(name, Trying())
-        wait = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2.0**trying.failures)
-        trying.failures = min(trying.failures + 1, 10)
-        trying.not_before = self.clock.monotonic() + wait
-        return wait
 
 
 def due(now: datetime, zone: ZoneInfo, at: str) -> date:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpuwatch.reread import Reread
+from gpuwatch.secrets import read_secret, version_of
 from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
 from gpuwatch.tls import TlsFiles, client_context
 
@@ -65,15 +66,10 @@ def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
         ValueError: a file is not what it should be.
 
     """
-    section = "signals" if isinstance(knobs, ScrapeKnobs) else "signals.promql"
-    files = TlsFiles(
-        section=section,
-        certificate=_path(knobs.tls_certificate),
-        key=_path(knobs.tls_key),
-        ca=_path(knobs.tls_ca),
-    )
-    bearer = None if isinstance(knobs, ScrapeKnobs) else _path(knobs.bearer_file)
-    secret, kind = (bearer, "token") if bearer is not None else (_path(knobs.password_file), "password")
+    files = files_of(knobs)
+    section = files.section
+    bearer = None if isinstance(knobs, ScrapeKnobs) else knobs.bearer_file
+    secret, kind = (bearer, "token") if bearer is not None else (knobs.password_file, "password")
     key = f"{section}.{'bearer' if bearer is not None else 'password'}_file"
     remedy = "signals.scheme" if section == "signals" else "another signals.promql.url"
 
@@ -86,7 +82,19 @@ def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
         in_the_clear = f"the {kind} of {key} goes out over https only; set {remedy}"
         return Credentials(context=context, authorization=authorization, in_the_clear=in_the_clear)
 
-    return Reread([*files.paths, *([] if secret is None else [secret])], make)
+    if secret is None:
+        return Reread(files.paths, make)
+    return Reread([*files.paths, Path(secret)], make, lambda: version_of(secret))
+
+
+def files_of(knobs: ScrapeKnobs | PromqlKnobs) -> TlsFiles:
+    """The files of its TLS."""
+    return TlsFiles(
+        section="signals" if isinstance(knobs, ScrapeKnobs) else "signals.promql",
+        certificate=_path(knobs.tls_certificate),
+        key=_path(knobs.tls_key),
+        ca=_path(knobs.tls_ca),
+    )
 
 
 def refusal_of(status: int) -> str:
@@ -108,10 +116,10 @@ def failure_of(error: BaseException) -> str:
     return f"its agent could not be asked: {str(error) or type(error).__name__}"
 
 
-def _secret(file: Path, key: str, kind: str) -> bytes:
-    """What the file holds; the end of its last line is no part of it."""
+def _secret(file: str, key: str, kind: str) -> bytes:
+    """What the file holds, or what the reference leads to; the end of its last line is no part of it."""
     try:
-        secret = file.read_bytes().rstrip(b"\r\n")
+        secret = read_secret(file).rstrip(b"\r\n")
     except OSError as error:
         raise OSError(f"{key}: {file} cannot be read: {error.strerror}") from error
     if not secret:

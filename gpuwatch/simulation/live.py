@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuwatch.clock import Clock, ScaledClock, SystemClock
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.controller import Parts, step
+from gpuwatch.controller import Parts, Round, step
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.signals.scrape import ScrapeKnobs, ScrapeSource
@@ -36,8 +36,13 @@ class Show:
     board: Board
     interval: float
 
-    def run(self, real_seconds: float | None, interrupted: Callable[[], bool]) -> None:
-        """Rounds, and users who start what they need, for so long or until interrupted."""
+    def run(
+        self, real_seconds: float | None, interrupted: Callable[[], bool], tell: Callable[[Round, float], None]
+    ) -> None:
+        """Rounds, and users who start what they need, for so long or until interrupted.
+
+        `tell` is given each round and how many real seconds it took.
+        """
         clock, real = self.parts.clock, SystemClock()
         end = None if real_seconds is None else real.monotonic() + real_seconds
         while (end is None or real.monotonic() < end) and clock.monotonic() < _HOURS * 3600:
@@ -46,7 +51,10 @@ class Show:
             began = clock.monotonic()
             for host in self.world.users_start(self.cloud):
                 self.board.event(f"start {host.life.name}: its user needs it again")
-            self.board.round(step(self.parts))
+            asked = real.monotonic()
+            done = step(self.parts)
+            tell(done, real.monotonic() - asked)
+            self.board.round(done)
             clock.sleep(began + self.interval - clock.monotonic())
 
     def totals(self) -> str:

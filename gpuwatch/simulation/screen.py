@@ -31,6 +31,7 @@ class Board:
     clock: Clock
     begin: datetime
     totals: Callable[[], str] = str
+    page: str = ""  # where the fleet page is
     say: Callable[[str], None] | None = None  # for every event, where there is no screen
     _events: deque[str] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     _last: Round | None = None
@@ -79,7 +80,7 @@ class Board:
         """The whole screen."""
         with self._lock:
             done, events = self._last, list(self._events)
-        title = Text(f"gpuwatch demo: {story_time(self.clock.now(), self.begin)}", style="bold")
+        title = Text(f"gpuwatch demo: {story_time(self.clock.now(), self.begin)}   {self.page}", style="bold")
         if done is None:
             return Group(title, Text("the first round is under way"))
         return Group(title, self._table(done), Text("\n".join(events), style="dim"), Text(self.totals(), style="bold"))

@@ -16,9 +16,10 @@ from gpuwatch.agent.catalogue import Family, table_md
 from gpuwatch.agent.server import Response
 from gpuwatch.clock import Clock
 from gpuwatch.cost.totals import Row
+from gpuwatch.model.fleet import Fleet
 from gpuwatch.parts import Round
 from gpuwatch.telling import of_fleet, of_money, of_rounds
-from gpuwatch.telling.told import Told, Value
+from gpuwatch.telling.told import Certificates, Told, Value
 
 TELLERS = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
 
@@ -26,9 +27,9 @@ TELLERS = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
 class Telling(Collector):
     """Is told each round, and makes pages of it; a custom collector of prometheus_client."""
 
-    def __init__(self, mode: str, fleet: str, clock: Clock) -> None:
-        """Before the first round."""
-        self._told = Told(mode=mode, fleet=fleet, clock=clock)
+    def __init__(self, mode: str, fleet: str, clock: Clock, certificates: Certificates = tuple) -> None:
+        """Before the first round. `certificates` tells when those of a setting end."""
+        self._told = Told(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
         self._lock = threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -66,6 +67,18 @@ class Telling(Collector):
         """A round has billed this."""
         with self._lock:
             of_money.count(self._told, rows)
+
+    def message(self, destination: str, event: str, result: str) -> None:
+        """Somebody was told of an event, or was not."""
+        with self._lock:
+            self._told.count("messages", (destination, event, result))
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The fleet of the last round that saw it."""
+        with self._lock:
+            seen = self._told.observation
+            return None if seen is None else seen.fleet
 
     def page(self, accept: str = "") -> Response:
         """All families, in the text format of Prometheus or of OpenMetrics."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuwatch import __version__
+from gpuwatch.agent.catalogue import CERTIFICATE, CERTIFICATE_HELP
 from gpuwatch.telling.told import ROUND, Told, Value, counter, gauge
 
 
@@ -70,6 +71,11 @@ def _paused(told: Told) -> Iterator[Value]:
         yield (pause.pool or "",), 1.0
 
 
+def _certificates(told: Told) -> Iterator[Value]:
+    for setting, end in told.certificates():
+        yield (setting,), end.timestamp()
+
+
 FAMILIES = (
     gauge(
         "controller_info",
@@ -122,6 +128,13 @@ FAMILIES = (
         "rounds",
     ),
     counter("controller_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
+    counter(
+        "controller_messages_total",
+        ("destination", "event", "result"),
+        "Nodes in messages to people (notify) by what came of it: reached, failed (it is tried again), nobody (no "
+        "address), moot (over before it was told), given_up (older than notify.max_age).",
+        "ledger",
+    ),
     gauge("controller_open_intents", (), "Intents on record whose end is not known yet.", "ledger", _open_intents),
     gauge(
         "controller_oldest_open_intent_timestamp_seconds",
@@ -137,5 +150,12 @@ FAMILIES = (
         "How many nodes the policies want, where one wants a number.",
         ROUND,
         _targets,
+    ),
+    gauge(
+        CERTIFICATE.removeprefix("gpuwatch_"),
+        ("setting",),
+        CERTIFICATE_HELP,
+        "the files of tls_certificate, tls_client_ca and tls_ca in controller, signals and signals.promql",
+        _certificates,
     ),
 )

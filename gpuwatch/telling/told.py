@@ -11,6 +11,7 @@ from gpuwatch.parts import Round
 
 Value = tuple[tuple[str, ...], float]
 Teller = Callable[["Told"], Iterable[Value]]
+Certificates = Callable[[], Iterable[tuple[str, datetime]]]
 ROUND = "the last round that saw the fleet"
 
 
@@ -25,6 +26,7 @@ class Told:
     duration_seconds: float | None = None
     ended_at: datetime | None = None
     leading: bool = False
+    certificates: Certificates = tuple
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
 
     def count(self, name: str, labels: Iterable[str], by: float = 1) -> None:

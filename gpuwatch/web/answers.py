@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Meta
 
 from gpuwatch.ledger import Entry, RoundLine
-from gpuwatch.model.decision import Keep, Pause, Review, Step
+from gpuwatch.model.decision import Review, Step
 from gpuwatch.model.fleet import Activity, GpuVerdict, State
+from gpuwatch.model.orders import Keep, Pause
+from gpuwatch.web.coming import Consent
 from gpuwatch.web.snapshot import NodeRow, PoolRow
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
@@ -68,6 +70,13 @@ class KeepOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
 
 
+class ApproveOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Notice: the key of the one that was looked at; without it, whichever is in force."""
+
+    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
+    notice: _Text | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """What went wrong, as a sentence."""
@@ -105,8 +114,8 @@ class PoolsPage:
 class NodePage:
     """One node explained, as `gpuwatch explain` does. `if_stopped_now` has every guard rule's answer.
 
-    `round` is the past round that this is about; null is the last one, of `at`. `keep` is in force at this moment, and
-    may be so for `keep_most_seconds`.
+    `round` is the past round that this is about; null is the last one, of `at`. `keep` and `approval` are those of
+    this moment; a keep may be for `keep_most_seconds`.
     """
 
     row: NodeRow
@@ -122,6 +131,7 @@ class NodePage:
     history: tuple[Entry, ...]
     keep: Keep | None
     keep_most_seconds: float
+    approval: Consent | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,13 +12,15 @@ import msgspec
 from gpuwatch import explaining
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
-from gpuwatch.model.decision import Keep, Pause, Verb
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.orders import Approval, Keep, Pause
 from gpuwatch.parts import Round
 from gpuwatch.spending import report
 from gpuwatch.spending.period import period_of
 from gpuwatch.web import answers, snapshot
+from gpuwatch.web.coming import consent
 from gpuwatch.web.state import State
 
 PREFIX = "/api/v1"
@@ -88,6 +90,7 @@ def _node(call: Call) -> answers.NodePage:
     done, rules = (call.state.last(), call.state.rules) if number is None else _past(ledger, number)
     found = explaining.judged(done, rules, ledger, name, round_id=number)
     node, verdict = found.node, found.node.verdict
+    orders = call.state.orders()
     return answers.NodePage(
         row=next(row for row in snapshot.rows(done, rules) if row.id == node.id),
         round=number,
@@ -100,8 +103,9 @@ def _node(call: Call) -> answers.NodePage:
         if_stopped_now=found.review,
         pool_says=found.pool_says,
         history=found.history,
-        keep=next((each for each in call.state.orders().keeps if each.node_id == node.id), None),
+        keep=next((each for each in orders.keeps if each.node_id == node.id), None),
         keep_most_seconds=rules.pool(node.pool).idle.snooze_max,
+        approval=consent(node, orders, rules),
     )
 
 
@@ -203,6 +207,26 @@ def _let_go(call: Call) -> Keep:
     return call.state.ledger.keep(_seen_node(call).id, call.who, "", now, now)
 
 
+def _approve(call: Call) -> Approval:
+    state, order, node = call.state, call.body, _seen_node(call)
+    orders = state.orders()
+    asked = consent(node, orders, state.rules)
+    why_not = None
+    if orders.notice(node.id) is None:
+        why_not = f"{node.id} has no notice in force: there is nothing to approve"
+    elif asked is None:
+        why_not = f"pool {node.pool} asks for no approval (pools.{node.pool}.approval)"
+    elif asked.who is not None:
+        why_not = f"{node.id} was approved already, by {asked.who}"
+    elif order.notice not in {None, asked.notice}:
+        why_not = f"the notice that you looked at is no longer in force for {node.id}, but a later one: look again"
+    if why_not is not None:
+        raise RefusedError(HTTPStatus.CONFLICT, why_not)
+    return state.ledger.approve(
+        node.id, call.who, order.reason, state.clock.now(), key=None if asked is None else asked.notice
+    )
+
+
 def _seen_node(call: Call) -> Node:
     """The node of the last round that the path names."""
     name, fleet = call.named["node"], call.state.last().observation.fleet
@@ -265,6 +289,16 @@ ENDPOINTS = (
         summary="Take that back.",
         answer=Keep,
         call=_let_go,
+        acts=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/nodes/{node}/approve",
+        summary="Let a node go as its notice says, where its pool waits for an operator's approval.",
+        answer=Approval,
+        call=_approve,
+        body=answers.ApproveOrder,
+        status=HTTPStatus.CREATED,
         acts=True,
     ),
     Endpoint(method="GET", path="/pools", summary="The pools and their rule.", answer=answers.PoolsPage, call=_pools),

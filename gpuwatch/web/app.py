@@ -1,6 +1,6 @@
 """Who may see the page and ask its API, and who may act; the page's files; requests made into calls and answers.
 
-1. Without a user only this machine is answered, and it may only read.
+1. Without a user only this machine is answered, and it may only read. Signed links are answered beside that: `keeping`.
 2. Whoever acts is a user whom the settings name, and comes from the page itself or from no browser: another site can
    make a browser send its user's password or certificate, but neither a header of its own nor another origin.
 3. Over plain http the Host is an address or a name that the settings know: no other site's name may lead here.
@@ -20,9 +20,12 @@ import msgspec
 from gpuwatch.agent.access import is_loopback
 from gpuwatch.agent.asked import Request
 from gpuwatch.agent.server import Response
+from gpuwatch.links import KEEP
 from gpuwatch.web.answers import Problem
 from gpuwatch.web.api import ENDPOINTS, PREFIX, Call, Endpoint, RefusedError, asked
+from gpuwatch.web.keeping import KeepLinks
 from gpuwatch.web.openapi import described
+from gpuwatch.web.policy import SAFE
 from gpuwatch.web.state import Rendered, State, UnseenError
 
 log = logging.getLogger(__name__)
@@ -34,21 +37,9 @@ _ASSETS = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
+# Beside the signed links, whose holders may have no password to get the page's own.
+_ASSETS |= {f"{KEEP}{name}": _ASSETS[f"/{name}"] for name in ("page.css", "icon.svg")}
 _READS = frozenset({"GET", "HEAD"})
-_SAFE = (
-    (
-        "Content-Security-Policy",
-        (
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        ),
-    ),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-)
 _NO_USER = (
     "acting takes a user: set controller.users_file or controller.tls_client_ca, and name the user in "
     "controller.operators"
@@ -57,29 +48,34 @@ _NO_USER = (
 
 @dataclass(slots=True, kw_only=True)
 class Web:
-    """The app of the controller's server. `names` are hosts' names by which browsers may ask over plain http."""
+    """The app of the controller's server. `names` are hosts' names by which browsers may ask over plain http.
+
+    `links` answers signed links; None: there are none.
+    """
 
     state: State
     operators: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
+    links: KeepLinks | None = None
     _files: dict[str, Rendered] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Response:
         """Every request that is for no route of the server's own."""
         try:
-            self._let_in(request)
             path = request.target.partition("?")[0]
+            links = self.links if path.startswith(KEEP) else None
+            self._let_in(request, signed=links is not None)
             if path in _ASSETS:
                 return self._asset(path, request)
-            return self._api(path, request)
+            return self._api(path, request) if links is None else links.answer(request)
         except RefusedError as error:
             return _problem(error)
         except UnseenError as error:
             return _problem(RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
 
-    def _let_in(self, request: Request) -> None:
+    def _let_in(self, request: Request, *, signed: bool) -> None:
         """Rules 1 and 3."""
-        if request.user is None and not is_loopback(request.client.removeprefix("::ffff:")):
+        if not signed and request.user is None and not is_loopback(request.client.removeprefix("::ffff:")):
             sentence = "beyond this machine it takes a user: set controller.users_file or controller.tls_client_ca"
             raise RefusedError(HTTPStatus.FORBIDDEN, sentence)
         if not request.secure and not self._knows(request.headers.get("host", "")):
@@ -219,7 +215,7 @@ def _body(request: Request, endpoint: Endpoint) -> object:
 
 def _tagged(kept: Rendered, request: Request, kind: str, cache: str) -> Response:
     """A body, or that it is what the client has."""
-    headers = (*_SAFE, ("Cache-Control", cache), ("ETag", kept.tag))
+    headers = (*SAFE, ("Cache-Control", cache), ("ETag", kept.tag))
     if kept.tag in request.headers.get("if-none-match", ""):
         return Response(status=HTTPStatus.NOT_MODIFIED, body=b"", content_type=kind, headers=headers)
     return Response(body=kept.body, content_type=kind, packed=kept.packed, headers=headers)
@@ -227,7 +223,7 @@ def _tagged(kept: Rendered, request: Request, kind: str, cache: str) -> Response
 
 def _answer(status: HTTPStatus, told: object, *more: tuple[str, str]) -> Response:
     made = Rendered(msgspec.json.encode(told))
-    headers = (*_SAFE, ("Cache-Control", "no-store"), *more)
+    headers = (*SAFE, ("Cache-Control", "no-store"), *more)
     return Response(status=status, body=made.body, content_type=_JSON, packed=made.packed, headers=headers)
 
 

@@ -1,10 +1,10 @@
-"""What happens next to a node, and not before when, as far as the last round can tell."""
+"""What happens next to a node, not before when, and whose word it takes, as far as the last round can tell."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import REMOVALS, Answer, Observation, Step, Verb
+from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import idle
 
@@ -26,6 +26,26 @@ class Coming:
     refused_by: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """An operator's approval of the notice of that key, which its pool asks for; `who` is None until it is given."""
+
+    notice: str
+    who: str | None = None
+    at: datetime | None = None
+    reason: str = ""
+
+
+def consent(node: Node, ledger: LedgerView, rulebook: Rulebook) -> Consent | None:
+    """The approval that the node's removal takes; None: it takes none, or has had no notice that could be approved."""
+    notice, given = ledger.notice(node.id), ledger.approval(node.id)
+    if notice is None or not rulebook.pool(node.pool).approval:
+        return None
+    if given is None:
+        return Consent(notice=notice.key)
+    return Consent(notice=notice.key, who=given.who, at=given.at, reason=given.reason)
+
+
 def coming(
     node: Node, step: Step, refusals: tuple[Answer, ...], observation: Observation, rulebook: Rulebook
 ) -> Coming | None:
@@ -44,7 +64,10 @@ def coming(
     notice = observation.ledger.notice(node.id)
     if step.reason.code == "grace" and notice is not None:
         at = notice.at + grace
-        return Coming(verb=Verb(choice), at=at, gone_at=at, refused_by=_surely(node, observation, rulebook, at))
+        asked = consent(node, observation.ledger, rulebook)
+        waits = ("approval",) if asked is not None and asked.who is None else ()
+        held = _surely(node, observation, rulebook, at)
+        return Coming(verb=Verb(choice), at=at, gone_at=at, refused_by=(*held, *waits))
     if step.reason.code == "waiting" and wait is not None:
         at = now + timedelta(seconds=max(0.0, wait - node.activity.held_seconds))
         held = _surely(node, observation, rulebook, at)

@@ -46,6 +46,10 @@ function when(iso) {
 
 function nextWords(next) {
   if (!next) return ["–", ""];
+  if (next.refused_by.includes("approval")) {
+    const others = next.refused_by.filter((rule) => rule !== "approval");
+    return [`${next.verb}, waits for approval`, others.length ? `also held back: ${others.join(", ")}` : `due ${when(next.at)}`];
+  }
   if (next.refused_by.length) return [`${next.verb}, held back`, next.refused_by.join(", ")];
   const left = (Date.parse(next.at) - now()) / 1000;
   const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
@@ -80,6 +84,16 @@ function opener(id, name) {
   if (!byId.has(id)) return el("strong", {}, name ?? id);
   const made = el("button", { type: "button", className: "link", onclick: () => explain(id) }, name ?? title(byId.get(id)));
   made.dataset.key = id;
+  return made;
+}
+
+function opensFilter(next, words) {
+  const made = el("button", { type: "button", className: "link", onclick: () => {
+    wanted.next = $("next").value = next;
+    filtered();
+    $("nodes").focus();
+  } }, words);
+  made.dataset.key = `next ${next}`;
   return made;
 }
 
@@ -140,6 +154,7 @@ const rank = {
   next: (a, b) => soon(a) - soon(b) || rank.use(a, b),
   usd: (a, b) => Number(a.usd_per_hour ?? -1) - Number(b.usd_per_hour ?? -1),
 };
+const waits = (node) => node.approval != null && node.approval.who == null;
 const soon = (node) => !node.next ? Infinity : node.next.refused_by.length ? 8e15 : Date.parse(node.next.gone_at ?? node.next.at);
 
 function lets(node) {
@@ -148,6 +163,7 @@ function lets(node) {
   const next = node.next;
   if (wanted.next === "coming" && !next) return false;
   if (wanted.next === "removal" && !(next && next.gone_at && !next.refused_by.length)) return false;
+  if (wanted.next === "approval" && !waits(node)) return false;
   if (wanted.next === "refused" && !(next && next.refused_by.length)) return false;
   if (!wanted.text) return true;
   const hay = `${node.id} ${node.name} ${node.owner ?? ""} ${node.instance_type} ${node.zone} ${node.why}`.toLowerCase();
@@ -311,12 +327,14 @@ function fill(row, node) {
 
 function drawAside() {
   const going = fleet.nodes.filter((node) => node.next && !node.next.refused_by.length).sort(rank.next);
-  const held = fleet.nodes.filter((node) => node.next && node.next.refused_by.length).length;
+  const held = fleet.nodes.filter((node) => node.next && node.next.refused_by.length && !waits(node)).length;
+  const asking = fleet.nodes.filter(waits).length;
   const items = going.slice(0, 8).map((node) => {
     const [main, more] = nextWords(node.next);
     return el("li", {}, opener(node.id), ` ${main} `, el("small", {}, more));
   });
   if (going.length > 8) items.push(el("li", { className: "faint" }, `and ${going.length - 8} more`));
+  if (asking) items.unshift(el("li", {}, opensFilter("approval", `${count(asking, "node")} ${asking === 1 ? "waits" : "wait"} for approval`)));
   if (held) items.push(el("li", { className: "faint" }, `${count(held, "step")} held back by the guard`));
   list("coming", items, "Nothing; all stays as it is.");
 
@@ -529,7 +547,7 @@ async function explain(id, again = false) {
   }
   try {
     const told = await ask(`/nodes/${encodeURIComponent(id)}`);
-    const filling = again && $("keep")?.contains(document.activeElement);
+    const filling = again && document.activeElement?.closest("#keep, #approve");
     if (dialog.dataset.node === id && !filling) $("detail-body").replaceChildren(...explained(told));
   } catch (error) {
     if (dialog.dataset.node === id) $("detail-body").replaceChildren(el("p", {}, error.message));
@@ -565,8 +583,44 @@ function explained(told) {
   parts.push(el("h3", {}, `The guard, were it to ${review.step.verb} now`), table(["Rule", "Answer", "Why"], answers.map((each) => [each.rule, word(each), each.refused ? `${each.sentence} ${each.remedy}` : each.sentence])));
   parts.push(el("h3", {}, "Ledger"), told.history.length ? table(["At", "What", "Why", "What came of it"], told.history.map((entry) =>
     [when(entry.intent.at), entry.intent.verb, entry.intent.reason.sentence, entry.outcomes.map((each) => `${each.status}: ${each.detail}`).join("; ") || "open"])) : el("p", { className: "faint" }, "Nothing was ever done to it."));
+  if (told.approval) parts.push(el("h3", {}, "To approve it"), approving(told));
   parts.push(el("h3", {}, "To keep it"), keeping(told));
   return parts;
+}
+
+const reasoned = (reason) => reason ? `: ${reason}` : "";
+
+function approving(told) {
+  const { row, approval } = told, next = row.next, path = `/nodes/${encodeURIComponent(row.id)}/approve`;
+  if (approval.who) return el("p", {}, `Approved ${when(approval.at)} by ${approval.who}${reasoned(approval.reason)}. It goes if it still has no use then.`);
+  if (!session?.may_act) return el("p", {}, "It goes only once an operator says yes, here or by ", el("code", {}, `gpuwatch approve ${row.id}`), ".");
+  const box = el("div", { id: "approve" });
+  const why = el("input", { id: "approve-why", maxLength: 500, autocomplete: "off" });
+  const first = el("form", {}, el("label", { className: "grow" }, "Reason ", why), el("button", { type: "submit" }, "Approve …"));
+  const said = el("p", { id: "approve-told", role: "status" });
+  const ask = () => { box.replaceChildren(first, said); why.focus(); };
+  const yes = async () => {
+    try {
+      await act("POST", path, { reason: why.value, notice: approval.notice });
+      $("detail").querySelector("[data-close]").focus();
+      explain(row.id, true);
+    } catch (error) {
+      put(said, `Not done: ${error.message}.`);
+      ask();
+    }
+  };
+  first.onsubmit = (event) => {
+    event.preventDefault();
+    put(said, "");
+    const left = next ? (Date.parse(next.gone_at ?? next.at) - now()) / 1000 : 0;
+    const time = left > 5 ? `at ${when(next.gone_at ?? next.at)} at the earliest` : "with the next round";
+    const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${told.step.reason.sentence}${told.keep ? ` It is kept until ${when(told.keep.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
+    const button = el("button", { type: "button", id: "approve-yes", onclick: yes }, `Yes, ${next?.verb ?? "remove"} it`);
+    box.replaceChildren(el("div", { role: "group", "aria-labelledby": "approve-sure" }, sure, el("div", { className: "row" }, button, el("button", { type: "button", onclick: ask }, "No, back"))));
+    button.focus();
+  };
+  box.append(first, said);
+  return box;
 }
 
 function keeping(told) {
@@ -580,7 +634,7 @@ function keeping(told) {
       put($("keep-told"), `Not done: ${error.message}.`);
     }
   };
-  const kept = told.keep ? `It is kept until ${when(told.keep.until)} by ${told.keep.who}${told.keep.reason ? `: ${told.keep.reason}` : ""}. ` : "";
+  const kept = told.keep ? `It is kept until ${when(told.keep.until)} by ${told.keep.who}${reasoned(told.keep.reason)}. ` : "";
   if (!session?.may_act) return el("p", { id: "keep-told" }, kept, "On the node ", el("code", {}, "gpuwatch keep 4h"), ", or in the cloud the tag ", el("code", {}, "gpuwatch:snooze-until"), " with a time.");
   const times = [[3600, "1 hour"], [14400, "4 hours"], [86400, "1 day"], [259200, "3 days"], [604800, "7 days"]].filter(([seconds]) => seconds <= told.keep_most_seconds);
   const howLong = el("select", { id: "keep-for" }, ...times.map(([seconds, name]) => el("option", { value: seconds }, name)));

@@ -8,12 +8,13 @@ from decimal import Decimal
 
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import PastRound
-from gpuwatch.model.decision import FINAL, Answer, Observation, Pause, Status, Step, Verb
+from gpuwatch.model.decision import FINAL, Answer, Observation, Status, Step, Verb
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
 from gpuwatch.model.health import Health
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.orders import Pause
 from gpuwatch.parts import Round
-from gpuwatch.web.coming import Coming, coming
+from gpuwatch.web.coming import Coming, Consent, coming, consent
 
 OFF = "off"
 _NOT_USED = frozenset({State.IDLE, State.PARKED, State.STALLED})
@@ -33,7 +34,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """A node at a glance. `activity` is None while it does not run; `why` has the guard's objections in it."""
+    """A node at a glance. `activity` is None while it does not run; `why` has the guard's objections in it.
+
+    `approval` is None where none is needed, or there is no notice yet that could be approved.
+    """
 
     id: str
     name: str
@@ -52,6 +56,7 @@ class NodeRow:
     doubt: str | None = None
     usd_per_hour: Decimal | None = None
     next: Coming | None = None
+    approval: Consent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +174,7 @@ def _row(node: Node, step: Step, refusals: tuple[Answer, ...], seen: Observation
         doubt=activity.doubt if running else None,
         usd_per_hour=price.usd_per_hour if running and price is not None else None,
         next=coming(node, step, refusals, seen, rules),
+        approval=consent(node, seen.ledger, rules),
     )
 
 
@@ -216,14 +222,15 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
     """One for each pool that was decided about."""
     for decision in done.decisions:
         members = [row for row in nodes if row.pool == decision.pool]
-        idle = rules.pool(decision.pool).idle
+        idle, asks = rules.pool(decision.pool).idle, rules.pool(decision.pool).approval
         after = idle.after.replace("_", "-") if isinstance(idle.after, str) else format_duration(idle.after)
         yield PoolRow(
             name=decision.pool,
             nodes=len(members),
             running=sum(row.activity is not None for row in members),
             gpus=sum(len(row.gpus) for row in members),
-            rule=f"{idle.then} after {after} idle, with {format_duration(idle.notice)} notice",
+            rule=f"{idle.then} after {after} idle, with {format_duration(idle.notice)} notice"
+            f"{' and an approval' if asks else ''}",
             usd_per_hour=_sum(members),
             target=decision.target,
             clamps=decision.clamps,

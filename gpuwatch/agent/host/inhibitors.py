@@ -1,7 +1,8 @@
 """systemd's inhibitor locks: a program asked that the machine be not shut down, put to sleep, or called idle.
 
-logind keeps each lock in a file of its own under /run/systemd/inhibit. Only locks of mode `block` count: `delay` asks
-for a moment to put things in order, which half the programs of a host hold for ever.
+logind keeps each lock in a file of its own under /run/systemd/inhibit. Locks of mode `delay` do not count: they ask for
+a moment to put things in order, which half the programs of a host hold for ever. `block` and `block-weak` do, and what
+may be added to them.
 """
 
 from gpuwatch.agent.host.files import fields, listed, read_small, surely_dead
@@ -51,11 +52,15 @@ class Inhibitors:
         return (self._say(State.IDLE, "none is held", 0),)
 
     def _holder(self, lock: dict[str, str]) -> str | None:
-        """Who holds a lock; None if it does not count."""
+        """Who holds a lock; None if it does not count. logind drops one that nobody holds, whoever took it."""
         if not {"WHAT", "MODE", "WHO", "PID"} <= lock.keys() or not lock["PID"].isdigit():
             raise UnseenError("it does not say what it is")
-        counts = lock["MODE"] == "block" and _MEANT & set(lock["WHAT"].split(":"))
-        return printable(lock["WHO"], 60) if counts and not surely_dead(int(lock["PID"]), self._roots) else None
+        if lock["MODE"].startswith("delay") or not _MEANT & set(lock["WHAT"].split(":")):
+            return None
+        who = printable(lock["WHO"], 60)
+        if surely_dead(int(lock["PID"]), self._roots):
+            raise UnseenError(f"{who} took it and is gone, and it is still there")
+        return who
 
     def _say(self, says: State, note: str, held: int | None) -> Evidence:
         return say(self, says, note, observed=held, limit=1, unit="locks")

@@ -4,10 +4,9 @@ A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to 
 """
 
 import http.client
-import pwd
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.agent.host.files import listed, read_small, surely_dead
+from gpuwatch.agent.host.files import hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.host.knobs import JupyterKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.agent.host.silence import Silence
 from gpuwatch.model.fleet import Evidence, State
 
@@ -29,6 +28,8 @@ _OK = 200
 _PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
 _PYTHON = re.compile(r"i?python|conda|mamba", re.ASCII)
 _JUPYTER_MODULES = (b"jupyter", b"notebook", b"ipykernel")
+_SERVER_MODULE = re.compile(rb"\0-m\0(jupyter(?!hub\0)|notebook)")
+_HUB = "jupyterhub"  # it starts servers, and is none
 _NESTED = re.compile(r"^NSpid:\t\d+\t", re.MULTILINE | re.ASCII)  # numbered in a namespace within ours, too
 _AT_WORK = "busy"
 # A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
@@ -64,6 +65,7 @@ class _Found:
     busy: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     silent: dict[str, float] = field(default_factory=dict)  # seconds, by kernel
+    owners: set[int] = field(default_factory=set)
 
 
 _SERVER = msgspec.json.Decoder(_Server)
@@ -88,7 +90,7 @@ class Jupyter:
         paths = list(self._runtime_files())
         if len(paths) > _MOST_SERVERS:
             raise UnseenError(f"{len(paths)} servers are listed, more than the {_MOST_SERVERS} that are asked")
-        found = _Found(doubts=list(self._hidden()))
+        found = _Found()
         for path in paths:
             try:
                 self._look_at(path, found, now)
@@ -98,6 +100,7 @@ class Jupyter:
                 found.doubts.append(f"{printable(path.name, 60)}: {error.strerror or type(error).__name__}")
             except UnseenError as error:
                 found.doubts.append(f"{printable(path.name, 60)}: {error}")
+        found.doubts += self._hidden(found.owners)
         self._silence.forget_all_but(found.silent.keys())
         least = min(found.silent.values(), default=None)
         if found.busy:
@@ -116,7 +119,8 @@ class Jupyter:
         if surely_dead(server.pid, self._roots):
             return  # it did not clean up
         found.servers += 1
-        of = f"a kernel of {_owner(contents.owner_uid)} on port {server.port}"
+        found.owners.add(contents.owner_uid)
+        of = f"a kernel of {user_name(contents.owner_uid)} on port {server.port}"
         for kernel in self._ask(server):
             silent = self._silence.seconds(kernel.id, kernel.last_activity.timestamp(), now)
             found.silent[kernel.id] = 0.0 if kernel.execution_state == _AT_WORK else silent
@@ -145,14 +149,20 @@ class Jupyter:
             with suppress(OSError):
                 yield from listed(home)
 
-    def _hidden(self) -> Iterator[str]:
-        """Servers that run for users whose runtime files may not be read: what their kernels do, nobody can say."""
+    def _hidden(self, asked: Collection[int]) -> Iterator[str]:
+        """Servers whose runtime files may not be read, or are nowhere: what their kernels do, nobody can say."""
         closed = {owner for home in self._homes() if (owner := _shut_out(home)) is not None}
-        if not closed:
-            return
-        processes = [path for path in self._roots.proc.iterdir() if path.name.isdecimal()]
-        for owner in sorted({owner for path in processes if (owner := _server_of(path)) in closed}):
-            yield f"{_owner(owner)} runs a server, and this agent may not read its file"
+        if closed and hides_processes(self._roots.proc):
+            yield "there are homes that this agent may not read, and processes that it cannot see"
+        hidden: dict[int, str] = {}
+        for path, name in processes(self._roots.proc):
+            owner, is_server = _whose(path, name)
+            if owner in closed:
+                hidden[owner] = "this agent may not read its file"
+            elif owner is not None and is_server and owner not in asked:
+                hidden.setdefault(owner, "its file is not found: see agent.evidence.jupyter.runtime_dirs")
+        for owner in sorted(hidden):
+            yield f"{user_name(owner)} runs a server, and {hidden[owner]}"
 
     def _ask(self, server: _Server) -> list[_Kernel]:
         """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
@@ -203,38 +213,31 @@ def _decoded(data: bytes) -> _Server:
 
 
 def _shut_out(home: Path) -> int | None:
-    """Whose home it is, if runtime files in it may not be read."""
+    """Whose home it is, if runtime files in it cannot be read."""
     try:
         listed(home / _IN_HOME)
-    except PermissionError:
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it has none
+    except OSError:
         with suppress(OSError):
             return home.stat().st_uid
-    except OSError:
-        pass  # it has none
     return None
 
 
-def _server_of(process: Path) -> int | None:
-    """Whose it is, if it is a Jupyter server or kernel; one in a container of its own keeps its files there.
+def _whose(process: Path, name: str) -> tuple[int | None, bool]:
+    """Whose it is, if it is a Jupyter server or kernel, and whether it is a server for certain.
 
-    A Python that was given a module to run has Python's own name, so its arguments are looked at, and never told.
+    One in a container of its own keeps its files there. A Python that was given a module to run has Python's own name,
+    so its arguments are looked at, and never told.
     """
+    named = is_server = name.startswith("jupyter") and name != _HUB
     try:
-        name = read_small(process / "comm").text
         if _PYTHON.match(name):
-            named = any(word in read_small(process / "cmdline").data for word in _JUPYTER_MODULES)
-        else:
-            named = name.startswith("jupyter")
-        if not named:
-            return None
-        inner = _NESTED.search(read_small(process / "status").text)
-        return None if inner else process.stat().st_uid
+            arguments = read_small(process / "cmdline").data
+            named = any(word in arguments for word in _JUPYTER_MODULES)
+            is_server = _SERVER_MODULE.search(arguments) is not None
+        if not named or _NESTED.search(read_small(process / "status").text):
+            return None, False
+        return process.stat().st_uid, is_server
     except (OSError, UnseenError):
-        return None  # it has ended
-
-
-def _owner(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+        return None, False  # it has ended

@@ -44,6 +44,15 @@ class ProcessKnobs(SignalKnobs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CpuKnobs(SignalKnobs):
+    """CPU time of the whole host: data being prepared, programs being built, models evaluated without a GPU."""
+
+    busy_cores: Annotated[float, Gt(0), Knob("All programs together using more than this many CPU cores are busy.")] = (
+        0.8
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiskKnobs(SignalKnobs):
     """Traffic of the local disks: data being prepared, checkpoints being written."""
 
@@ -136,6 +145,7 @@ class HostKnobs:
     deadline: Annotated[Seconds, Ge(0.1), Le(300), Knob("A signal that takes longer to look at is unknown.")] = 5.0
     people: PeopleKnobs = field(default_factory=PeopleKnobs)
     gpu_process_cpu: ProcessKnobs = field(default_factory=ProcessKnobs)
+    cpu: CpuKnobs = field(default_factory=CpuKnobs)
     disk: DiskKnobs = field(default_factory=DiskKnobs)
     network: NetworkKnobs = field(default_factory=NetworkKnobs)
     inhibitors: InhibitorKnobs = field(default_factory=InhibitorKnobs)

@@ -6,9 +6,8 @@ share, so no jump of the wall clock ends or prolongs it; the boot id ends it wit
 """
 
 import os
-import pwd
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,7 +17,7 @@ import msgspec
 
 from gpuwatch.agent.host.files import listed, read_small
 from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.clock import Clock
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.knobs import format_duration
@@ -137,7 +136,7 @@ class Leases:
         """A lease; None if it has ended."""
         contents = read_small(path)
         if path.name != _file_name(contents.owner_uid):
-            raise UnseenError(f"it belongs to {_user(contents.owner_uid)}, whose lease has another name")
+            raise UnseenError(f"it belongs to {user_name(contents.owner_uid)}, whose lease has another name")
         try:
             written = _DECODER.decode(contents.data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -156,7 +155,7 @@ class Leases:
         if left <= 0:
             return None
         return Lease(
-            user=_user(contents.owner_uid),
+            user=user_name(contents.owner_uid),
             reason=printable(written.reason, _LONGEST_REASON),
             expires_at=now.at + timedelta(seconds=left),
             left_seconds=left,
@@ -212,8 +211,8 @@ def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
     return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch keep --end"
 
 
-def listing(knobs: KeepKnobs, clock: Clock) -> str:
-    """The leases that hold, one a line, and what is wrong with the others.
+def held(knobs: KeepKnobs, clock: Clock) -> tuple[list[Lease], list[str]]:
+    """The leases that hold, and what is wrong with the others.
 
     Raises:
         LeaseError: they cannot be read.
@@ -225,11 +224,22 @@ def listing(knobs: KeepKnobs, clock: Clock) -> str:
         leases, broken = Leases(knobs, Roots()).read(listed(directory) if directory.exists() else (), now)
     except (OSError, UnseenError) as error:
         raise LeaseError(f"The leases cannot be read: {error}") from error
+    return list(leases), list(broken)
+
+
+def listing(leases: Sequence[Lease], broken: Sequence[str]) -> str:
+    """For people, one a line."""
     told = [
         f"{each.user} until {each.expires_at:%Y-%m-%d %H:%M} UTC ({format_duration(each.left_seconds)}): {each.reason}"
         for each in leases
     ]
     return "\n".join([*told, *(f"Broken: {each}" for each in broken)]) or "No lease holds."
+
+
+def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, object]:
+    """For programs."""
+    told = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in leases]
+    return {"leases": told, "broken": list(broken)}
 
 
 def end(knobs: KeepKnobs) -> bool:
@@ -270,14 +280,6 @@ def _remedy(directory: Path) -> str:
 def _file_name(uid: int) -> str:
     """One lease a user."""
     return f"{uid}.json"
-
-
-def _user(uid: int) -> str:
-    """A user's name; the number where it has none here."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
 
 
 def _boot_id(roots: Roots) -> str:

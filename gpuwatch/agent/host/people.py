@@ -1,19 +1,22 @@
 """People: who is logged in (utmp and logind) and when they last typed (the access time of their terminals).
 
 A terminal's access time moves with input, its modification time with output; so a progress bar is no person. What has
-no terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts.
+no terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts. A terminal that is open
+without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access
+time is later than its change time, which is that of its opening.
 """
 
 import errno
 import os
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuwatch.agent.host.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.host.knobs import PeopleKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.agent.host.silence import Silence
 from gpuwatch.model.fleet import Evidence, State
 
@@ -29,7 +32,7 @@ _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Session:
+class Session:
     """Somebody who is logged in; `terminal` is relative to /dev, None where there is none to be timed."""
 
     user: str
@@ -55,23 +58,20 @@ class People:
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
-        sessions: dict[_Session, None] = {}
-        doubts: list[str] = []
-        for source in (self._utmp, self._logind):
-            try:
-                for session in source():
-                    sessions[session] = None
-            except UnseenError as error:
-                doubts.append(str(error))
-            except OSError as error:
-                doubts.append(f"{error.strerror}: {error.filename}")
-        silent: dict[_Session, float] = {}
+        sessions, doubts = self.present()
+        silent: dict[Session, float] = {}
         for session in sessions:
             try:
                 silent[session] = self._silent_seconds(session, now)
             except OSError as error:
                 if not surely_dead(session.leader, self._roots):  # else nobody wrote down its end
                     doubts.append(f"{session.called}, silent for who knows how long ({error.strerror})")
+        try:
+            for session in self._open({session.terminal for session in sessions}):
+                with suppress(FileNotFoundError):  # closed while we looked
+                    silent[session] = self._silent_seconds(session, now)
+        except OSError as error:
+            doubts.append(f"{error.strerror}: {error.filename}")
         self._silence.forget_all_but({session.terminal or "" for session in silent})
         least = min(silent.values(), default=None)
         at_work = [session.called for session in silent if silent[session] < self._silent_after]
@@ -82,10 +82,24 @@ class People:
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "nobody is logged in", least),)
 
+    def present(self) -> tuple[tuple[Session, ...], list[str]]:
+        """Everybody who is logged in, and why more may be."""
+        sessions: dict[Session, None] = {}
+        doubts: list[str] = []
+        for source in (self._utmp, self._logind):
+            try:
+                for session in source():
+                    sessions[session] = None
+            except UnseenError as error:
+                doubts.append(str(error))
+            except OSError as error:
+                doubts.append(f"{error.strerror}: {error.filename}")
+        return tuple(sessions), doubts
+
     def _say(self, says: State, note: str, least: float | None) -> Evidence:
         return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since input")
 
-    def _silent_seconds(self, session: _Session, now: Moment) -> float:
+    def _silent_seconds(self, session: Session, now: Moment) -> float:
         """Since its last input.
 
         Raises:
@@ -97,7 +111,18 @@ class People:
         status = (self._roots.dev / session.terminal).stat()
         return self._silence.seconds(session.terminal, status.st_atime, now)
 
-    def _utmp(self) -> Iterator[_Session]:
+    def _open(self, known: Collection[str | None]) -> Iterator[Session]:
+        """Pseudo terminals on which somebody has typed, and that nobody is known to have logged in on."""
+        folder = self._roots.dev / "pts"
+        for path in listed(folder) if folder.exists() else ():
+            terminal = f"pts/{path.name}"
+            if path.name.isdecimal() and terminal not in known:
+                with suppress(FileNotFoundError):  # likewise
+                    status = path.stat()
+                    if int(status.st_atime) > int(status.st_ctime):  # the kernel counts input in whole seconds
+                        yield Session(user=user_name(status.st_uid), terminal=terminal, leader=0)
+
+    def _utmp(self) -> Iterator[Session]:
         """Sessions that utmp lists; newer systems have none."""
         path = self._roots.run / "utmp"
         try:
@@ -116,9 +141,9 @@ class People:
             if not 0 <= kind <= _LAST_KIND:
                 raise UnseenError(f"{path} holds a record of kind {kind}, which does not exist")
             if kind == _USER_PROCESS:
-                yield _Session(user=_word(user), terminal=_terminal(_word(line)), leader=pid)
+                yield Session(user=_word(user), terminal=_terminal(_word(line)), leader=pid)
 
-    def _logind(self) -> Iterator[_Session]:
+    def _logind(self) -> Iterator[Session]:
         """Sessions that systemd-logind keeps; leads to nothing where it does not run."""
         folder = self._roots.run / "systemd/sessions"
         try:
@@ -136,7 +161,7 @@ class People:
                 continue  # its person has left; a greeter, a service manager, cron
             timed = known.get("TYPE") not in _DESKTOPS
             terminal = _terminal(known.get("TTY", "")) if timed else None
-            yield _Session(user=printable(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+            yield Session(user=printable(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
 
 
 def _word(raw: bytes) -> str:

@@ -2,9 +2,10 @@
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwatch.agent.host.files import read_small
+from gpuwatch.agent.host.files import read_small, sees_processes
 from gpuwatch.agent.host.knobs import ProcessKnobs
 from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, say
 from gpuwatch.model.fleet import Evidence, State
@@ -57,7 +58,18 @@ class GpuProcessCpu:
         note = f"{unseen} of {len(now.gpu_pids)} GPU processes are not in /proc" if unseen else None
         if last is None or uptime <= last:
             return (self._say(State.UNKNOWN, "looked at for the first time", None),)
-        spent, unknown = 0.0, 0
+        spent, new = self._spent(before, last)
+        cores = spent / (uptime - last)
+        if cores > self._limit:
+            return (self._say(State.BUSY, note, cores),)
+        if new:
+            return (self._say(State.UNKNOWN, f"{new} processes hold a GPU since a moment ago", cores),)
+        hidden = unseen and not sees_processes(self._roots.proc)  # else they have ended
+        return (self._say(State.UNKNOWN if hidden else State.IDLE, note, cores),)
+
+    def _spent(self, before: Mapping[int, _Used], last: float) -> tuple[float, int]:
+        """Seconds of CPU time since the look before, and how many processes there are of which that is not known."""
+        spent, new = 0.0, 0
         for pid, used in self._used.items():
             known = before.get(pid)
             if known is not None and known.started_seconds == used.started_seconds:
@@ -67,11 +79,8 @@ class GpuProcessCpu:
             elif used.started_seconds >= last:
                 spent += used.cpu_seconds
             else:
-                unknown += 1
-        cores = spent / (uptime - last)
-        if cores <= self._limit and unknown:
-            return (self._say(State.UNKNOWN, f"{unknown} processes hold a GPU since a moment ago", cores),)
-        return (self._say(State.BUSY if cores > self._limit else State.IDLE, note, cores),)
+                new += 1
+        return spent, new
 
     def _read_uptime(self) -> float:
         """Seconds since boot, by the clock that processes' starts are told in."""

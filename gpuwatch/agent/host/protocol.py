@@ -1,5 +1,6 @@
 """What a signal of the host is: it looks, and says busy, idle, or unknown with a note on why."""
 
+import pwd
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -68,6 +69,14 @@ def several(words: list[str], most: int = 5) -> str:
     """The first few of them, and how many more there are."""
     more = [f"{len(words) - most} more"] if len(words) > most else []
     return ", ".join(words[:most] + more)
+
+
+def user_name(uid: int) -> str:
+    """A user's name; the number where it has none here."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def printable(text: str, longest: int = 200) -> str:

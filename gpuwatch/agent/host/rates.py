@@ -1,38 +1,52 @@
-"""How much the host's disks and network cards move, from the kernel's counters between two looks.
+"""How much the host's processors, disks and network cards do, from the kernel's counters between two looks.
 
 Only real devices count (those with a `device` in sysfs): partitions, loops, RAM disks, device mappers, bridges, veth
 and the like show the same bytes again, or bytes that never left memory.
 """
 
 import os
+import re
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
 from gpuwatch.agent.host.files import listed, read_small
-from gpuwatch.agent.host.knobs import DiskKnobs, NetworkKnobs
+from gpuwatch.agent.host.knobs import CpuKnobs, DiskKnobs, NetworkKnobs
 from gpuwatch.agent.host.protocol import HostSignal, Moment, Roots, UnseenError, say, several
 from gpuwatch.model.fleet import Evidence, State
 
+# user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
+_CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
 
 
 class _Rate:
-    """Bytes moved per second since the look before."""
+    """What was counted per second since the look before, or over `span_seconds` where there were looks so long ago."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, unit: str = "bytes per second", span_seconds: float = 0.0) -> None:
         self._limit = limit
-        self._at_seconds: float | None = None
-        self._moved: Mapping[str, int] = {}
+        self._unit = unit
+        self._span_seconds = span_seconds
+        self._looks: deque[tuple[float, Mapping[str, float]]] = deque()  # oldest first; one is older than the span
 
-    def judge(self, signal: HostSignal, moved: Mapping[str, int], now: Moment) -> Evidence:
+    def judge(self, signal: HostSignal, moved: Mapping[str, float], now: Moment) -> Evidence:
         """What the counters of all devices say, compared with those of the look before."""
-        last, before = self._at_seconds, self._moved
-        self._at_seconds, self._moved = now.monotonic_seconds, moved
-        if last is None or now.monotonic_seconds <= last:
+        at, looks = now.monotonic_seconds, self._looks
+        if looks and at <= looks[-1][0]:
+            looks.clear()
+        looks.append((at, moved))
+        if len(looks) == 1:
             return self._say(signal, State.UNKNOWN, "looked at for the first time", None)
+        while len(looks) > 2 and at - looks[1][0] >= self._span_seconds:  # noqa: PLR2004  this look, and one before it
+            looks.popleft()
+        last, before = looks[0]
         grown = {name: moved[name] - before[name] for name in moved.keys() & before.keys()}
-        rate = sum(max(0, each) for each in grown.values()) / (now.monotonic_seconds - last)
+        rate = sum(max(0, each) for each in grown.values()) / (at - last)
         new = sorted(name for name in moved if grown.get(name, -1) < 0)
+        if new:
+            self._looks = deque([(at, moved)])
         if rate > self._limit:
             return self._say(signal, State.BUSY, several(sorted(name for name in grown if grown[name] > 0)), rate)
         if new:
@@ -41,10 +55,37 @@ class _Rate:
 
     def forget(self) -> None:
         """Begin again: what could not be read leaves no number to compare with."""
-        self._at_seconds = None
+        self._looks.clear()
 
     def _say(self, signal: HostSignal, says: State, note: str | None, rate: float | None) -> Evidence:
-        return say(signal, says, note, observed=rate, limit=self._limit, unit="bytes per second")
+        return say(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)
+
+
+class Cpu:
+    """Busy while the whole host uses more CPU cores than the limit, whether or not its programs hold a GPU."""
+
+    name = "cpu"
+    source = "/proc/stat, all processors"
+
+    def __init__(self, knobs: CpuKnobs, roots: Roots) -> None:
+        self._rate = _Rate(knobs.busy_cores, "cores", _CPU_SPAN_SECONDS)
+        self._path = roots.proc / "stat"
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all processors."""
+        try:
+            used = self._used()
+        except (OSError, UnseenError):
+            self._rate.forget()
+            raise
+        return (self._rate.judge(self, {"all processors": used}, now),)
+
+    def _used(self) -> float:
+        """Seconds of CPU time since the boot, but for those spent waiting, and those that the hypervisor took."""
+        found = _CPU.match(read_small(self._path).text)
+        if found is None:
+            raise UnseenError(f"{self._path} is not what proc(5) says")
+        return sum(map(int, found.groups())) / _TICKS_PER_SECOND
 
 
 class Disk:

@@ -13,7 +13,7 @@ from gpuwatch.agent.host.leases import Lease, Leases, make_directory
 from gpuwatch.agent.host.people import People
 from gpuwatch.agent.host.processes import GpuProcessCpu
 from gpuwatch.agent.host.protocol import HostSignal, Roots
-from gpuwatch.agent.host.rates import Disk, Network
+from gpuwatch.agent.host.rates import Cpu, Disk, Network
 from gpuwatch.agent.host.slurm import Slurm
 from gpuwatch.agent.host.watcher import HostWatcher, Watched
 from gpuwatch.clock import Clock
@@ -26,14 +26,18 @@ _LOG = logging.getLogger(__name__)
 SIGNALS: dict[str, Callable[[HostKnobs, Roots], HostSignal]] = {
     "people": lambda knobs, roots: People(knobs.people, roots),
     "gpu_process_cpu": lambda knobs, roots: GpuProcessCpu(knobs.gpu_process_cpu, roots),
+    "cpu": lambda knobs, roots: Cpu(knobs.cpu, roots),
     "disk": lambda knobs, roots: Disk(knobs.disk, roots),
     "network": lambda knobs, roots: Network(knobs.network, roots),
     "inhibitors": lambda knobs, roots: Inhibitors(knobs.inhibitors, roots),
     "jupyter": lambda knobs, roots: Jupyter(knobs.jupyter, roots, knobs.deadline),
-    "slurm": lambda knobs, _: Slurm(knobs.slurm, knobs.deadline),
+    "slurm": lambda knobs, roots: Slurm(knobs.slurm, roots, knobs.deadline),
     "keep": lambda knobs, roots: Leases(knobs.keep, roots),
     "command": lambda knobs, _: Command(knobs.command, knobs.deadline),
 }
+
+# What says nothing of the GPUs of a simulation or a recording, whose work is not done here.
+_OF_REAL_GPUS = frozenset({"gpu_process_cpu", "cpu"})
 
 
 class HostSignals:
@@ -44,14 +48,14 @@ class HostSignals:
     ) -> None:
         """Nothing is looked at before `start`.
 
-        Without `own_processes`, those that hold a GPU are not this machine's: a simulation's or a recording's.
+        Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
         """
         self._knobs = knobs
         self._signals: dict[str, HostSignal] = {}
         watched = []
         for name, make in SIGNALS.items():
             section: Any = getattr(knobs, name)
-            if knobs.enabled and section.enabled and (own_processes or make is not SIGNALS["gpu_process_cpu"]):
+            if knobs.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
                 self._signals[name] = make(knobs, roots or Roots())
                 watched.append(Watched(signal=self._signals[name], interval_seconds=section.interval))
         self._readings: Callable[[], Iterable[GpuReading]] = tuple

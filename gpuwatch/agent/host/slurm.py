@@ -5,8 +5,9 @@ import shutil
 import socket
 
 from gpuwatch.agent.host import child
+from gpuwatch.agent.host.files import processes
 from gpuwatch.agent.host.knobs import SlurmKnobs
-from gpuwatch.agent.host.protocol import Moment, UnseenError, say, several
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, say, several
 from gpuwatch.model.fleet import Evidence, State
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
@@ -17,8 +18,11 @@ _WORKS = re.compile(r"(alloc|mix|comp|drng|draining|failg|failing)[a-z_]*[*~#!%$
 _RESTS = re.compile(r"(idle|drain|drained|plnd|planned)[*~#!%$@^+-]*", re.IGNORECASE)
 
 
+_DAEMONS = frozenset({"slurmd", "slurmstepd"})
+
+
 class Slurm:
-    """Busy while a job runs or completes on this node, whether or not this user may see it.
+    """Busy while a job starts, runs, is suspended or completes on this node, whether or not this user may see it.
 
     With PrivateData=jobs squeue lists the asker's own jobs only, so where it lists none, the node's state has the word.
     """
@@ -26,19 +30,21 @@ class Slurm:
     name = "slurm"
     source = "squeue"
 
-    def __init__(self, knobs: SlurmKnobs, deadline_seconds: float) -> None:
+    def __init__(self, knobs: SlurmKnobs, roots: Roots, deadline_seconds: float) -> None:
+        self._roots = roots
         self._node = knobs.node_name or socket.gethostname().partition(".")[0]
         self._deadline_seconds = deadline_seconds
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding over all jobs; none where neither slurmd nor squeue is installed."""
+        """One finding over all jobs; none where neither slurmd nor squeue is installed, and no slurmd runs."""
         del now
         squeue = shutil.which("squeue")
         if squeue is None:
-            if shutil.which("slurmd") is None:
+            if shutil.which("slurmd") is None and not any(name in _DAEMONS for _, name in processes(self._roots.proc)):
                 return ()
-            raise UnseenError("slurmd is installed, and squeue is not on the PATH")
-        argv = (squeue, "--noheader", "--states=R,CG", f"--nodelist={self._node}", "--format=%i")
+            raise UnseenError("slurmd is here, and squeue is not on the PATH: put its folder there")
+        # A suspended job gives its CPUs back, so that the node may be idle to Slurm.
+        argv = (squeue, "--noheader", "--states=R,CG,CF,S", f"--nodelist={self._node}", "--format=%i")
         ended = child.run(argv, self._deadline_seconds)
         if ended.status != 0:
             raise UnseenError(f"squeue failed with status {ended.status} for node {self._node}")

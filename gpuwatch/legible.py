@@ -1,0 +1,10 @@
+"""Others' words where people read them, on terminals and in logs: tags, reasons, servers' answers."""
+
+
+def legible(words: str) -> str:
+    """On one line, and nothing that a terminal obeys: what cannot be seen is told by its code."""
+    return "".join(each if each.isprintable() else _code(each) for each in words)
+
+
+def _code(letter: str) -> str:
+    return letter.encode("unicode_escape").decode()

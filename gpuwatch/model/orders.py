@@ -1,0 +1,64 @@
+"""PURE: what people told the controllers, each a record of the ledger."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Somebody's order to do nothing: to a pool, or to all (`pool` None), until a time, or until it is taken back."""
+
+    pool: str | None
+    at: datetime
+    who: str
+    reason: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's snooze_max.
+
+    Of a node the newest counts; one that ends when it is said takes those before it back.
+    """
+
+    node_id: str
+    at: datetime
+    until: datetime
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """An operator's word that a node may go as its notice says: `key` is that notice's, and approves no other."""
+
+    node_id: str
+    key: str
+    at: datetime
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtested:
+    """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
+
+    `rules` is their fingerprint. `stops` and `suspected_wrong_stops` are of the whole history, `wrongly_stopped` and
+    `violations` of the part that the real controller played. `failure` says why it did not pass; None: it passed.
+    """
+
+    pool: str
+    at: datetime
+    who: str
+    rules: str
+    source: str
+    node_hours: float
+    stops: int
+    suspected_wrong_stops: int
+    checked_node_hours: float
+    checked_stops: int
+    wrongly_stopped: int
+    violations: int
+    saved_ratio: float | None
+    failure: str | None = None

@@ -1,0 +1,55 @@
+"""The services that apprise knows (github.com/caronc/apprise), loaded when the first message goes there.
+
+Its URLs hold passwords and tokens, and it logs them: its log is shut, and lines of the file are told by their number.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpuwatch.delivery.errors import DeliveryError
+from gpuwatch.delivery.secret import secret
+from gpuwatch.notify.knobs import AppriseKnobs
+
+_TALKERS = ("apprise", "urllib3", "requests")
+
+
+def told(title: str, body: str, knobs: AppriseKnobs) -> str:
+    """To how many of the file's URLs it went; those that failed are told and have no second try if any succeeded.
+
+    Raises:
+        DeliveryError: it got to none of them, or one of them is no URL that apprise knows.
+
+    """
+    try:
+        import apprise  # noqa: PLC0415  25 MB that only these messages need
+    except ImportError as error:
+        raise DeliveryError(f"apprise is not installed ({error}): pip install 'gpuwatch[notify]'") from None
+    lines = [(number, line.strip()) for number, line in enumerate(secret(knobs.urls_file).splitlines(), 1)]
+    urls = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    if not urls:
+        raise DeliveryError(f"{knobs.urls_file} holds no URL")
+    with _quiet():
+        services = [(number, apprise.Apprise()) for number, _ in urls]
+        for (number, service), (_, url) in zip(services, urls, strict=True):
+            if not service.add(url):
+                raise DeliveryError(f"line {number} of {knobs.urls_file} is no URL that apprise knows")
+        failed = [number for number, service in services if not service.notify(body=body, title=title)]
+    missed = f"line {', '.join(map(str, failed))} of {knobs.urls_file}"
+    if len(failed) == len(urls):
+        raise DeliveryError(f"apprise could not deliver it to any of its URLs ({missed})")
+    return f"{len(urls) - len(failed)} by apprise" + (f"; failed: {missed}" if failed else "")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing that holds a URL gets into a log meanwhile."""
+    loggers = [logging.getLogger(name) for name in _TALKERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,130 @@
+"""When certificates end: what agents and controllers tell of those that they show and believe."""
+
+import os
+import ssl
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from gpuwatch.agent.catalogue import CERTIFICATE
+from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.security import files_of
+from gpuwatch.clock import ManualClock
+from gpuwatch.rounds import _certificates
+from gpuwatch.settings import ControllerKnobs, Settings
+from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
+from gpuwatch.telling import Telling
+from gpuwatch.tls_validity import Ends, validities_of
+from tests.agents import RunningAgent, eventually
+from tests.certificates import Authority, Issued
+
+SOON, LATER = datetime(2035, 1, 5, tzinfo=UTC), datetime(2036, 1, 5, tzinfo=UTC)
+
+
+def knobs_of(issued: Issued, ca: Path | None = None) -> AgentKnobs:
+    """An agent that shows it."""
+    return AgentKnobs(
+        tls_certificate=str(issued.certificate),
+        tls_key=str(issued.key),
+        tls_client_ca=None if ca is None else str(ca),
+    )
+
+
+def told(page: str) -> dict[str, float]:
+    """The ends on a page of metrics, by setting."""
+    samples = (sample for family in parse(page) for sample in family.samples)
+    return {sample.labels["setting"]: sample.value for sample in samples if sample.name == CERTIFICATE}
+
+
+def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(tmp_path: Path) -> None:
+    """What follows our own in its file is its issuer's; of two authorities either may be missed."""
+    authority = Authority(tmp_path / "ours")
+    issued, brief = authority.issue("agent", until=SOON), authority.issue("brief", until=SOON)
+    authority.ca.write_text(authority.ca.read_text() + brief.certificate.read_text())
+
+    ends = dict(Ends([files_of(knobs_of(issued, authority.ca))]).told())
+
+    assert ends == {"agent.tls_certificate": SOON, "agent.tls_client_ca": SOON}
+    assert [each.end for each in validities_of(authority.ca)][1] == SOON
+    assert validities_of(authority.ca)[0].end != SOON
+
+
+def test_without_a_file_nothing_is_told() -> None:
+    """Absent, never zero."""
+    assert dict(Ends([files_of(AgentKnobs())]).told()) == {}
+
+
+def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_not(tmp_path: Path) -> None:
+    """What the server goes on to show is what counts: another's key, or a file that is gone, changes nothing."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("agent", until=SOON)
+    ends = Ends([files_of(knobs_of(issued))])
+    first = dict(ends.told())
+    stranger = authority.issue("stranger", until=LATER)
+    stranger.certificate.rename(issued.certificate)
+    mismatched = dict(ends.told())
+    authority.issue("agent", until=LATER)
+    renewed = dict(ends.told())
+    issued.certificate.unlink()
+
+    assert first == mismatched == {"agent.tls_certificate": SOON}
+    assert renewed == dict(ends.told()) == {"agent.tls_certificate": LATER}
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("no certificate")], ids=["gone", "none"])
+def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    """The door says why; a number would be made up. Once it is mended, it is told."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("agent", until=SOON)
+    spoil(issued.certificate)
+    ends = Ends([files_of(knobs_of(issued))])
+    before = dict(ends.told())
+    authority.issue("agent", until=LATER)
+
+    assert before == {}
+    assert dict(ends.told()) == {"agent.tls_certificate": LATER}
+
+
+def test_a_real_agent_tells_it_and_what_it_shows_after_a_renewal(tmp_path: Path) -> None:
+    """Its metrics and the certificate of its port are of one mind, without a restart."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("agent", until=SOON)
+    settings = {"tls_certificate": issued.certificate, "tls_key": issued.key}
+
+    def page(url: str) -> dict[str, float]:
+        with urllib.request.urlopen(f"{url}/metrics", context=authority.client(), timeout=10) as answer:  # noqa: S310  loopback
+            return told(answer.read().decode())
+
+    with RunningAgent(dict(os.environ), source="simulated", **settings) as agent:
+        first = page(agent.url)
+        authority.issue("agent", until=LATER)
+        renewed = {"agent.tls_certificate": LATER.timestamp()}
+        eventually(lambda: page(agent.url) == renewed, lambda: page(agent.url))  # a page is kept for a second
+        shown = ssl.get_server_certificate(("127.0.0.1", int(agent.url.rpartition(":")[2])))
+
+    assert first == {"agent.tls_certificate": SOON.timestamp()}
+    (tmp_path / "shown.pem").write_text(shown)
+    assert validities_of(tmp_path / "shown.pem")[0].end == LATER
+
+
+def test_a_controller_tells_those_that_it_shows_to_browsers_agents_and_prometheus(tmp_path: Path) -> None:
+    """And the authorities that it believes, each by its setting, also before the first round."""
+    authority = Authority(tmp_path)
+    door, shown = authority.issue("page", until=SOON), authority.issue("client", until=LATER)
+    tls = {"tls_certificate": str(shown.certificate), "tls_key": str(shown.key)}
+    settings = Settings(
+        controller=ControllerKnobs(tls_certificate=str(door.certificate), tls_key=str(door.key)),
+        signals=ScrapeKnobs(**tls, promql=PromqlKnobs(**tls, tls_ca=str(authority.ca))),  # type: ignore[arg-type]  # all of them strings
+    )
+    page = Telling("enforce", "ml", ManualClock(), _certificates(settings).told).page().body.decode()
+
+    assert told(page) == {
+        "controller.tls_certificate": SOON.timestamp(),
+        "signals.tls_certificate": LATER.timestamp(),
+        "signals.promql.tls_certificate": LATER.timestamp(),
+        "signals.promql.tls_ca": validities_of(authority.ca)[0].end.timestamp(),
+    }
