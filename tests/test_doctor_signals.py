@@ -20,8 +20,10 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.scaling.rules import Metric, ScalingRules
 from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
 from tests.doctored import a_controller, codes, the
+from tests.exporters import NOW
 from tests.exporters import an_agent as a_scraped_agent
 from tests.fleets import a_node, a_verdict
+from tests.price_servers import Answer, Asked, serving
 from tests.test_scrape import an_agent
 from tests.tsdb import History, prometheus
 
@@ -98,11 +100,27 @@ def test_a_prometheus_that_is_not_there_is_a_problem() -> None:
     assert list(signals.prometheus(a_case((), ScrapeKnobs()))) == []
 
 
+def test_a_query_that_fails_is_told_as_that() -> None:
+    """And not as series that are not there, which would send people to look at their agents."""
+
+    def respond(asked: Asked) -> Answer:
+        if asked.form["query"] != "vector(1)":
+            return Answer(body="too busy", status=503)
+        one = {"metric": {}, "value": [float(asked.form["time"]), "1"]}
+        return Answer(body={"status": "success", "data": {"resultType": "vector", "result": [one]}})
+
+    with serving(respond) as server:
+        found = list(signals.prometheus(a_case((), ScrapeKnobs(source="promql", promql=PromqlKnobs(url=server.url)))))
+
+    assert codes(found) == ["prometheus.silent"]
+    assert "503" in found[-1].seen
+
+
 @pytest.mark.component("prometheus")
 def test_the_series_that_verdicts_rest_on_are_looked_for(tmp_path: Path) -> None:
     """In a real Prometheus that has scraped our agents and nobody else's; expressions of pools likewise."""
     history = History()
-    a_scraped_agent(history, "10.0.0.1:9460", "i-1")
+    a_scraped_agent(history, "10.0.0.1:9460", "i-1", newest=SystemClock().now().timestamp() - NOW)  # the doctor's now
     pools = {
         "good": PoolRules(scaling=scaled("vector(1)")),
         "bad": PoolRules(scaling=scaled("queue_of_nobody")),
@@ -112,7 +130,7 @@ def test_the_series_that_verdicts_rest_on_are_looked_for(tmp_path: Path) -> None
         ours = PromqlKnobs(url=url)
 
         fine = list(signals.prometheus(a_case((), ScrapeKnobs(source="promql", promql=ours))))
-        assert codes(fine) == []
+        assert codes(fine) == [], fine
         assert len(fine) == 2
 
         rules = ScrapeKnobs(source="promql", promql=replace(ours, rules=True))

@@ -62,8 +62,11 @@ def prometheus(case: ControllerCase) -> Iterator[Finding]:
     yield fine("prometheus", where, "it answers, whole and by the same clock")
     wanted = series(settings)
     answers = api.instant(wanted, at)
+    doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
     lacking = [expression for name, expression in wanted.items() if not answers[name].rows]
-    if lacking:
+    if doubt is not None:
+        yield found("prometheus.silent", where, doubt)
+    elif lacking:
         yield found("prometheus.series", where, f"nothing is there of {shown(lacking)}")
     elif wanted:
         yield fine("prometheus", f"{where}, series of {knobs.dialect}", f"all {len(wanted)} are there")
