@@ -7,17 +7,19 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch.guard import Case, Limits, judge
+from gpuwatch.guard import Case, Limits, judge, untried
 from gpuwatch.model.decision import Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeState, Signal, State
-from gpuwatch.model.orders import Pause
-from tests.fleets import NOW, RULES, a_node
+from gpuwatch.model.orders import Backtested, Pause
+from gpuwatch.policies import PoolRules
+from tests.fleets import NOW, RULES, a_backtest, a_node
 from tests.spoiled import (
     a_case,
     a_done,
     a_group,
     a_growth,
     a_launch,
+    a_rulebook,
     a_start,
     a_step,
     an_open,
@@ -286,3 +288,28 @@ def test_a_stop_of_nobody_in_particular_says_so() -> None:
     assert judge(anns).allowed
     assert "of ann" in judge(with_ledger(anns, recent=(replace(a_done(), owner="ann"),))).refusals[0].sentence
     assert judge(granting(anns, "i-404", verb=Verb.STOP)).allowed
+
+
+def test_what_this_round_has_granted_counts_by_owner_and_in_money() -> None:
+    """Two stops of one owner in a round are two, and cost what both cost."""
+    case = priced(granting(a_case(), "i-2", verb=Verb.STOP))
+
+    def said(**limits: object) -> list[str]:
+        told = Limits(max_stops_per_hour_ratio=1.0, **limits)  # type: ignore[arg-type]  # numbers
+        return [refusal.sentence for refusal in judge(replace(case, limits=told)).refusals]
+
+    assert "max_stops_per_owner_per_hour allows 1" in said(max_stops_per_owner_per_hour=1)[0]
+    assert "max_stopped_usd_per_hour allows $19.00" in said(max_stopped_usd_per_hour=Decimal(19))[0]
+    assert said(max_stops_per_owner_per_hour=2, max_stopped_usd_per_hour=Decimal(20)) == []
+
+
+def test_only_pools_that_let_nodes_go_want_for_a_backtest() -> None:
+    """One that tells, and one that is vouched for, want for none."""
+    limits = Limits(require_backtest=30 * DAY)
+
+    def wanting(rules: PoolRules, *kept: Backtested) -> list[str]:
+        return [pool for pool, _ in untried(["default"], a_rulebook(rules, limits), kept, NOW)]
+
+    assert wanting(RULES) == ["default"]
+    assert wanting(RULES, a_backtest()) == []
+    assert wanting(with_idle(then="tell")) == []

@@ -189,6 +189,42 @@ def test_a_node_past_its_age_waits_five_minutes_once_it_is_idle() -> None:
     assert the_step(an_observation(a_node(held=100.0)), replace(rules, after=100.0)).verb is Verb.NOTICE
 
 
+def test_time_alone_is_seen_where_the_pool_goes_by_it() -> None:
+    """Of the very same node a later look says what has become of its age, and of its time since the stop."""
+    young = an_observation(a_node(state=State.BUSY, launched_at=NOW - timedelta(hours=23)))
+    asleep = down(7 * DAY - HOUR - 1)
+    later = timedelta(hours=2)
+    aged = replace(RULES.idle, max_age=DAY)
+    before = idle.propose(young, "default", aged).advice, the_step(asleep, LADDER).verb
+    after = idle.propose(replace(young, now=NOW + later), "default", aged).advice
+
+    assert before == ((), Verb.HOLD)
+    assert [each.reason.code for each in after] == ["max_age"]
+    assert the_step(replace(asleep, now=NOW + later), LADDER).verb is Verb.NOTICE
+
+
+def test_a_snooze_takes_a_notice_back_up_to_the_pools_cap() -> None:
+    """Also at the cap itself; beyond it the notice stays, and the node goes. A protection has no cap."""
+    rules = replace(RULES.idle, snooze_max=7200.0)
+
+    def verb(held: float, **said: str) -> Verb:
+        node = replace(a_node(held=held), **said)  # type: ignore[arg-type]  # texts
+        return the_step(an_observation(node, notices=(a_notice(),)), rules).verb
+
+    assert verb(7200.0, snoozed="2026-03-03T12:00Z") is Verb.WITHDRAW
+    assert verb(7201.0, snoozed="2026-03-03T12:00Z") is Verb.STOP
+    assert verb(99 * HOUR, protected="a tag") is Verb.WITHDRAW
+
+
+def test_a_busy_node_says_how_long_it_would_have_to_be_idle() -> None:
+    """Where that is known: break_even with money needs a price."""
+    priced = replace(EVEN, restart_usd=Decimal(5))
+    busy = an_observation(a_node(state=State.BUSY))
+
+    assert the_step(busy, EVEN).change == "It would have to be idle for 10m."
+    assert the_step(busy, priced).change == "It would have to be idle."
+
+
 LADDER = replace(RULES.idle, terminate_after=7 * DAY, notice=HOUR)
 
 
