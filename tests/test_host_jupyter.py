@@ -357,3 +357,14 @@ def test_without_rights_and_without_sight_of_processes_it_is_unknown(
 
     assert without_rights == ()
     assert host.tells(jupyter(host)).says is State.UNKNOWN
+
+
+@pytest.mark.parametrize("unread", ["comm", "status"])
+def test_a_process_that_cannot_be_read_has_not_ended(host: FolderHost, unread: str) -> None:
+    """With hidepid=1, or no file descriptor left, nobody knows what runs here: it may be a server."""
+    host.write("proc/42/comm", "jupyter-lab\n")
+    host.write("proc/42/status", "Name:\tjupyter-lab\nNSpid:\t42\n")
+    (host.roots.proc / "42" / unread).unlink()
+    (host.roots.proc / "42" / unread).mkdir()
+
+    assert [each.says for each in host.told(jupyter(host))] == [State.UNKNOWN]

@@ -65,22 +65,26 @@ def fields(text: str) -> dict[str, str]:
     return {key: value for key, found, value in pairs if found}
 
 
+# What reading of a process in /proc raises once it has ended; anything else is no proof of its end.
+ENDED = (FileNotFoundError, ProcessLookupError)
+
+
 def processes(proc: Path) -> Iterator[tuple[Path, str]]:
     """The folder and the short name (15 letters) of each process that may be seen; thousands cost milliseconds.
 
     Raises:
-        OSError: they cannot be listed.
+        OSError: they cannot be listed, or one that has not ended cannot be read (hidepid=1).
 
     """
     for pid in filter(str.isdecimal, os.listdir(proc)):  # noqa: PTH208  a path for each would be most of the cost
         try:
             opened = os.open(f"{proc}/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            continue  # it has ended
+        except ENDED:
+            continue
         try:
             name = os.read(opened, 64).decode("utf-8", "replace").rstrip("\n")
-        except OSError:
-            continue  # likewise
+        except ENDED:
+            continue
         finally:
             os.close(opened)
         yield proc / pid, name

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.agent.host.files import hides_processes, listed, processes, read_small, surely_dead
+from gpuwatch.agent.host.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.host.knobs import JupyterKnobs
 from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.agent.host.silence import Silence
@@ -219,7 +219,7 @@ def _shut_out(home: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError):
         pass  # it has none
     except OSError:
-        with suppress(OSError):
+        with suppress(FileNotFoundError):
             return home.stat().st_uid
     return None
 
@@ -239,5 +239,5 @@ def _whose(process: Path, name: str) -> tuple[int | None, bool]:
         if not named or _NESTED.search(read_small(process / "status").text):
             return None, False
         return process.stat().st_uid, is_server
-    except (OSError, UnseenError):
-        return None, False  # it has ended
+    except ENDED:
+        return None, False
