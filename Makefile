@@ -40,7 +40,7 @@ demo: $(VENV)/demo
 
 test: $(VENV)/dev
 	@sh tests/components.sh
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/python -m tests.contained $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 gpu-test: $(VENV)/dev
 	GPUWATCH_GPU=real $(BIN)/pytest --numprocesses 0 tests/gpu $(ARGS)

@@ -40,6 +40,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         _trust(context, files)
         context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["http/1.1"])
+    context.sslsocket_class = _ServerSocket
     return context
 
 
@@ -59,6 +60,17 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     if files.certificate is not None:
         _identify(context, files)
     return context
+
+
+class _ServerSocket(ssl.SSLSocket):
+    """Closes its connection at its own end.
+
+    `wrap_socket` fails without closing it where the client has already reset the connection.
+    """
+
+    def __del__(self) -> None:
+        """Close it; nothing happens to one that is closed."""
+        self.close()
 
 
 def _hardened(side: int) -> ssl.SSLContext:

@@ -13,7 +13,7 @@ PACKAGES = {
     "cc": "gcc libc6-dev",
     "chromium": "chromium",
     "mmdebstrap": "mmdebstrap",
-    "pg_ctl": "postgresql",
+    "pg_ctl": "postgresql util-linux",
     "podman": "podman",
     "prometheus": "prometheus",
     "prometheus-alertmanager": "prometheus-alertmanager",

@@ -11,6 +11,7 @@ import pytest
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.nvml import NvmlSource
 from tests.components import require
+from tests.databases import end_postgresql
 from tests.fleets import DAYS_LIVED
 from tests.nvml import StubDriver, build
 from tests.patients import Patient
@@ -37,6 +38,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How long the generated fleets lived, for `make nightly`."""
     if "GPUWATCH_LIVES" in os.environ:
         terminalreporter.write_line(f"Generated fleets lived {DAYS_LIVED[0]:,.0f} days in this process.")
+
+
+def pytest_sessionfinish() -> None:
+    """Servers that tests share end with their worker."""
+    end_postgresql()
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,14 @@
 """A real PostgreSQL for the tests: one small cluster for each test process, a fresh database for each test."""
 
-import atexit
 import itertools
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import psycopg
 
 from gpuwatch.ledger import Ledger, LedgerKnobs
+from tests.agents import eventually
 from tests.components import require
 
 _NOBODY = 65534  # initdb refuses root, so root becomes nobody for it
@@ -36,6 +38,14 @@ class Cluster:
         name = f"ledger{next(self.numbers)}"
         self.execute("postgres", f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def answers(self) -> bool:
+        """Whether it takes connections already."""
+        try:
+            self.execute("postgres", "SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def url(self, name: str) -> str:
         """By the socket, where nobody needs a password."""
@@ -64,29 +74,48 @@ def postgresql() -> Cluster:
     settings = f"{SETTINGS}port={port}\nunix_socket_directories='{folder}'\n"
     (data / "postgresql.auto.conf").write_text(settings, encoding="ascii")
     (data / "pg_hba.conf").write_text(HBA, encoding="ascii")
-    _run(program, "-D", data, "-l", folder / "log", "-w", "start", cwd=folder)
+    # Not `pg_ctl start`, which leaves a daemon: this one gets SIGQUIT, an immediate stop, when this process is killed.
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            ["setpriv", "--pdeathsig=QUIT", program.with_name("postgres"), "-D", data],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            **_unprivileged(),
+        )
 
     def end() -> None:
-        _run(program, "-D", data, "-m", "immediate", "stop", cwd=folder)
+        server.send_signal(signal.SIGQUIT)
+        server.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
-    atexit.register(end)
-    return Cluster(folder, port)
+    _ENDS.append(end)  # not atexit, which a worker of pytest-xdist may not reach
+    cluster = Cluster(folder, port)
+    eventually(lambda: server.poll() is not None or cluster.answers(), (folder / "log").read_text)
+    assert server.poll() is None, (folder / "log").read_text()
+    return cluster
+
+
+_ENDS: list[Callable[[], None]] = []
+
+
+def end_postgresql() -> None:
+    """Stop this process's server, if a test has started one."""
+    while _ENDS:
+        _ENDS.pop()()
+    postgresql.cache_clear()
+
+
+def _unprivileged() -> dict[str, Any]:
+    """As `subprocess` is to be told: initdb and postgres refuse root."""
+    return {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
 def _run(program: Path, *arguments: str | Path, cwd: Path) -> None:
     """One of PostgreSQL's programs, never as root."""
-    nobody = _NOBODY if os.geteuid() == 0 else None
     done = subprocess.run(
-        [program, *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        user=nobody,
-        group=nobody,
-        extra_groups=None if nobody is None else [],
+        [program, *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=60, **_unprivileged()
     )
     assert done.returncode == 0, f"{program.name}: {done.stdout}{done.stderr}"
 

@@ -1,18 +1,23 @@
 """TLS on the agent's port: real sockets and certificates, an authority made for each test."""
 
+import gc
 import http.client
 import logging
+import os
 import socket
 import ssl
+import struct
 import subprocess
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.places import cut
 from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import AgentServer, Response
+from gpuwatch.agent.server import AgentServer, Door, Response
 from gpuwatch.clock import SystemClock
 from gpuwatch.tls import TlsFiles, client_context, server_context
 from tests.agents import eventually
@@ -314,3 +319,46 @@ def test_a_connection_that_never_begins_leaves_no_trace(serve: Serve, authority:
 
     eventually(lambda: not server.places.taken, lambda: server.places.taken)
     assert fetch(server, authority.client()) == PAGE
+
+
+def _reset(client: socket.socket) -> None:
+    """Close it as a port scanner does: with a reset instead of a farewell."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.parametrize("ends", ["it is cut to make room", "the client resets it", "it is cut, and then reset"])
+def test_a_connection_that_ends_before_its_handshake_is_closed(issued: Issued, ends: str) -> None:
+    """Whatever happens between accepting a connection and its TLS: no socket is left open, and no place is taken."""
+    context = server_context(TlsFiles(section="agent", certificate=issued.certificate, key=issued.key))
+    met: list[socket.socket] = []
+
+    def secure() -> ssl.SSLContext:
+        """The last moment before the connection gets its TLS."""
+        if "cut" in ends:
+            server.places.leave(met[0])
+            cut(met[0])
+        if "reset" in ends:
+            _reset(client)
+        return context
+
+    server = AgentServer(
+        "127.0.0.1", 0, {}, clock=SystemClock(), max_connections=1, timeout_seconds=TIMEOUT, door=Door(secure=secure)
+    )
+    client = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10)
+    accepted, address = server.get_request()
+    met.append(accepted)
+    descriptor = accepted.fileno()
+    assert server.places.take(accepted, "127.0.0.1", plain=False) is None
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        server.process_request_thread(accepted, address)
+        gc.collect()
+    server.server_close()
+    client.close()
+
+    assert [str(each.message) for each in told] == []
+    assert not server.places.taken
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)

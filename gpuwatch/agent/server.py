@@ -173,7 +173,11 @@ class AgentServer(ThreadingMixIn, TCPServer):
     def _encrypted(self, connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
         """The same connection with TLS around it, written down in place of the bare one."""
         encrypted = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
-        self.places.wrapped(connection, encrypted)
+        try:
+            self.places.wrapped(connection, encrypted)
+        except ConnectionAbortedError:
+            encrypted.close()  # nobody else knows of it: the bare connection has given its descriptor away
+            raise
         return encrypted
 
     def service_actions(self) -> None:
