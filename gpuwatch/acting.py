@@ -1,4 +1,7 @@
-"""Carrying out what nobody refuses: the intent first, then the node's last word, then the cloud."""
+"""Carrying out what nobody refuses: the intent first, then the node's last word, then the cloud.
+
+The last word is worth something for seconds only: each call goes with a permit that is checked when it leaves.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -16,18 +19,25 @@ from gpuwatch.clouds import (
     CloudUnavailableError,
     InsufficientCapacityError,
     NotFoundError,
+    PermitExpiredError,
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.clouds.permit import Permit, in_force
 from gpuwatch.ledger import LeadLostError
 from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVALS, Intent, Observation, Outcome, Review, Status, Step, Verb
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import NodeState, Signal
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.parts import Act, Parts
 
 log = logging.getLogger(__name__)
 
-_FRESH_INTERVALS = 3  # of its own sampling: an older answer is no answer to "now"
+_FRESH_INTERVALS = 3  # of its own sampling
+# What lets a machine go: the cloud is asked about it again, then its agent, then policies and guard. Taking away a
+# member's protection lets its group end it.
+_CONFIRMED = REMOVALS | {Verb.UNPROTECT}
+# Other changes rest on the round's own observation: they are not sent after a longer pause of this process.
+_DECIDED_SECONDS = 60.0
 
 # What an error leaves in the ledger; any other refusal is REFUSED.
 _STATUS_OF: dict[type[CloudError], Status] = {
@@ -91,17 +101,27 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
             owner=owner,
             usd_per_hour=usd,
         )
-    veto = _confirm(parts, observation, review, tried) if move.verb in REMOVALS else None
+    # An earlier attempt may have been carried out: then it counts against the limits, whatever becomes of this one.
+    reached = entry is not None and entry.intent is intent and entry.reached
+    permit = _permit(parts, move.verb)
+    veto = _confirm(parts, observation, review, tried) if move.verb in _CONFIRMED else None
     if veto is not None:
-        status, detail = Status.CANCELLED, f"vetoed at the last moment: {veto}"
-    elif not parts.ledger.leading():
-        raise LeadLostError(f"another controller leads now; {move.verb} of {move.node_id} is left to it")
+        status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
-        status, detail = _call(parts, intent, observation)
+        status, detail = _call(parts, intent, observation, permit)
+        if status is Status.CANCELLED and reached:
+            status = Status.INTERRUPTED  # as it was before this attempt, of which nothing was sent
     outcome = parts.ledger.settle(intent, status, detail, parts.clock.now())
     level = logging.INFO if status in FINAL or status is Status.ACCEPTED else logging.WARNING
     log.log(level, "%s of %s: %s (%s). %s", intent.verb, intent.node_id, status, detail, move.reason.sentence)
     return outcome
+
+
+def _permit(parts: Parts, verb: Verb) -> Permit:
+    """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
+    ledger, epoch = parts.ledger, parts.ledger.epoch
+    seconds = parts.rules.limits.max_confirmation_age if verb in _CONFIRMED else _DECIDED_SECONDS
+    return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
 
 
 def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
@@ -129,9 +149,8 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
         return "the cloud no longer lists it"
     if node.state is not NodeState.STOPPED:
         signal = parts.signals.confirm(node)
-        verdict = signal.verdict
-        if verdict is not None and verdict.age_seconds > _FRESH_INTERVALS * verdict.interval_seconds:
-            return f"its agent's newest sample is {format_duration(verdict.age_seconds)} old"
+        if (late := _late(signal, parts.rules.limits.max_confirmation_age)) is not None:
+            return late
         node = replace(node, signal=signal)
     now = parts.clock.now()
     said = parts.ledger.view(now)  # somebody may have just paused or kept it
@@ -158,24 +177,41 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
     return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
 
 
-def _call(parts: Parts, intent: Intent, observation: Observation) -> tuple[Status, str]:
+def _late(signal: Signal, seconds: float) -> str | None:
+    """Why an answer is not one of now, whatever the source holds of it: its own count of its newest sample's age."""
+    verdict = signal.verdict
+    if verdict is None or verdict.age_seconds <= max(seconds, _FRESH_INTERVALS * verdict.interval_seconds):
+        return None
+    return f"its newest sample is {format_duration(verdict.age_seconds)} old"
+
+
+def _call(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
     """One mutation of the cloud, and what came of it in the ledger's words."""
     try:
-        return _ask(parts, intent, observation)
+        permit.check()
+        with in_force(permit):
+            return _ask(parts, intent, observation, permit)
+    except PermitExpiredError as error:
+        if not parts.ledger.leading():
+            raise LeadLostError(
+                f"another controller leads now; {intent.verb} of {intent.node_id} is left to it"
+            ) from None
+        log.warning("%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
+        return Status.CANCELLED, f"not sent: {error}"
     except CloudError as error:
         status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)
         return status, str(error)
 
 
-def _ask(parts: Parts, intent: Intent, observation: Observation) -> tuple[Status, str]:
+def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
     """The call that the intent's verb stands for."""
     cloud, node_id, key = parts.cloud, intent.node_id, intent.key
     node = observation.fleet.find(node_id)
     group = None if node is None else node.group
     if intent.verb is Verb.STOP:
-        cloud.stop(node_id, key)
+        cloud.stop(node_id, key, permit=permit)
     elif intent.verb is Verb.TERMINATE:
-        cloud.terminate(node_id, key, group=group)
+        cloud.terminate(node_id, key, permit=permit, group=group)
     elif intent.verb is Verb.START:
         cloud.start(node_id, key)
     elif intent.verb is Verb.LAUNCH:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+_BOOT_TIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
 
 class Clock(Protocol):
     """What the shells need of time."""
@@ -15,6 +17,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds on a clock that never jumps; shared by all processes of a host."""
+        ...
+
+    def uptime(self) -> float:
+        """Seconds on a clock that never jumps and also runs while the machine sleeps."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -33,6 +39,10 @@ class SystemClock:
         """CLOCK_MONOTONIC in seconds: one clock for the supervisor and its probe."""
         return time.monotonic()
 
+    def uptime(self) -> float:
+        """CLOCK_BOOTTIME in seconds where the system has it (Linux); elsewhere CLOCK_MONOTONIC."""
+        return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
+
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""
         time.sleep(max(0.0, seconds))
@@ -44,6 +54,7 @@ class ManualClock:
 
     wall: datetime = field(default_factory=lambda: datetime(2026, 1, 5, tzinfo=UTC))
     elapsed_seconds: float = 0.0
+    asleep_seconds: float = 0.0
 
     def now(self) -> datetime:
         """The wall-clock time that was set or reached."""
@@ -52,6 +63,10 @@ class ManualClock:
     def monotonic(self) -> float:
         """Seconds advanced since the clock was made."""
         return self.elapsed_seconds
+
+    def uptime(self) -> float:
+        """Seconds advanced or suspended since the clock was made."""
+        return self.elapsed_seconds + self.asleep_seconds
 
     def sleep(self, seconds: float) -> None:
         """Advance instead of waiting."""
@@ -66,6 +81,11 @@ class ManualClock:
         """Move the wall clock alone, as a broken NTP server does."""
         self.wall += timedelta(seconds=seconds)
 
+    def suspend(self, seconds: float) -> None:
+        """The machine sleeps: its monotonic clock stands still, as Linux' does, the others do not."""
+        self.asleep_seconds += seconds
+        self.wall += timedelta(seconds=seconds)
+
 
 @dataclass(slots=True)
 class ScaledClock:
@@ -75,11 +95,13 @@ class ScaledClock:
     base: Clock = field(default_factory=SystemClock)
     epoch: datetime = field(init=False)
     start: float = field(init=False)
+    booted: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin at the base clock's present."""
         self.epoch = self.base.now()
         self.start = self.base.monotonic()
+        self.booted = self.base.uptime()
 
     def now(self) -> datetime:
         """The start plus the scaled time since."""
@@ -88,6 +110,10 @@ class ScaledClock:
     def monotonic(self) -> float:
         """Scaled seconds since the start."""
         return (self.base.monotonic() - self.start) * self.rate
+
+    def uptime(self) -> float:
+        """Scaled seconds since the start, those in which the machine slept among them."""
+        return (self.base.uptime() - self.booted) * self.rate
 
     def sleep(self, seconds: float) -> None:
         """Wait the scaled-down real time."""

@@ -149,6 +149,10 @@ class _PageClock:
         """Real seconds."""
         return self.real.monotonic()
 
+    def uptime(self) -> float:
+        """Likewise."""
+        return self.real.uptime()
+
     def sleep(self, seconds: float) -> None:
         """Let real seconds pass."""
         self.real.sleep(seconds)

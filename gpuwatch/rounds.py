@@ -90,7 +90,10 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
             clock=clock,
             cloud=cloud,
             signals=SOURCES[settings.signals.source](
-                knobs=settings.signals, clock=clock, max_age_seconds=settings.limits.max_verdict_age
+                knobs=settings.signals,
+                clock=clock,
+                max_age_seconds=settings.limits.max_verdict_age,
+                confirm_timeout=settings.limits.max_confirmation_age,
             ),
             ledger=ledger,
             rules=settings.rulebook,

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.clock import ManualClock
+from gpuwatch.clock import Clock, ManualClock
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
+from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
@@ -34,6 +35,11 @@ from gpuwatch.policies.idle import IdleRules
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(after=1800.0, notice=600.0))
 HOUR = 3600.0
+
+
+def a_permit(clock: Clock | None = None, *, max_age: float = 5.0, leads: Callable[[], bool] = lambda: True) -> Permit:
+    """A permit whose questions are asked at this moment; its holder leads."""
+    return Permit.asked_now(clock or ManualClock(wall=NOW), max_age, leads)
 
 
 def an_activity(state: State = State.IDLE, held: float = 2 * HOUR, *, now: datetime = NOW) -> Activity:
@@ -167,9 +173,10 @@ class FakeFleet:
         node = self.nodes_.get(node_id)
         return None if node is None else replace(self._now(node), signal=Signal())
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop: accepted at once, seen after the lag."""
         self._ask("stop", node_id)
+        permit.check()
         node = self._now(self.nodes_[node_id])
         self.watch_stop(node_id, key)
         self.calls.append(("stop", node_id, key))
@@ -182,12 +189,14 @@ class FakeFleet:
     def start(self, node_id: str, key: str) -> None:
         """Start at once."""
         self._ask("start", node_id)
+        check_in_force()
         self.calls.append(("start", node_id, key))
         self.put(replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now()))
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Terminate: accepted at once, seen after the lag; a member takes its place with it."""
         self._ask("terminate", node_id)
+        permit.check()
         node = self._now(self.nodes_[node_id])
         self.watch_stop(node_id, key)
         self.calls.append(("terminate", node_id, key))
@@ -205,6 +214,7 @@ class FakeFleet:
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """One machine for each key, however often it is asked."""
         self._ask("launch", key)
+        check_in_force()
         self.calls.append(("launch", key, key))
         node_id = f"i-{key}"
         if node_id not in self.nodes_:
@@ -233,6 +243,7 @@ class FakeFleet:
     def grow(self, group_id: str, size: int, key: str) -> None:
         """Raise the desired size; the new members are there at once."""
         self._ask("grow", group_id)
+        check_in_force()
         self.calls.append(("grow", group_id, key))
         group = self.groups_[group_id]
         for number in range(group.desired, size):
@@ -247,6 +258,7 @@ class FakeFleet:
         """Scale-in protection, at once."""
         assert self.nodes_[node_id].group == group_id, f"{node_id} is no member of {group_id}"
         self._ask("protect", node_id)
+        check_in_force()
         self.calls.append(("protect" if on else "unprotect", node_id, key))
         self.put(replace(self.nodes_[node_id], scale_in_protected=on))
         self._answer("protect", node_id)
@@ -271,6 +283,7 @@ class FakeFleet:
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
         """Set tags."""
         self._ask("tag", node_id)
+        check_in_force()
         self.calls.append(("tag", node_id, key))
         node = self.nodes_[node_id]
         self.put(replace(node, tags={**node.tags, **tags}))

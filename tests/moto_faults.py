@@ -79,6 +79,7 @@ class MotoFaults:
         """`lag_describes`: how often a machine is still shown in its passing state after an action."""
         self.lag_describes = lag_describes
         self.calls: list[Call] = []
+        self.on_call: Callable[[str], object] = lambda _action: None  # while AWS answers a call
         self._clock = clock
         self._templates: set[str] = set()
         self._plans: defaultdict[str, deque[_Fault]] = defaultdict(deque)
@@ -249,6 +250,7 @@ class MotoFaults:
     def _send(self, event_name: str, request: AWSPreparedRequest, **_: object) -> AWSResponse:
         """Answer one request in moto's place."""
         action = event_name.rpartition(".")[2]
+        self.on_call(action)
         node_ids = node_ids_of(request)
         fault = self._plans[action].popleft() if self._plans[action] else _Fault(None)
         if fault.answer is not None and not fault.after_effect:

@@ -24,6 +24,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.aws_owners import managed_by
 from gpuwatch.model.fleet import CapacityType, NodeState
+from tests.fleets import a_permit
 from tests.moto_faults import REGION, MotoFaults
 
 MINE = {FLEET_TAG: "lab"}
@@ -51,7 +52,7 @@ def test_a_mutation_is_sent_once(ec2: MotoFaults) -> None:
     ec2.throttle("StopInstances", times=3)
 
     with pytest.raises(ThrottledError):
-        a_cloud(ec2).stop(node_id, "key")
+        a_cloud(ec2).stop(node_id, "key", permit=a_permit())
 
     assert [call.action for call in ec2.calls].count("StopInstances") == 1
     assert ec2.state(node_id) == "running"
@@ -63,7 +64,7 @@ def test_a_lost_mutation_is_sent_once(ec2: MotoFaults) -> None:
     ec2.lose_request("StopInstances", times=3)
 
     with pytest.raises(CloudUnavailableError, match="ConnectionClosedError"):
-        a_cloud(ec2).stop(node_id, "key")
+        a_cloud(ec2).stop(node_id, "key", permit=a_permit())
 
     assert [call.action for call in ec2.calls].count("StopInstances") == 1
 
@@ -90,7 +91,7 @@ def test_a_garbled_answer_is_no_answer(ec2: MotoFaults, page: str) -> None:
         ec2.garble(action, page=page, times=3)
 
     with pytest.raises(CloudUnavailableError):
-        a_cloud(ec2).stop(node_id, "key")
+        a_cloud(ec2).stop(node_id, "key", permit=a_permit())
     with pytest.raises(CloudUnavailableError):
         a_cloud(ec2).nodes()
 
@@ -197,7 +198,7 @@ def test_regions_are_listed_together_and_acted_on_apart(ec2: MotoFaults) -> None
     here, there = ec2.launch(MINE), ec2.launch(MINE, region="eu-west-1")
     regions = [REGION, "eu-west-1"]
 
-    a_cloud(ec2, regions=regions).stop(there, "key")
+    a_cloud(ec2, regions=regions).stop(there, "key", permit=a_permit())
 
     states = {node.id: (node.region, node.state) for node in a_cloud(ec2, regions=regions).nodes()}
     assert states == {here: (REGION, NodeState.RUNNING), there: ("eu-west-1", NodeState.STOPPED)}
@@ -210,7 +211,7 @@ def test_a_region_once_seen_is_not_searched_for(ec2: MotoFaults) -> None:
     cloud.nodes()
     ec2.calls.clear()
 
-    cloud.stop(there, "key")
+    cloud.stop(there, "key", permit=a_permit())
 
     assert [call.action for call in ec2.calls] == ["StopInstances"]
 
@@ -310,7 +311,7 @@ def test_a_machine_that_ec2_protects_refuses_a_stop(ec2: MotoFaults) -> None:
     ec2.client.modify_instance_attribute(InstanceId=node_id, DisableApiStop={"Value": True})
 
     with pytest.raises(ProtectedError):
-        a_cloud(ec2).stop(node_id, "key")
+        a_cloud(ec2).stop(node_id, "key", permit=a_permit())
 
     assert ec2.state(node_id) == "running"
 
@@ -328,7 +329,7 @@ def test_missing_credentials_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = AwsCloud(fleet="lab", clock=ManualClock(), regions=[REGION])
 
     with pytest.raises(AuthFailedError, match="aws sts get-caller-identity"):
-        cloud.stop("i-1", "key")
+        cloud.stop("i-1", "key", permit=a_permit())
 
 
 def test_a_missing_profile_says_so(ec2: MotoFaults) -> None:
@@ -358,7 +359,9 @@ def test_another_endpoint_is_asked_in_its_place(monkeypatch: pytest.MonkeyPatch)
         thread = threading.Thread(target=server.handle_request, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
-        AwsCloud(fleet="lab", clock=ManualClock(), regions=[REGION], endpoint_url=url).stop("i-1", "key")
+        AwsCloud(fleet="lab", clock=ManualClock(), regions=[REGION], endpoint_url=url).stop(
+            "i-1", "key", permit=a_permit()
+        )
         thread.join(10)
 
     assert len(asked) == 1

@@ -11,6 +11,7 @@ from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.knobs import AccountKnobs, CloudKnobs, contradictions
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import ACCOUNT, MINE, TEMPLATE
+from tests.fleets import a_permit
 from tests.moto_faults import REGION, MotoFaults
 
 OTHER = "111111111111"
@@ -37,7 +38,7 @@ def test_accounts_are_listed_together_and_acted_on_apart(ec2: MotoFaults) -> Non
     there = ec2.launch(MINE, region="eu-west-1", account=OTHER)
     cloud = a_cloud(ec2)
 
-    cloud.stop(there, "key")
+    cloud.stop(there, "key", permit=a_permit())
 
     told = {node.id: (node.account, node.region, node.state) for node in cloud.nodes()}
     assert told == {here: (ACCOUNT, REGION, NodeState.RUNNING), there: (OTHER, "eu-west-1", NodeState.STOPPED)}
@@ -138,7 +139,7 @@ def test_no_number_of_reads_makes_a_stop_wait(ec2: MotoFaults) -> None:
         cloud.node(node_id)
     waited = clock.monotonic()
 
-    cloud.stop(node_id, "key")
+    cloud.stop(node_id, "key", permit=a_permit())
 
     assert waited >= 4, "a hundred reads at once should have had to wait"
     assert clock.monotonic() == waited
@@ -152,12 +153,12 @@ def test_a_throttled_place_is_asked_less_often(ec2: MotoFaults) -> None:
     cloud.nodes()
     ec2.throttle("StopInstances")
     with pytest.raises(ThrottledError):
-        cloud.stop(here, "key")
+        cloud.stop(here, "key", permit=a_permit())
     before = clock.monotonic()
 
-    cloud.stop(there, "key")
+    cloud.stop(there, "key", permit=a_permit())
     assert clock.monotonic() == before
-    cloud.stop(here, "key")
+    cloud.stop(here, "key", permit=a_permit())
 
     assert clock.monotonic() > before
 

@@ -11,6 +11,7 @@ from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.aws_owners import managed_by
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import MINE, TEMPLATE
+from tests.fleets import a_permit
 from tests.moto_faults import REGION, Crash, MotoFaults
 
 GROUP = {**MINE, "aws:autoscaling:groupName": "train"}
@@ -69,7 +70,7 @@ def test_a_group_that_another_system_drives_is_never_enrolled(ec2: MotoFaults) -
     assert not cloud.group(group_id).enrolled
     assert node.managed_by == "EKS cluster prod"
     with pytest.raises(CloudError, match="belongs to EKS cluster prod"):
-        cloud.terminate(node.id, "key", group=group_id)
+        cloud.terminate(node.id, "key", group=group_id, permit=a_permit())
     assert desired(ec2) == 2
 
 
@@ -83,7 +84,7 @@ def test_a_member_that_somebody_took_out_of_service_is_theirs(ec2: MotoFaults, s
 
     assert cloud.node(node_id).managed_by == f"Auto Scaling group train ({state})"
     with pytest.raises(CloudError, match=f"is {state} in train"):
-        cloud.terminate(node_id, "key", group=group_id)
+        cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
     assert ec2.state(node_id) == "running"
 
 
@@ -153,7 +154,7 @@ def test_protection_against_termination_holds_in_a_group_too(ec2: MotoFaults) ->
     ec2.client.modify_instance_attribute(InstanceId=node_id, DisableApiTermination={"Value": True})
 
     with pytest.raises(ProtectedError, match="protected against termination"):
-        cloud.terminate(node_id, "key", group=group_id)
+        cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
     assert (ec2.state(node_id), desired(ec2)) == ("running", 2)
 
@@ -170,9 +171,9 @@ def test_a_second_try_takes_no_second_place(lag: int, trouble: str) -> None:
         (ec2.lose_response if trouble == "lost" else ec2.crash_after)(end)
 
         with pytest.raises((CloudUnavailableError, Crash)):
-            cloud.terminate(node_id, "key", group=group_id)
+            cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
         for _ in range(3):
-            cloud.terminate(node_id, "key", group=group_id)
+            cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
         assert len(ec2.done(end)) == 1
         assert desired(ec2) == 2
@@ -185,7 +186,7 @@ def test_a_machine_that_is_ending_anyway_keeps_no_place_from_the_group(ec2: Moto
     node_id = cloud.nodes()[0].id
     ec2._instance(node_id)._state.name = "shutting-down"
 
-    cloud.terminate(node_id, "key", group=group_id)
+    cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
     assert ec2.done("TerminateInstanceInAutoScalingGroup") == []
 

@@ -16,6 +16,7 @@ from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.aws_iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
 from gpuwatch.clouds.knobs import AccountKnobs
 from tests.cloud_worlds import FLEET, MINE, TEMPLATE
+from tests.fleets import a_permit
 from tests.moto_faults import REGION, MotoFaults
 
 ROOT = Path(__file__).parent.parent
@@ -77,12 +78,12 @@ def sent() -> dict[str, set[str]]:
         recorded.clear()
 
         cloud.tag(node_id, {STOP_AT: "then", DECISION_ID: "key"}, "key")
-        cloud.stop(stopped, "key")
+        cloud.stop(stopped, "key", permit=a_permit())
         cloud.leftovers()
         cloud.start(stopped, "key")
         cloud.protect(member, group_id, "key", on=True)
-        cloud.terminate(member, "key", group=group_id)
-        cloud.terminate(node_id, "key")
+        cloud.terminate(member, "key", group=group_id, permit=a_permit())
+        cloud.terminate(node_id, "key", permit=a_permit())
         found["reclaim"] |= recorded
         recorded.clear()
 

@@ -24,6 +24,7 @@ from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.parts import Round
 from gpuwatch.simulation.options import Options
+from tests.fleets import a_permit
 
 COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]
 HOUR = 3600
@@ -176,7 +177,7 @@ def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None
     def broken(parts: Parts) -> None:
         for node in parts.cloud.nodes():
             if node.name == "always" and node.state is NodeState.RUNNING:
-                parts.cloud.stop(node.id, "a key that no intent has")
+                parts.cloud.stop(node.id, "a key that no intent has", permit=a_permit(parts.clock))
 
     told = checked(trace, in_place_of_the_controller(broken))
 
@@ -195,7 +196,7 @@ def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path)
         if node.state is NodeState.RUNNING:
             parts.ledger.settle(intent, Status.SETTLED, "it is not", now)
         with suppress(CloudError):  # it may be pending
-            parts.cloud.stop(node.id, intent.key)
+            parts.cloud.stop(node.id, intent.key, permit=a_permit(parts.clock))
 
     def first_observed(parts: Parts) -> None:
         parts.ledger.record_round(observe(parts))
@@ -219,7 +220,7 @@ def test_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
             if node.protected is None:
                 cloud.set_tags(node.id, {PROTECT_TAG: "true"})
             elif node.state is NodeState.RUNNING:
-                parts.cloud.stop(node.id, "")
+                parts.cloud.stop(node.id, "", permit=a_permit(parts.clock))
 
     told = checked(trace, in_place_of_the_controller(broken))
 

@@ -26,12 +26,13 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, WORLDS, World, a_world, seen
+from tests.fleets import a_permit
 from tests.moto_faults import REGION
 
 MUTATIONS: dict[str, Callable[[Cloud, str], None]] = {
-    "stop": lambda cloud, node_id: cloud.stop(node_id, "key"),
+    "stop": lambda cloud, node_id: cloud.stop(node_id, "key", permit=a_permit()),
     "start": lambda cloud, node_id: cloud.start(node_id, "key"),
-    "terminate": lambda cloud, node_id: cloud.terminate(node_id, "key"),
+    "terminate": lambda cloud, node_id: cloud.terminate(node_id, "key", permit=a_permit()),
     "tag": lambda cloud, node_id: cloud.tag(node_id, {STOP_AT: "then"}, "key"),
 }
 
@@ -67,7 +68,7 @@ def test_an_account_without_machines_is_an_empty_list(world: World) -> None:
 def test_a_stopped_machine_is_listed_and_a_terminated_one_is_not(world: World) -> None:
     """Whatever still exists is listed, in whatever state; terminating still exists."""
     stopped, going, gone = (world.launch(MINE) for _ in range(3))
-    world.cloud.stop(stopped, "key")
+    world.cloud.stop(stopped, "key", permit=a_permit())
     world.settle(stopped)
     world.terminate(gone)
     world.settle(gone)
@@ -168,7 +169,7 @@ def test_a_stop_passes_through_stopping(world: World) -> None:
     """stop() returns when it is accepted, which is before the machine has stopped."""
     node_id = world.launch(MINE)
 
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.STOPPING
     world.settle(node_id)
@@ -178,11 +179,11 @@ def test_a_stop_passes_through_stopping(world: World) -> None:
 def test_a_second_stop_is_success(world: World) -> None:
     """stop() of a machine that is stopping or stopped returns and changes nothing."""
     node_id = world.launch(MINE)
-    world.cloud.stop(node_id, "key")
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
 
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.STOPPED
 
@@ -191,10 +192,10 @@ def test_a_stop_of_what_is_gone_is_success(world: World) -> None:
     """stop() of a machine that is terminating or terminated returns, and does not bring it back."""
     node_id = world.launch(MINE)
     world.terminate(node_id)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
 
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.TERMINATED
 
@@ -203,7 +204,7 @@ def test_a_stop_touches_no_other_machine(world: World) -> None:
     """One instance a call."""
     ids = sorted(world.launch(MINE) for _ in range(3))
 
-    world.cloud.stop(ids[1], "key")
+    world.cloud.stop(ids[1], "key", permit=a_permit())
 
     assert states(world.cloud) == {
         ids[0]: NodeState.RUNNING,
@@ -215,12 +216,12 @@ def test_a_stop_touches_no_other_machine(world: World) -> None:
 def test_a_pending_machine_refuses_a_stop(world: World) -> None:
     """stop() of a machine that is starting is a CloudError with the cloud's code, not a success."""
     node_id = world.launch(MINE)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
     world.cloud.start(node_id, "key")
 
     with pytest.raises(CloudError) as caught:
-        world.cloud.stop(node_id, "key")
+        world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert caught.value.code == "IncorrectInstanceState"
 
@@ -232,7 +233,7 @@ def test_a_start_passes_through_pending_and_renews_the_launch_time(world: World)
     """start() returns when it is accepted; the machine's launch time is that of its last start."""
     node_id = world.launch(MINE)
     launched_at = seen(world, node_id).launched_at
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
     assert seen(world, node_id).launched_at == launched_at
     started_at = world.clock.now()
@@ -262,7 +263,7 @@ def test_a_machine_on_its_way_down_refuses_a_start(world: World, end: str) -> No
     """start() of a machine that is stopping or terminating is a CloudError with the cloud's code."""
     node_id = world.launch(MINE)
     if end == "stop":
-        world.cloud.stop(node_id, "key")
+        world.cloud.stop(node_id, "key", permit=a_permit())
     else:
         world.terminate(node_id)
 
@@ -311,7 +312,7 @@ def test_a_refusal_is_typed_and_nothing_happens(world: World, call: str, kind: t
     """Each refusal comes as its own error with the cloud's code, and the machine is as it was."""
     node_id = world.launch(MINE)
     if call == "start":
-        world.cloud.stop(node_id, "key")
+        world.cloud.stop(node_id, "key", permit=a_permit())
         world.settle(node_id)
     before = seen(world, node_id)
     world.refuse(call, kind)
@@ -332,10 +333,10 @@ def test_a_lost_answer_is_unavailable_though_it_happened(world: World) -> None:
     world.lose_response("stop")
 
     with pytest.raises(CloudUnavailableError):
-        world.cloud.stop(node_id, "key")
+        world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.STOPPING
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
     assert seen(world, node_id).state is NodeState.STOPPED
 

@@ -18,6 +18,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import FLEET, MINE, REFUSALS, TEMPLATE, WORLDS, World, a_world, seen
+from tests.fleets import a_permit
 from tests.moto_faults import REGION
 
 FROM_TEMPLATE = {"template": TEMPLATE, "version": "$Default", "pool": "train", "region": REGION}
@@ -38,22 +39,22 @@ def test_an_end_passes_through_terminating(world: World) -> None:
     """terminate() returns when it is accepted; the machine is gone later, and asking again changes nothing."""
     node_id = world.launch(MINE)
 
-    world.cloud.terminate(node_id, "key")
+    world.cloud.terminate(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.TERMINATING
-    world.cloud.terminate(node_id, "key")
+    world.cloud.terminate(node_id, "key", permit=a_permit())
     world.settle(node_id)
     assert seen(world, node_id).state is NodeState.TERMINATED
-    world.cloud.terminate(node_id, "key")
+    world.cloud.terminate(node_id, "key", permit=a_permit())
 
 
 def test_a_stopped_machine_ends(world: World) -> None:
     """terminate() needs no running machine."""
     node_id = world.launch(MINE)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.settle(node_id)
 
-    world.cloud.terminate(node_id, "key")
+    world.cloud.terminate(node_id, "key", permit=a_permit())
 
     assert seen(world, node_id).state is NodeState.TERMINATING
 
@@ -62,7 +63,7 @@ def test_an_end_touches_no_other_machine(world: World) -> None:
     """One machine a call."""
     ids = sorted(world.launch(MINE) for _ in range(3))
 
-    world.cloud.terminate(ids[1], "key")
+    world.cloud.terminate(ids[1], "key", permit=a_permit())
 
     assert [node.state is NodeState.RUNNING for node in world.cloud.nodes()] == [True, False, True]
 
@@ -126,7 +127,7 @@ def test_a_member_goes_with_its_place(world: World) -> None:
     group_id = world.add_group("train", MINE, size=3)
     gone = world.cloud.nodes()[1].id
 
-    world.cloud.terminate(gone, "key", group=group_id)
+    world.cloud.terminate(gone, "key", group=group_id, permit=a_permit())
     world.settle(gone)
 
     group = world.cloud.group(group_id)
@@ -139,7 +140,7 @@ def test_a_member_that_goes_without_its_place_is_replaced(world: World) -> None:
     group_id = world.add_group("train", MINE, size=2)
     gone = world.cloud.nodes()[0].id
 
-    world.cloud.terminate(gone, "key")
+    world.cloud.terminate(gone, "key", permit=a_permit())
     world.settle(gone)
 
     assert world.cloud.group(group_id).desired == 2
@@ -150,11 +151,11 @@ def test_no_member_takes_two_places(world: World) -> None:
     """Asked again while the member goes, and when it is gone, terminate() is success and lowers nothing more."""
     group_id = world.add_group("train", MINE, size=3)
     gone = world.cloud.nodes()[0].id
-    world.cloud.terminate(gone, "key", group=group_id)
+    world.cloud.terminate(gone, "key", group=group_id, permit=a_permit())
 
-    world.cloud.terminate(gone, "key", group=group_id)
+    world.cloud.terminate(gone, "key", group=group_id, permit=a_permit())
     world.settle(gone)
-    world.cloud.terminate(gone, "key", group=group_id)
+    world.cloud.terminate(gone, "key", group=group_id, permit=a_permit())
 
     assert world.cloud.group(group_id).desired == 2
 
@@ -170,7 +171,7 @@ def test_a_group_that_cannot_shrink_keeps_its_member(
     node_id = world.cloud.nodes()[0].id
 
     with pytest.raises(CloudError) as caught:
-        world.cloud.terminate(node_id, "key", group=group_id)
+        world.cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
     assert caught.value.code == code
     assert seen(world, node_id).state is NodeState.RUNNING
@@ -183,7 +184,7 @@ def test_a_machine_that_is_no_member_is_left_alone(world: World) -> None:
     node_id = world.launch(MINE)
 
     with pytest.raises(CloudError) as caught:
-        world.cloud.terminate(node_id, "key", group=group_id)
+        world.cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
     assert caught.value.code == "NotAMember"
     assert seen(world, node_id).state is NodeState.RUNNING
@@ -196,13 +197,13 @@ def test_a_member_that_its_owner_protects_is_left_alone(world: World) -> None:
     world.set_tags(node_id, {PROTECT_TAG: "true"})
 
     with pytest.raises(ProtectedError, match="gpuwatch:protect"):
-        world.cloud.terminate(node_id, "key", group=group_id)
+        world.cloud.terminate(node_id, "key", group=group_id, permit=a_permit())
 
     assert world.cloud.group(group_id).desired == 2
 
 
 GROUP_ACTS: dict[str, Callable[[Cloud, str, str], None]] = {
-    "terminate": lambda cloud, node_id, group_id: cloud.terminate(node_id, "key", group=group_id),
+    "terminate": lambda cloud, node_id, group_id: cloud.terminate(node_id, "key", group=group_id, permit=a_permit()),
     "grow": lambda cloud, _, group_id: cloud.grow(group_id, 2, "key"),
     "protect": lambda cloud, node_id, group_id: cloud.protect(node_id, group_id, "key", on=True),
 }
@@ -316,7 +317,7 @@ def test_what_was_launched_is_found_after_its_end(world: World) -> None:
     node_id = world.cloud.launch(FROM_TEMPLATE, "key-1")
     world.settle(node_id)
     world.cloud.tag(node_id, {DECISION_ID: "key-2"}, "key-2")
-    world.cloud.terminate(node_id, "key-3")
+    world.cloud.terminate(node_id, "key-3", permit=a_permit())
     world.settle(node_id)
 
     found = world.cloud.find("key-1")
@@ -358,7 +359,7 @@ def test_what_nobody_uses_is_told(world: World) -> None:
     """leftovers() tells unattached volumes and those of stopped machines, with type and size, and no others."""
     volume = world.add_volume()
     stopped, _ = world.launch(MINE), world.launch(MINE)
-    world.cloud.stop(stopped, "key")
+    world.cloud.stop(stopped, "key", permit=a_permit())
     world.settle(stopped)
 
     told = {each.kind: each for each in world.cloud.leftovers()}

@@ -12,6 +12,7 @@ from gpuwatch.clouds import (
     FLEET_TAG,
 )
 from gpuwatch.clouds.aws import AwsCloud
+from tests.fleets import a_permit
 from tests.moto_faults import REGION, Crash, MotoFaults
 
 MINE = {FLEET_TAG: "lab"}
@@ -37,9 +38,9 @@ def test_a_crash_passes_through_the_adapter(ec2: MotoFaults) -> None:
     ec2.crash_after("StopInstances")
 
     with pytest.raises(Crash):
-        cloud.stop(before, "key")
+        cloud.stop(before, "key", permit=a_permit())
     with pytest.raises(Crash):
-        cloud.stop(after, "key")
+        cloud.stop(after, "key", permit=a_permit())
 
     assert (ec2.state(before), ec2.state(after)) == ("running", "stopped")
     assert [call.node_ids for call in ec2.done("StopInstances")] == [(after,)]
@@ -51,7 +52,7 @@ def test_a_lagging_stop_is_shown_as_stopping_that_often() -> None:
         node_id = ec2.launch(MINE)
         cloud = a_cloud(ec2)
         shown = [cloud.node(node_id).state.value for _ in range(3)]
-        cloud.stop(node_id, "key")
+        cloud.stop(node_id, "key", permit=a_permit())
         shown += [cloud.node(node_id).state.value for _ in range(3)]
 
     assert shown == ["pending", "pending", "running", "stopping", "stopping", "stopped"]

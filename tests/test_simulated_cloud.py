@@ -7,6 +7,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.simulated import Change
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import MINE, SimulatedWorld
+from tests.fleets import a_permit
 
 
 def test_a_simulated_history_is_exact_however_late_one_looks() -> None:
@@ -15,7 +16,7 @@ def test_a_simulated_history_is_exact_however_late_one_looks() -> None:
     world = SimulatedWorld(clock)
     node_id = world.launch(MINE)
     clock.advance(10)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     clock.advance(1000)
     world.cloud.start(node_id, "key")
     clock.advance(1000)
@@ -33,7 +34,7 @@ def test_a_machine_terminated_while_stopping_never_arrives_at_stopped() -> None:
     """A later order replaces what was still to come."""
     world = SimulatedWorld(ManualClock())
     node_id = world.launch(MINE)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
     world.clock.advance(30)
     world.terminate(node_id)
     world.clock.advance(1000)
@@ -50,7 +51,7 @@ def test_a_jump_of_the_wall_clock_ends_no_simulated_stop() -> None:
     """Delays are measured on the clock that never jumps."""
     world = SimulatedWorld(ManualClock())
     node_id = world.launch(MINE)
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
 
     world.clock.jump(86_400)
 
@@ -68,7 +69,7 @@ def test_a_quiet_simulated_round_builds_nothing() -> None:
 
     assert world.cloud.nodes() is first
 
-    world.cloud.stop(node_id, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
 
     assert world.cloud.nodes() is not first
     assert world.cloud.nodes()[0] is first[0], "a machine that did not change should not be built again"

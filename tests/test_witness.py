@@ -22,6 +22,7 @@ from gpuwatch.model.decision import Reason, Review, Status, Step, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.parts import Parts, Round
 from gpuwatch.simulation.options import Options
+from tests.fleets import a_permit
 
 HOUR = 3600
 HEAD = "node,busy_from_s,busy_to_s"
@@ -64,7 +65,7 @@ def stop(parts: Parts, name: str, state: NodeState | None = NodeState.RUNNING) -
         if node.name == name and state in {None, node.state}:
             intent = parts.ledger.intend(Verb.STOP, node.id, node.pool, parts.clock.now(), REASON, 1)
             with suppress(CloudError):  # it may be pending
-                parts.cloud.stop(node.id, intent.key)
+                parts.cloud.stop(node.id, intent.key, permit=a_permit(parts.clock))
             parts.ledger.settle(intent, Status.CANCELLED, "nobody should know", parts.clock.now())
 
 
@@ -219,6 +220,6 @@ def test_p12_a_stop_that_nobody_wrote_down_is_found_out(trace: Path) -> None:
     def harm(parts: Parts) -> None:
         for node in parts.cloud.nodes():
             if node.state is NodeState.RUNNING:
-                parts.cloud.stop(node.id, "a key that no intent has")
+                parts.cloud.stop(node.id, "a key that no intent has", permit=a_permit(parts.clock))
 
     says(checked(trace, harmful(harm)), "P12: no open intent has its key")

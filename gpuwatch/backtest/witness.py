@@ -6,7 +6,8 @@ What each property of the controller says of one stop, as far as a simulation ca
 - P3 it is enrolled and not protected; P4 no hour sees more stops than the limits allow; P6 it runs;
 - P7 its pool keeps its minimum; P9 it has truly been idle for the policy's wait; P10 it is past its warm-up;
 - P11 it was needed since it was stopped before;
-- P12 (of every change) an open intent has that key; P13 a stop settles only when the cloud shows it stopped or gone.
+- P12 (of every change) an open intent has that key; P13 a stop settles only when the cloud shows it stopped or gone;
+- P15 its permit holds: what lets it go was asked a moment ago.
 
 And of rounds that are planned first: P5 the round decides what its plan decided, unless it settled something before;
 P8 a node that the plan would remove is left alone when it is busy, silent, protected or not enrolled instead.
@@ -21,6 +22,7 @@ from typing import Protocol
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.passed_on import PassedOn
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.decision import REMOVALS, Intent, Outcome, Status, Verb
@@ -76,9 +78,12 @@ class Witness:
                 {"P3: it is not enrolled": not node.enrolled, "P3: it is protected": node.protected is not None},
             )
 
-    def removes(self, parts: Parts, node_id: str, key: str) -> None:
+    def removes(self, parts: Parts, node_id: str, key: str, permit: Permit) -> None:
         """Somebody asks the cloud to stop or terminate a node."""
         self.changes(parts, node_id, key)
+        bound, of_it = self.rules.limits.max_confirmation_age, permit.max_age_seconds
+        stale = not 0 <= permit.age_seconds <= min(bound, of_it) or of_it > bound or not permit.leads()
+        self._note(node_id, parts, {"P15: its permit does not hold": stale})
         self._note(node_id, parts, dict(self._removal(parts.clock.monotonic(), node_id)))
 
     def settles(self, intent: Intent, status: Status) -> None:
@@ -213,15 +218,15 @@ class WatchedCloud(PassedOn):
     parts: Parts
     witness: Witness
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop it under a witness's eyes."""
-        self.witness.removes(self.parts, node_id, key)
-        self.cloud.stop(node_id, key)
+        self.witness.removes(self.parts, node_id, key, permit)
+        self.cloud.stop(node_id, key, permit=permit)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """End it, likewise."""
-        self.witness.removes(self.parts, node_id, key)
-        self.cloud.terminate(node_id, key, group=group)
+        self.witness.removes(self.parts, node_id, key, permit)
+        self.cloud.terminate(node_id, key, permit=permit, group=group)
 
     def start(self, node_id: str, key: str) -> None:
         """Start it, likewise."""

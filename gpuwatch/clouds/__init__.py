@@ -7,9 +7,12 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+
+if TYPE_CHECKING:
+    from gpuwatch.clouds.permit import Permit
 
 # Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
 CLOUDS = {"aws": "gpuwatch.clouds.aws:AwsCloud"}
@@ -41,7 +44,11 @@ class Leftover:
 
 
 class Cloud(Protocol):
-    """What the controller asks of a cloud. Each mutation takes the ledger's key; one instance a call, never a count."""
+    """What the controller asks of a cloud. Each mutation takes the ledger's key; one instance a call, never a count.
+
+    Each mutation also checks the permit that is in force (`clouds.permit.permit_in_force`) as the last thing before it
+    has its effect; a removal cannot be asked for without one.
+    """
 
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that exist (not terminated), paginated to the end, in the order of their ids.
@@ -62,10 +69,11 @@ class Cloud(Protocol):
         """
         ...
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: "Permit") -> None:
         """Ask for a stop; returns when the cloud has accepted it, or if the machine is stopping, stopped or gone.
 
         Raises:
+            PermitExpiredError: the permit did not hold when the call was about to leave; nothing was asked.
             ProtectedError: the cloud protects the machine against a stop.
             NotFoundError: the cloud does not know the id.
             CloudUnavailableError: nobody knows whether it was accepted.
@@ -87,12 +95,13 @@ class Cloud(Protocol):
         """
         ...
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: "Permit", group: str | None = None) -> None:
         """Ask for the end of one machine; returns when the cloud has accepted it, or if it is terminating or gone.
 
         `group` is the id of the group that it is a member of: its place goes with it, so that it is not replaced.
 
         Raises:
+            PermitExpiredError: the permit did not hold when the call was about to leave; nothing was asked.
             ProtectedError: the cloud protects the machine against it.
             NotFoundError: the cloud does not know the id.
             CloudUnavailableError: nobody knows whether it was accepted.
@@ -237,6 +246,10 @@ class AuthFailedError(CloudError):
 
 class CloudUnavailableError(CloudError):
     """No usable answer: a mutation may or may not have happened."""
+
+
+class PermitExpiredError(CloudError):
+    """Our own refusal: the permit for the change did not hold any more. Nothing was sent."""
 
 
 # The states in which a stop, a termination or a start has nothing left to do.

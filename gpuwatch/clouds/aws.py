@@ -21,6 +21,7 @@ from gpuwatch.clouds.aws_machines import Instance, Translator
 from gpuwatch.clouds.aws_places import Place, Places
 from gpuwatch.clouds.diagnosis import Identity, Needs, Permission
 from gpuwatch.clouds.knobs import AccountKnobs
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
 
@@ -106,24 +107,24 @@ class AwsCloud:
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Ask for a stop."""
         del key
-        aws_acts.stop(self._home(node_id), node_id)
+        aws_acts.stop(self._home(node_id), node_id, permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Ask for a start."""
         del key
         aws_acts.start(self._home(node_id), node_id)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of a machine; with a group, of its place there too."""
         del key
         if group is None:
-            aws_acts.terminate(self._home(node_id), node_id)
+            aws_acts.terminate(self._home(node_id), node_id, permit)
         else:
             place = self._place_of_group(group)
-            aws_acts.terminate_member(place, node_id, group, fleet=self._fleet, now=self._clock.now())
+            aws_acts.terminate_member(place, node_id, group, permit, fleet=self._fleet, now=self._clock.now())
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine, in the account and region that the arguments name."""

@@ -1,7 +1,8 @@
 """What is done to machines and groups on AWS: one target a call, since one bad id fails a whole call on EC2.
 
-Each is sent once and on the line for acts. What AWS does not refuse by itself (a member's place below the group's
-minimum is refused, its protection against termination is not) is asked for right before.
+Each is sent once, on the line for acts, and only while its permit holds (`aws_sending`). What AWS does not refuse by
+itself (a member's place below the group's minimum is refused, its protection against termination is not) is asked for
+right before, and the permit is checked after that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from gpuwatch.clouds.aws_groups import SERVICE, Group, known
 from gpuwatch.clouds.aws_machines import described, state_of
 from gpuwatch.clouds.aws_places import Place
 from gpuwatch.clouds.claims import DEFAULT_POOL, claims
+from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.model.fleet import NodeState
 
 _INCORRECT_STATE = "IncorrectInstanceState"
@@ -30,33 +32,33 @@ _TOKEN_LENGTH = 64  # of RunInstances' ClientToken, in ASCII
 _IN_SERVICE = "InService"
 
 
-def stop(place: Place, node_id: str) -> None:
+def stop(place: Place, node_id: str, permit: Permit) -> None:
     """Source: StopInstances."""
-    with _unless_already(STOP_IS_DONE, place, node_id), place.asking("StopInstances"):
+    with _unless_already(STOP_IS_DONE, place, node_id), place.changing("StopInstances", permit):
         _ = place.acting.ec2.stop_instances(InstanceIds=[node_id])["StoppingInstances"]
 
 
 def start(place: Place, node_id: str) -> None:
     """Source: StartInstances."""
-    with _unless_already(START_IS_DONE, place, node_id), place.asking("StartInstances"):
+    with _unless_already(START_IS_DONE, place, node_id), place.changing("StartInstances", permit_in_force()):
         _ = place.acting.ec2.start_instances(InstanceIds=[node_id])["StartingInstances"]
 
 
 def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
     """Source: CreateTags."""
-    with place.asking("CreateTags"):
+    with place.changing("CreateTags", permit_in_force()):
         place.acting.ec2.create_tags(
             Resources=[node_id], Tags=[{"Key": name, "Value": tags[name]} for name in sorted(tags)]
         )
 
 
-def terminate(place: Place, node_id: str) -> None:
+def terminate(place: Place, node_id: str, permit: Permit) -> None:
     """Source: TerminateInstances, which changes nothing where the machine is terminating or gone."""
-    with place.asking("TerminateInstances"):
+    with place.changing("TerminateInstances", permit):
         _ = place.acting.ec2.terminate_instances(InstanceIds=[node_id])["TerminatingInstances"]
 
 
-def terminate_member(place: Place, node_id: str, group_id: str, *, fleet: str, now: datetime) -> None:
+def terminate_member(place: Place, node_id: str, group_id: str, permit: Permit, *, fleet: str, now: datetime) -> None:
     """End a member with its place. Source: TerminateInstanceInAutoScalingGroup with ShouldDecrementDesiredCapacity.
 
     Asked again it would take a second place, so machine and group are looked at first. The group would also end a
@@ -80,7 +82,7 @@ def terminate_member(place: Place, node_id: str, group_id: str, *, fleet: str, n
     protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
     if protected or _api_termination_disabled(place, node_id):
         raise ProtectedError(f"{node_id}: {protected or 'it is protected against termination'}")
-    with place.asking("TerminateInstanceInAutoScalingGroup", service=SERVICE):
+    with place.changing("TerminateInstanceInAutoScalingGroup", permit, service=SERVICE):
         answer = place.acting.autoscaling.terminate_instance_in_auto_scaling_group(
             InstanceId=node_id, ShouldDecrementDesiredCapacity=True
         )
@@ -90,7 +92,7 @@ def terminate_member(place: Place, node_id: str, group_id: str, *, fleet: str, n
 def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) -> str:
     """One machine from a template; gives its id. Source: RunInstances; the key is its ClientToken."""
     request = launch_request(arguments, key, fleet=fleet)
-    with place.asking("RunInstances"):
+    with place.changing("RunInstances", permit_in_force()):
         return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
 
 
@@ -134,7 +136,7 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
     if size > group.max_size:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet, process="Launch")
-    with place.asking("SetDesiredCapacity", service=SERVICE):
+    with place.changing("SetDesiredCapacity", permit_in_force(), service=SERVICE):
         place.acting.autoscaling.set_desired_capacity(
             AutoScalingGroupName=group.name, DesiredCapacity=size, HonorCooldown=False
         )
@@ -144,7 +146,7 @@ def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) 
     """Source: SetInstanceProtection."""
     group = known(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
-    with place.asking("SetInstanceProtection", service=SERVICE):
+    with place.changing("SetInstanceProtection", permit_in_force(), service=SERVICE):
         place.acting.autoscaling.set_instance_protection(
             InstanceIds=[node_id], AutoScalingGroupName=group.name, ProtectedFromScaleIn=on
         )

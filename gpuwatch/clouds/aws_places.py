@@ -1,9 +1,9 @@
 """Accounts and regions: each pair is a place with its own clients and its own pace."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import boto3
@@ -15,8 +15,10 @@ from botocore.loaders import create_loader
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws_errors import asking, throttled
+from gpuwatch.clouds.aws_sending import sending, watch
 from gpuwatch.clouds.knobs import AccountKnobs, account_of
 from gpuwatch.clouds.pace import Pace
+from gpuwatch.clouds.permit import Permit
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -45,8 +47,11 @@ class Line:
 
     _making = threading.Lock()  # a session makes one client at a time
 
-    def __init__(self, session: boto3.Session, options: Mapping[str, Any], pace: Pace) -> None:
-        """Nothing is sent yet; the options are those of every client."""
+    def __init__(
+        self, session: boto3.Session, options: Mapping[str, Any], pace: Pace, *, changes: bool = False
+    ) -> None:
+        """Nothing is sent yet; the options are those of every client. `changes`: what is sent may need a permit."""
+        self._changes = changes
         self.pace = pace
         self._create: Any = session.client  # its type is one overload for each of AWS's services
         self._options = options
@@ -62,7 +67,7 @@ class Line:
     def for_acting(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
         """Sent once."""
         options = {"region_name": region, "endpoint_url": endpoint_url, "config": _ACTING}
-        return cls(session, options, Pace(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE))
+        return cls(session, options, Pace(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
 
     @property
     def ec2(self) -> "EC2Client":
@@ -88,6 +93,8 @@ class Line:
                 client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)
                 client.meta.events.register("response-received", self._after_each_attempt)
+                if self._changes:
+                    watch(client)
                 self._clients[service] = client
             return self._clients[service]
 
@@ -124,6 +131,12 @@ class Place:
     def asking(self, call: str, *, service: str = "EC2") -> AbstractContextManager[None]:
         """Typed errors that name this place."""
         return asking(call, service=service, where=self.name)
+
+    @contextmanager
+    def changing(self, call: str, permit: Permit | None, *, service: str = "EC2") -> Iterator[None]:
+        """The same for a change, which leaves only while its permit holds."""
+        with sending(f"{service} {call} in {self.name}", permit), self.asking(call, service=service):
+            yield
 
     @property
     def account(self) -> str:

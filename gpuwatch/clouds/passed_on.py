@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuwatch.clouds import Cloud, Leftover
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup
 
 
@@ -21,17 +22,17 @@ class PassedOn:
         """One machine."""
         return self.cloud.node(node_id)
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop it."""
-        self.cloud.stop(node_id, key)
+        self.cloud.stop(node_id, key, permit=permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Start it."""
         self.cloud.start(node_id, key)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """End it."""
-        self.cloud.terminate(node_id, key, group=group)
+        self.cloud.terminate(node_id, key, permit=permit, group=group)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """One new machine."""

@@ -23,6 +23,7 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.claims import DEFAULT_POOL
+from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.clouds.simulated_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
@@ -54,10 +55,11 @@ class SimulatedCloud(Machines):
             self._reread(node_id)
             return self._nodes[node_id]
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Running becomes stopping, and stopped `stopping_seconds` later."""
         del key  # a second stop changes nothing
         with self._call("stop", node_id):
+            permit.check()
             if self._may(node_id, NodeState.RUNNING, done=STOP_IS_DONE, verb="stopped"):
                 self._enter(node_id, NodeState.STOPPING, self._clock.monotonic())
                 self._later(node_id, NodeState.STOPPED, self._stopping_seconds)
@@ -67,15 +69,17 @@ class SimulatedCloud(Machines):
         """Stopped becomes pending with a new launch time, and running `pending_seconds` later."""
         del key  # a second start changes nothing
         with self._call("start", node_id):
+            check_in_force()
             if self._may(node_id, NodeState.STOPPED, done=START_IS_DONE, verb="started"):
                 self._put(replace(self._nodes[node_id], launched_at=self._clock.now()))
                 self._enter(node_id, NodeState.PENDING, self._clock.monotonic())
                 self._later(node_id, NodeState.RUNNING, self._pending_seconds)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Any state becomes terminating, and terminated `stopping_seconds` later."""
         del key  # a second one changes nothing
         with self._call("terminate", node_id):
+            permit.check()
             node = self._known(node_id)
             if node.state in TERMINATE_IS_DONE:
                 return
@@ -87,6 +91,7 @@ class SimulatedCloud(Machines):
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """A new machine like its template; the same key is the same machine."""
         with self._call("launch", key):
+            check_in_force()
             if key not in self._launches:
                 if arguments["template"] not in self._templates:
                     raise CloudError(
@@ -118,6 +123,7 @@ class SimulatedCloud(Machines):
         """A larger group launches what it lacks."""
         del key  # growing to the same size again changes nothing
         with self._call("grow", group_id):
+            check_in_force()
             group = self._told(group_id)
             if group.desired >= size:
                 return
@@ -131,6 +137,7 @@ class SimulatedCloud(Machines):
         """Noted on the member."""
         del key  # saying it again changes nothing
         with self._call("protect", node_id):
+            check_in_force()
             self._refuse(self._told(group_id))
             node = self._member(node_id, group_id)
             if node.scale_in_protected is not on:
@@ -141,6 +148,7 @@ class SimulatedCloud(Machines):
         del key  # setting them again changes nothing
         refuse_foreign_tags(tags)
         with self._call("tag", node_id):
+            check_in_force()
             self.set_tags(node_id, tags)
 
     def leftovers(self) -> Sequence[Leftover]:

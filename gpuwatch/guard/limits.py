@@ -18,6 +18,15 @@ class Limits:
     max_verdict_age: Annotated[
         Seconds, Gt(0), Knob("A verdict older than this, by either clock, is stale and stops nothing.")
     ] = 30.0
+    max_confirmation_age: Annotated[
+        Seconds,
+        Ge(1),
+        Le(30),
+        Knob(
+            "A stop or termination is sent only within this time after its last confirmation was asked for; a later "
+            "one is not sent, and the node is asked again in the next round."
+        ),
+    ] = 5.0
     min_coverage_ratio: Annotated[
         float, Ge(0), Le(1), Knob("With fewer of a pool's running nodes answering than this share, nothing is stopped.")
     ] = 0.5

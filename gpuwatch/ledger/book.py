@@ -117,6 +117,11 @@ class Ledger:
         """Whether this process leads at this moment. Asked right before each call to the cloud; never raises."""
         return self._store.leading()
 
+    @property
+    def epoch(self) -> int | None:
+        """The number of this process's lead; None while it does not lead."""
+        return self._store.epoch
+
     def leader(self) -> str:
         """Host and process of the controller that leads, or led last."""
         return self._store.leader()

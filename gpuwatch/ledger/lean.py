@@ -69,6 +69,11 @@ class LeanLedger(Ledger):
         """Likewise."""
         return True
 
+    @property
+    def epoch(self) -> int | None:
+        """There is one lead."""
+        return 1
+
     def leader(self) -> str:
         """Who leads."""
         return "this process"

@@ -106,6 +106,9 @@ class NodeVerdict:
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
     An older agent, and Prometheus, give no tally.
+
+    `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the
+    oldest look that the answer rests on, when the answer was made.
     """
 
     schema: int
@@ -117,6 +120,8 @@ class NodeVerdict:
     activity: Activity
     gpus: tuple[GpuVerdict, ...]
     tally: Tally | None = None
+    confirm: str | None = None
+    looked_seconds: float | None = None
 
 
 VERDICT_SCHEMA = 1

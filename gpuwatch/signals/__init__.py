@@ -15,7 +15,7 @@ class SignalSource(Protocol):
         ...
 
     def confirm(self, node: Node) -> Signal:
-        """Ask one node itself, now, past every cache."""
+        """Ask one node itself for what it sees from now on; an answer that cannot be of now is a failure in words."""
         ...
 
     def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:

@@ -73,7 +73,14 @@ class ScrapeKnobs:
     ] = "scrape"
     scheme: Annotated[Literal["http", "https"], Knob("How agents are spoken to.")] = "http"
     port: Annotated[int, Ge(1), Le(65535), Knob("The agents' port, at the address that the cloud tells.")] = 9460
-    timeout: Annotated[Seconds, Gt(0), Knob("An agent that has not answered in full by then is unknown.")] = 5.0
+    timeout: Annotated[
+        Seconds,
+        Gt(0),
+        Knob(
+            "An agent that has not answered in full by then is unknown; a confirmation is waited for no longer than "
+            "limits.max_confirmation_age."
+        ),
+    ] = 5.0
     concurrency: Annotated[int, Gt(0), Le(2000), Knob("So many agents are asked at the same time.")] = 100
     targets: Annotated[
         dict[str, str], Knob("Base URLs by node id or name, where the address of the cloud does not lead to the agent.")
@@ -96,7 +103,10 @@ class ScrapeKnobs:
     ] = None
     act_without_confirm: Annotated[
         bool,
-        Knob("With another exporter's metrics there is no agent to ask before a stop: let a second query do instead."),
+        Knob(
+            "With another exporter's metrics there is no agent to ask before a stop: let a second query do instead, "
+            "whose newest sample may be signals.promql.scrape_interval plus 5 s old."
+        ),
     ] = False
     promql: PromqlKnobs = field(default_factory=PromqlKnobs)
 

@@ -1,6 +1,7 @@
 """Asks a Prometheus-compatible API about the whole fleet: a handful of queries a round, however many nodes there are.
 
-It observes; it is asked to confirm only where there is no agent of ours that could be.
+It observes; it is asked to confirm only where there is no agent of ours that could be, and only if the settings let it.
+That is no confirmation of now: the newest sample may be as old as the time between two scrapes.
 """
 
 import re
@@ -10,15 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.clock import Clock
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
+from gpuwatch.model.knobs import format_duration
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.signals.dialects import DIALECTS, agent_queries, exporter_queries, measure_query
-from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.signals.knobs import RULES_EVERY, ScrapeKnobs
 from gpuwatch.signals.measures import evaluated, pool_mean
 from gpuwatch.signals.promapi import Answer, PromApi
 from gpuwatch.signals.scrape import ScrapeSource
 from gpuwatch.signals.verdicts import Moment, Target, agents_signal, exporters_signal
 
 _AGENT = "gpuwatch"
+_LATE_SECONDS = 5.0  # within which a sample that was scraped can be asked for
 _STATES = frozenset({"state", "gpus"})  # queries of the dialect gpuwatch whose rows have the label `state`
 _PORT = re.compile(r":\d+$")
 
@@ -34,14 +37,18 @@ class PromqlSource:
     agents: ScrapeSource
 
     @classmethod
-    def of(cls, knobs: ScrapeKnobs, clock: Clock, max_age_seconds: float) -> "PromqlSource":
+    def of(
+        cls, knobs: ScrapeKnobs, clock: Clock, max_age_seconds: float, confirm_timeout: float = 5.0
+    ) -> "PromqlSource":
         """The source that these settings describe."""
         return cls(
             knobs=knobs,
             clock=clock,
             max_age_seconds=max_age_seconds,
             api=PromApi(knobs=knobs.promql, clock=clock),
-            agents=ScrapeSource(knobs=knobs, clock=clock, max_age_seconds=max_age_seconds),
+            agents=ScrapeSource(
+                knobs=knobs, clock=clock, max_age_seconds=max_age_seconds, confirm_timeout=confirm_timeout
+            ),
         )
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
@@ -56,7 +63,12 @@ class PromqlSource:
             return self.agents.confirm(node)
         if not self.knobs.act_without_confirm:
             return Signal(failure="no agent of ours is there to ask; see signals.act_without_confirm")
-        return self._signals([node], self._match(node))[0]
+        signal = self._signals([node], self._match(node))[0]
+        newest = self.knobs.promql.scrape_interval + _LATE_SECONDS + (RULES_EVERY if self.knobs.promql.rules else 0.0)
+        if signal.verdict is not None and signal.verdict.age_seconds > newest:
+            age, told = format_duration(signal.verdict.age_seconds), format_duration(newest)
+            return Signal(failure=f"its newest sample is {age} old; a last look may be {told} old at most")
+        return signal
 
     def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
         """Means over a pool's members by one query for each name; expressions one by one."""

@@ -1,6 +1,11 @@
-"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words."""
+"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words.
+
+A confirmation carries a nonce. The agent looks anew, answers from nothing older than the question, and repeats the
+nonce: an answer out of a cache, its own or one on the way, cannot have it.
+"""
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,16 +26,24 @@ from gpuwatch.signals.promapi import PromApi
 __all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
 
 _LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
+_NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
+# By how much the agent's count of seconds may differ from ours: of clocks' rates, and of rounding.
+_TOLERANCE_SECONDS = 0.05
 _DECODER = msgspec.json.Decoder(NodeVerdict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeSource:
-    """A SignalSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed."""
+    """A SignalSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed.
+
+    A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old.
+    """
 
     knobs: ScrapeKnobs
     clock: Clock
     max_age_seconds: float
+    confirm_timeout: float = 5.0
+    max_look_seconds: float = 3.0
     _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
@@ -44,8 +57,13 @@ class ScrapeSource:
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
     def confirm(self, node: Node) -> Signal:
-        """Ask one node itself, now; nothing in between may cache."""
-        return self._ask([node])[0]
+        """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
+        nonce, asked = secrets.token_urlsafe(_NONCE_BYTES), self.clock.uptime()
+        signal = self._ask([node], nonce)[0]
+        if signal.verdict is None:
+            return signal
+        doubt = _unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
+        return signal if doubt is None else Signal(failure=doubt)
 
     def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
         """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
@@ -58,16 +76,16 @@ class ScrapeSource:
             for query in queries
         )
 
-    def _ask(self, nodes: Sequence[Node]) -> list[Signal]:
-        """Each node's answer; nobody is asked with credentials that cannot be read."""
+    def _ask(self, nodes: Sequence[Node], nonce: str | None = None) -> list[Signal]:
+        """Each node's answer; nobody is asked with credentials that cannot be read. With a nonce: to confirm."""
         try:
             if not self._credentials:
                 self._credentials.append(credentials_of(self.knobs))
         except (OSError, ValueError) as error:
             return [Signal(failure=f"no agent can be asked: {error}")] * len(nodes)
-        return asyncio.run(self._ask_all(nodes, self._credentials[0].value))
+        return asyncio.run(self._ask_all(nodes, self._credentials[0].value, nonce))
 
-    async def _ask_all(self, nodes: Sequence[Node], credentials: Credentials) -> list[Signal]:
+    async def _ask_all(self, nodes: Sequence[Node], credentials: Credentials, nonce: str | None) -> list[Signal]:
         """One session for all, so many at the same time."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
@@ -75,6 +93,8 @@ class ScrapeSource:
         limit = asyncio.Semaphore(self.knobs.concurrency)
         connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
         server_name = self.knobs.tls_server_name
+        patience = self.knobs.timeout if nonce is None else min(self.knobs.timeout, self.confirm_timeout)
+        path = "/v1/verdict" if nonce is None else f"/v1/verdict?confirm={nonce}"
 
         async def ask(node: Node) -> Signal:
             if node.state is not NodeState.RUNNING:
@@ -86,9 +106,9 @@ class ScrapeSource:
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
                     async with (
-                        asyncio.timeout(self.knobs.timeout),
+                        asyncio.timeout(patience),
                         session.get(
-                            f"{base}/v1/verdict",
+                            f"{base}{path}",
                             headers=credentials.header(base),
                             allow_redirects=False,
                             server_hostname=server_name,
@@ -100,12 +120,12 @@ class ScrapeSource:
                         while len(body) <= _LARGEST_ANSWER_BYTES and (more := await response.content.read(65536)):
                             body += more
                 except TimeoutError:
-                    return Signal(failure=f"its agent did not answer within {format_duration(self.knobs.timeout)}")
+                    return Signal(failure=f"its agent did not answer within {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
                     return Signal(failure=failure_of(error))
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
-        headers = {"Cache-Control": "no-cache", "Accept": "application/json"}
+        headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
         async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
@@ -115,6 +135,22 @@ def _of_one(node: Node, signal: Signal, sharing: int) -> Signal:
     if signal.verdict is None or signal.verdict.node_id == node.id or sharing == 1:
         return signal
     return Signal(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
+
+
+def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_look_seconds: float) -> str | None:
+    """Why an answer does not confirm what was asked `waited_seconds` ago; None: it does."""
+    looked = verdict.looked_seconds
+    if verdict.confirm is None:
+        return "its agent is too old to confirm; upgrade it (or something on the way answers for it)"
+    if verdict.confirm != nonce:
+        return "its agent's answer is one to another question; is there a cache on the way?"
+    if looked is None or not 0 <= looked <= max_look_seconds:
+        told = "of unknown age" if looked is None else f"{format_duration(looked)} old"
+        return f"its agent confirms from a look {told}; up to {format_duration(max_look_seconds)} are accepted"
+    if looked > waited_seconds + _TOLERANCE_SECONDS:
+        told = f"{format_duration(looked)} old, and was asked {format_duration(waited_seconds)} ago"
+        return f"its agent confirms from a look that is {told}: it did not look anew"
+    return None
 
 
 def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> Signal:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import CloudError, CloudUnavailableError, InsufficientCapacityError, ThrottledError
 from gpuwatch.clouds.passed_on import PassedOn
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.simulated import INCORRECT_STATE
 from gpuwatch.model.fleet import Node, NodeState
 
@@ -54,10 +55,10 @@ class FaultyCloud(PassedOn):
         node = self.cloud.node(node_id)
         return None if node is None else self._shown(node)
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Throttled before, slow after, or its answer is lost."""
         self._throttle("stop", node_id)
-        self.cloud.stop(node_id, key)
+        self.cloud.stop(node_id, key, permit=permit)
         if self._strikes("slow", node_id, self.rates.slow_stop):
             self._slow[node_id] = self.clock.monotonic() + self.rates.slow_stop_seconds
         self._lose("stop", node_id)
@@ -72,10 +73,10 @@ class FaultyCloud(PassedOn):
             raise CloudError(f"{node_id} is stopping and cannot be started now", code=INCORRECT_STATE)
         self.cloud.start(node_id, key)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Throttled, or its answer is lost."""
         self._throttle("terminate", node_id)
-        self.cloud.terminate(node_id, key, group=group)
+        self.cloud.terminate(node_id, key, permit=permit, group=group)
         self._lose("terminate", node_id)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:

@@ -23,6 +23,7 @@ from gpuwatch.simulation.world import Timing, WitnessedCloud, World
 # What a real second can carry, however fast the simulation's clock is.
 _SAMPLE_REAL_SECONDS = 0.25
 _ROUND_REAL_SECONDS = 1.0
+_CONFIRM_REAL_SECONDS = 5.0
 _HOURS = 7 * 24.0  # the lives are written for so long
 
 
@@ -79,7 +80,8 @@ def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show
     """Set everything up, and take it down again; `say` gets each event, where there is no screen."""
     clock = ScaledClock(rate=options.speed)
     sampling = max(10.0, _SAMPLE_REAL_SECONDS * options.speed)
-    options = replace(options, hours=_HOURS, trace=None, sample=sampling)
+    confirmation = _CONFIRM_REAL_SECONDS * max(1.0, options.speed)
+    options = replace(options, hours=_HOURS, trace=None, sample=sampling, confirmation=confirmation)
     told, horizon = lives(options)
     with contextlib.ExitStack() as stack:
         session = stack.enter_context(played_aws(REGION))
@@ -110,5 +112,10 @@ def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show
 
 def _signals(options: Options, clock: Clock, agents: Agents) -> ScrapeSource:
     """The real source; the agents' addresses are on loopback, not where EC2 says."""
-    knobs = ScrapeKnobs(targets=agents.targets)
-    return ScrapeSource(knobs=knobs, clock=clock, max_age_seconds=options.limits.max_verdict_age)
+    knobs, limits = ScrapeKnobs(targets=agents.targets), options.limits
+    return ScrapeSource(
+        knobs=knobs,
+        clock=clock,
+        max_age_seconds=limits.max_verdict_age,
+        max_look_seconds=limits.max_confirmation_age,  # of the simulation, in which real milliseconds are seconds
+    )

@@ -40,6 +40,7 @@ class Options:
     interval: float = 60.0
     sample: float = 60.0
     boot: float = 180.0
+    confirmation: float = 5.0
     parked: Literal["stop", "tell"] | None = None
     speed: float = 60.0
     seconds: float | None = None  # of real time, live only
@@ -56,7 +57,7 @@ class Options:
     @property
     def limits(self) -> Limits:
         """The guard's defaults for the scripted fleet; a recording asks what the policy does: nothing is rationed."""
-        limits = Limits(max_verdict_age=max(30.0, 3 * self.sample + 5.0))
+        limits = Limits(max_verdict_age=max(30.0, 3 * self.sample + 5.0), max_confirmation_age=self.confirmation)
         if self.trace is None:
             return limits
         return replace(

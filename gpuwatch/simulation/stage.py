@@ -6,15 +6,18 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
+from urllib.parse import parse_qs, urlsplit
 
 import boto3
 import msgspec
 from moto import mock_aws
 
+from gpuwatch.agent.asked import Request
 from gpuwatch.agent.core import AgentCore
 from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.server import AgentServer, Response, Route
+from gpuwatch.agent.server import AgentServer, App, Response, Route
 from gpuwatch.clock import Clock
 from gpuwatch.clouds.passed_on import PassedOn
 from gpuwatch.model.fleet import Node
@@ -47,6 +50,10 @@ class CycleClock:
 
     def monotonic(self) -> float:
         """Where the base clock stood at the last tick."""
+        return self.seconds
+
+    def uptime(self) -> float:
+        """Likewise: nothing here sleeps."""
         return self.seconds
 
     def sleep(self, seconds: float) -> None:
@@ -103,10 +110,12 @@ class Agents:
             self.tend()
 
     def _open(self, host: Host) -> None:
+        routes, verdict = self._pages(host)
         server = AgentServer(
             "127.0.0.1",
             0,
-            self._routes(host),
+            routes,
+            app=verdict,
             clock=self._clock,
             max_connections=_CONNECTIONS,
             timeout_seconds=_CONNECTION_SECONDS * self._interval,
@@ -115,8 +124,8 @@ class Agents:
         self._served[host.node_id] = (host.core, server)
         self.targets[host.node_id] = server.url
 
-    def _routes(self, host: Host) -> Mapping[str, Route]:
-        """What this boot's agent answers."""
+    def _pages(self, host: Host) -> tuple[Mapping[str, Route], App]:
+        """What this boot's agent answers: its metrics, and its verdict."""
         core, clock = host.core, self._clock
         exporter = Exporter(core, clock, node_id=host.node_id, top_processes=_TOP_PROCESSES, own_process=False)
 
@@ -124,11 +133,20 @@ class Agents:
             page = exporter.page(accept)
             return Response(body=page.body, content_type=page.content_type, packed=page.packed)
 
-        def verdict(_: str) -> Response:
+        def verdict(request: Request) -> Response:
+            url = urlsplit(request.target)
+            if url.path != "/v1/verdict":
+                return Response(status=HTTPStatus.NOT_FOUND, body=b"404\n", content_type="text/plain")
+            nonce = next(iter(parse_qs(url.query).get("confirm", ())), None)
+            looked_at = clock.monotonic()
             self._read(host)  # a real agent's last cycle is a second old at most, and a second is a minute here
-            return Response(body=msgspec.json.encode(core.verdict(clock.monotonic())), content_type="application/json")
+            now = clock.monotonic()
+            told = core.verdict(now)
+            if nonce is not None:
+                told = replace(told, confirm=nonce, looked_seconds=now - looked_at)
+            return Response(body=msgspec.json.encode(told), content_type="application/json")
 
-        return {"/metrics": metrics, "/v1/verdict": verdict}
+        return {"/metrics": metrics}, verdict
 
 
 @contextlib.contextmanager

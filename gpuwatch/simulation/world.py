@@ -16,6 +16,7 @@ from gpuwatch.agent.probe import sample
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import Cloud, CloudError
 from gpuwatch.clouds.passed_on import PassedOn
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.devices.programme import Programme, Spans
 from gpuwatch.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
@@ -239,14 +240,14 @@ class WitnessedCloud(PassedOn):
         self.cloud.start(node_id, key)
         self.world.witness_start(node_id)
 
-    def stop(self, node_id: str, key: str) -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop it, and tell."""
-        self.cloud.stop(node_id, key)
+        self.cloud.stop(node_id, key, permit=permit)
         self.world.witness_stop(node_id)
 
-    def terminate(self, node_id: str, key: str, *, group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Terminate it, and tell."""
-        self.cloud.terminate(node_id, key, group=group)
+        self.cloud.terminate(node_id, key, permit=permit, group=group)
         self.world.witness_stop(node_id)
 
 

@@ -1,0 +1,99 @@
+"""The permit for one change in the cloud: it holds for some seconds, and only while this controller leads.
+
+A removal rests on answers that grow old: the node's, the cloud's and the ledger's. Time passes between them and the
+moment the call leaves: credentials are fetched, calls are paced, connections opened, the process may be suspended, and
+another controller may take the lead. So whoever sends the call checks the permit as the last thing before it leaves.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from gpuwatch.clock import Clock
+from gpuwatch.clouds import PermitExpiredError
+from gpuwatch.model.knobs import format_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permit:
+    """Allows one change until it is older than `max_age_seconds`, and while `leads` says yes.
+
+    `asked_uptime` and `asked_at` are when the first of the questions was asked whose answers allow the change.
+    """
+
+    clock: Clock
+    leads: Callable[[], bool]
+    max_age_seconds: float
+    asked_uptime: float
+    asked_at: datetime
+
+    @classmethod
+    def asked_now(cls, clock: Clock, max_age_seconds: float, leads: Callable[[], bool]) -> Self:
+        """A permit whose questions are about to be asked."""
+        return cls(
+            clock=clock,
+            leads=leads,
+            max_age_seconds=max_age_seconds,
+            asked_uptime=clock.uptime(),
+            asked_at=clock.now(),
+        )
+
+    @property
+    def age_seconds(self) -> float:
+        """The larger of its ages by two clocks.
+
+        The uptime also runs while the machine sleeps. It stands still while a hypervisor pauses a virtual machine; the
+        wall clock is set forward after that.
+        """
+        return max(self.clock.uptime() - self.asked_uptime, (self.clock.now() - self.asked_at).total_seconds())
+
+    def check(self) -> None:
+        """Return if the change may be sent at this moment.
+
+        Raises:
+            PermitExpiredError: it may not.
+
+        """
+        # The lead may be a question to a database, so the age is looked at after it.
+        if not self.leads():
+            raise PermitExpiredError("this controller does not lead any more", code="NotLeading")
+        age = self.age_seconds
+        if age > self.max_age_seconds:
+            raise PermitExpiredError(
+                f"its confirmation was {format_duration(age)} old when the call was about to leave, "
+                f"{format_duration(self.max_age_seconds)} are allowed (limits.max_confirmation_age)",
+                code="ConfirmationTooOld",
+            )
+
+
+_IN_FORCE: ContextVar[Permit | None] = ContextVar("permit", default=None)
+
+
+@contextmanager
+def in_force(permit: Permit) -> Iterator[None]:
+    """Put this permit in force for the calls of this context, for changes that are not handed one."""
+    token = _IN_FORCE.set(permit)
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def permit_in_force() -> Permit | None:
+    """The permit of this context; None: nobody asks for one, as in a person's own script."""
+    return _IN_FORCE.get()
+
+
+def check_in_force() -> None:
+    """Check the permit of this context, if there is one.
+
+    Raises:
+        PermitExpiredError: it does not hold any more.
+
+    """
+    permit = _IN_FORCE.get()
+    if permit is not None:
+        permit.check()
