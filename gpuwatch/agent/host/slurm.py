@@ -7,15 +7,22 @@ import socket
 from gpuwatch.agent.host import child
 from gpuwatch.agent.host.files import processes
 from gpuwatch.agent.host.knobs import SlurmKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several
 from gpuwatch.model.fleet import Evidence, State
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
 
-# sinfo(1), NODE STATE CODES, with flags behind. Draining and failing nodes still run jobs; whatever stands in neither
-# list (down, maintenance, unknown, ...) does not tell.
-_WORKS = re.compile(r"(alloc|mix|comp|drng|draining|failg|failing)[a-z_]*[*~#!%$@^+-]*", re.IGNORECASE)
-_RESTS = re.compile(r"(idle|drain|drained|plnd|planned)[*~#!%$@^+-]*", re.IGNORECASE)
+# sinfo(1), NODE STATE CODES: one word, or several joined by "+" (as scontrol and StateComplete write them), and flags
+# behind. Draining and failing nodes still run jobs; a planned one is reserved for a job that is about to start.
+_STATE = re.compile(r"([a-z_]+(?:\+[a-z_]+)*)([*~#!%$@^+-]*)", re.IGNORECASE | re.ASCII)
+_WORKS = frozenset(
+    "allocated alloc mixed mix completing comp draining drng failing failg planned plnd".split()  # noqa: SIM905  a table
+)
+_WORKS_FLAGS = frozenset("+-")  # a job completes; a job is planned
+# Only these, and without any flag, say that there is no job. All else does not tell: down, maint, reserved, powering up
+# or down, rebooting, not responding (`*`), and words to come.
+_RESTS = frozenset({"idle", "drained", "drain"})
+_SAYS_NOTHING = frozenset({"cloud", "dynamic_norm"})  # how the node was configured, beside its state
 
 
 _DAEMONS = frozenset({"slurmd", "slurmstepd"})
@@ -54,11 +61,13 @@ class Slurm:
         if jobs:
             return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
         states = self._states()
-        if any(_WORKS.fullmatch(state) for state in states):
+        says = {state_says(state) for state in states}
+        if State.BUSY in says:
             note = f"no job is shown, and {self._node} is {several(states)}"
             return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
-        if not all(_RESTS.fullmatch(state) for state in states):
-            raise UnseenError(f"no job is shown, and the state of {self._node} does not say that there is none")
+        if says != {State.IDLE}:
+            told = printable(several(states))
+            raise UnseenError(f"no job is shown, and {self._node} is {told}, which does not say that there is none")
         return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
     def _states(self) -> list[str]:
@@ -71,3 +80,15 @@ class Slurm:
         if ended.status != 0 or not states:
             raise UnseenError(f"sinfo told no state of node {self._node}")
         return states
+
+
+def state_says(state: str) -> State:
+    """What a node state of Slurm says where no job is shown: any sign of a job is busy, any doubt unknown."""
+    found = _STATE.fullmatch(state)
+    if found is None:
+        return State.UNKNOWN
+    words, flags = set(found[1].lower().split("+")), set(found[2])
+    if words & _WORKS or flags & _WORKS_FLAGS:
+        return State.BUSY
+    rests = words & _RESTS and words <= _RESTS | _SAYS_NOTHING
+    return State.IDLE if rests and not flags else State.UNKNOWN
