@@ -34,6 +34,8 @@ def served(
     app = web.answer if web is not None and knobs.page else None
     if not routes and app is None:
         return None
+    door = door_of(knobs.door, clock, "controller")
+    telling.watch_logins(door.failures)
     return AgentServer(
         knobs.host,
         knobs.port,
@@ -41,6 +43,6 @@ def served(
         clock=clock,
         max_connections=_CONNECTIONS,
         timeout_seconds=_CONNECTION_SECONDS,
-        door=replace(door_of(knobs.door, clock, "controller"), open=None if web is None or web.links is None else KEEP),
+        door=replace(door, open=None if web is None or web.links is None else KEEP),
         app=app,
     )

@@ -22,6 +22,7 @@ from gpuwatch.doctor import certificates, doors
 from gpuwatch.tls_validity import read_validity
 from tests.certificates import Authority
 from tests.doctored import codes, the
+from tests.gates import hashed
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -198,3 +199,14 @@ def test_files_with_secrets_are_closed_to_others(tmp_path: Path) -> None:
 
         assert codes(findings) == expected
         assert "hunter2" not in str(findings)
+
+
+def test_hashes_that_are_quick_to_guess_are_told(tmp_path: Path) -> None:
+    """With the users' names and without the hashes; without users there is nothing to tell."""
+    users = tmp_path / "users"
+    users.write_text(f"ann:{hashed('apple', 10)}\nbob:{hashed('banana', 5)}\n")
+    (finding,) = doors.passwords(AgentKnobs(users_file=str(users)), "agent")
+
+    assert (finding.code, finding.seen) == ("passwords.cheap", "bob")
+    assert list(doors.passwords(AgentKnobs(), "agent")) == []
+    assert list(doors.passwords(AgentKnobs(users_file="/none"), "agent")) == []

@@ -49,7 +49,7 @@ def seat() -> Iterator[Seat]:
         yield taken
 
 
-def gate(authorization: str, _: str) -> Response | None:
+def gate(authorization: str, _: str, __: set[str]) -> Response | None:
     """Lets those in who know the word."""
     if authorization == "Basic Z3B1OndhdGNo":  # gpu:watch
         return None

@@ -104,6 +104,16 @@ def parse_users(text: str, where: str) -> dict[str, str]:
     return users
 
 
+def cost_of(hashed: str) -> int:
+    """The cost of a bcrypt hash: it takes 2 to that power rounds to compute."""
+    return int(hashed[4:6])
+
+
+def of_cost(hashed: str, cost: int) -> str:
+    """The same hash as if it had another cost; no password fits."""
+    return f"{hashed[:4]}{cost:02d}{hashed[6:]}"
+
+
 def basic_credentials(header: str) -> tuple[str, bytes] | None:
     """User and password of an Authorization header (RFC 7617); None if it is none of that scheme."""
     scheme, _, encoded = header.partition(" ")
@@ -128,6 +138,10 @@ class Strikes:
     def allowed(self, client: str, now: float) -> bool:
         """Whether the client may try a password."""
         return self._until.get(client, now) - now <= (self.most - 1) * self.forgiven_seconds
+
+    def any(self, client: str, now: float) -> bool:
+        """Whether it has a strike that is not forgiven yet."""
+        return self._until.get(client, now) > now
 
     def failed(self, client: str, now: float) -> None:
         """Count one; past `most_clients` the one heard of longest ago is forgotten."""

@@ -15,6 +15,10 @@ CERTIFICATE = "gpuwatch_tls_certificate_expires_timestamp_seconds"  # of agents 
 CERTIFICATE_HELP = (
     "Unix time at which the certificate in force of a setting ends; of a list of CAs, the first. Absent where none is."
 )
+LOGINS_HELP = (
+    "Requests refused with a user and a password: wrong (401), limited (429, not looked at after too many wrong ones), "
+    "busy (503, too many at a time)."
+)
 _UNITS = frozenset({"seconds", "bytes", "ratio", "watts", "joules", "celsius", "hertz"})
 
 
@@ -290,6 +294,13 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         (),
         "1 if the kernel log is read, 0 if it cannot be: then XIDs come from NVML alone. Absent if not asked for.",
         "the agent",
+    ),
+    (
+        "gpuwatch_agent_login_failures_total",
+        Kind.COUNTER,
+        ("result",),
+        LOGINS_HELP,
+        "the agent; absent without users",
     ),
     (
         CERTIFICATE,

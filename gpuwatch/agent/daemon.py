@@ -48,6 +48,14 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
     """
     log_to_stderr("%(levelname)s %(message)s", log_format)
     clock = SystemClock()
+    try:
+        door = door_of(knobs, clock)
+    except (OSError, ValueError) as error:
+        _LOG.error("%s", error)
+        return _FAILED
+    except ImportError as error:
+        _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
+        return _FAILED
     node_id = knobs.node_id or discover_node_id()
     host = HostSignals(knobs.evidence, clock, own_processes=knobs.source == "nvml")
     health = _health(knobs, clock)
@@ -71,17 +79,10 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
         users=users.view,
         instance=instance.status,
         certificates=Ends([files_of(knobs)]).told,
+        logins=door.failures,
         foreign=_foreign(knobs, users),
     )
     supervisor = ProbeSupervisor(core, knobs, clock)
-    try:
-        door = door_of(knobs, clock)
-    except (OSError, ValueError) as error:
-        _LOG.error("%s", error)
-        return _FAILED
-    except ImportError as error:
-        _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
-        return _FAILED
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
     answers = routes(core, exporter, supervisor, clock, instance.status)
     try:

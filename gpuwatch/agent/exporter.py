@@ -2,7 +2,7 @@
 
 import gzip
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, partial
@@ -73,12 +73,14 @@ class Exporter:
         users: Callable[[], View | None] = lambda: None,
         instance: Callable[[], InstanceStatus | None] = lambda: None,
         certificates: Callable[[], Iterable[tuple[str, datetime]]] = tuple,
+        logins: Callable[[], Mapping[str, int]] = dict,
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
         `leases` tells those of `gpuwatch keep` that hold, the longest first; `users` who is behind the processes;
-        `instance` what the cloud says of the machine; `certificates` when those of a setting end.
+        `instance` what the cloud says of the machine; `certificates` when those of a setting end; `logins` those that
+        failed, by result.
         `foreign` adds to a page what other exporters would say.
         """
         self._core = core
@@ -89,6 +91,7 @@ class Exporter:
         self._users = users
         self._instance = instance
         self._certificates = certificates
+        self._logins = logins
         self._foreign = foreign
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -137,6 +140,8 @@ class Exporter:
         yield from self._agent_rows(snapshot, now)
         for setting, end in self._certificates():
             yield CERTIFICATE, (setting,), round(end.timestamp())
+        for result, count in self._logins().items():
+            yield "gpuwatch_agent_login_failures_total", (result,), count
         yield "gpuwatch_node_info", (self.node_id,), 1
         yield from told.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)

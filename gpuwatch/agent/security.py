@@ -6,22 +6,30 @@ Only one is verified at a time, so that guessing cannot take more than one core 
 
 import hmac
 import logging
+import math
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
-from gpuwatch.agent.access import Strikes, basic_credentials, client_of, parse_users
+from gpuwatch.agent.access import Strikes, basic_credentials, client_of, cost_of, of_cost, parse_users
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.agent.server import TEXT, Door, Response
+from gpuwatch.agent.turn import Turn
 from gpuwatch.clock import Clock
 from gpuwatch.reread import Reread
 from gpuwatch.tls import TlsFiles, server_context
 
 _LOG = logging.getLogger(__name__)
 
+RESULTS = ("wrong", "limited", "busy")  # of requests that are refused with a user and a password
+
 _WAIT_SECONDS = 5.0
+_SAID_SECONDS = 60.0
+_MOST_PAIRS = 4096
 _LONGEST_PASSWORD_BYTES = 72  # what bcrypt can take
 
 _UNAUTHORIZED = Response(
@@ -36,6 +44,7 @@ _TOO_MANY = Response(
     content_type=TEXT,
     headers=(("Retry-After", "10"),),
 )
+_COME_IN = Response(body=b"", content_type=TEXT)
 _BUSY = Response(
     status=HTTPStatus.SERVICE_UNAVAILABLE,
     body=b"503 other passwords are being verified\n",
@@ -61,6 +70,7 @@ def door_of(knobs: AgentKnobs, clock: Clock, section: str = "agent") -> Door:
         contexts = Reread(files.paths, lambda: server_context(files))
     return Door(
         gate=gate,
+        failures=dict if gate is None else gate.failures,
         secure=None if contexts is None else lambda: contexts.value,
         max_per_client=knobs.max_connections_per_client,
     )
@@ -74,8 +84,35 @@ def files_of(knobs: AgentKnobs, section: str = "agent") -> TlsFiles:
     return TlsFiles(section=section, certificate=certificate, key=key, ca=ca, ca_key="tls_client_ca")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One request's user and password, from whom, and what they are compared with."""
+
+    user: str
+    password: bytes = field(repr=False)
+    digest: bytes = field(repr=False)
+    client: str
+    users: Mapping[str, str] = field(repr=False)
+    passed: set[str]
+
+    @property
+    def pair(self) -> str:
+        """That user from that address."""
+        return f"{self.client}\0{self.user}"
+
+
 class Authenticator:
-    """Lets known users pass; it is a `Gate` of the server."""
+    """Lets known users pass; it is a `Gate` of the server.
+
+    Guesses are limited twice, each time to a few at once and then one more each ten seconds:
+
+    1. Of one user from one address. Beyond that nothing is looked at, right or wrong: an answer that told the right
+       password from the others would let anybody go on guessing. Only a connection on which that user has logged in
+       goes on, until it says something wrong.
+    2. Of one address, whatever user. Beyond that no password is verified; those verified before are still known.
+
+    Every wrong password that is looked at costs the same time, whoever it is for, so that time tells no names.
+    """
 
     def __init__(self, users: Reread[Mapping[str, str]], clock: Clock) -> None:
         """`users` are bcrypt hashes by name.
@@ -91,49 +128,111 @@ class Authenticator:
         self._matches = bcrypt.checkpw
         self._key = secrets.token_bytes(32)
         self._verified: dict[str, tuple[str, bytes]] = {}  # user: the hash it was verified against, the digest
-        self._strikes = Strikes()
-        self._verifying = threading.Lock()
+        self._by_address, self._by_user = Strikes(), Strikes(most_clients=_MOST_PAIRS)
+        self._book = threading.Lock()  # of what is verified and of both strikes: a look and its consequence are one
+        self._turn = Turn()
+        self._failures = Counter[str]()
+        self._unsaid, self._said_at = 0, -math.inf
 
-    def __call__(self, authorization: str, address: str) -> Response | None:
-        """None for a known user with the right password, else what to answer."""
+    def failures(self) -> Mapping[str, int]:
+        """Requests that were refused with a user and a password, by result, since the start."""
+        with self._book:
+            return {result: self._failures[result] for result in RESULTS}
+
+    def __call__(self, authorization: str, address: str, passed: set[str] | None = None) -> Response | None:
+        """None for a known user with the right password, else what to answer.
+
+        `passed` are the users who have logged in on this connection; it is kept here.
+        """
         given = basic_credentials(authorization)
         if given is None:
             return _UNAUTHORIZED
         user, password = given
-        users = self._users.value
-        digest = hmac.digest(self._key, b"%d:%b:%b" % (len(user), user.encode(), password), "sha256")
-        hashed, remembered = self._verified.get(user, ("", b""))
-        if hashed and users.get(user) == hashed and hmac.compare_digest(remembered, digest):
-            return None
-        client = client_of(address)
-        if not self._strikes.allowed(client, self._clock.monotonic()):
-            return _TOO_MANY
-        if not self._verifying.acquire(timeout=_WAIT_SECONDS):
-            return _BUSY
-        try:
-            return self._verify(users, user, password, digest, client)
-        finally:
-            self._verifying.release()
+        attempt = Attempt(
+            user=user,
+            password=password,
+            digest=hmac.digest(self._key, b"%d:%b:%b" % (len(user), user.encode(), password), "sha256"),
+            client=client_of(address),
+            users=self._users.value,
+            passed=set() if passed is None else passed,
+        )
+        with self._book:
+            known, answer = self._looked_up(attempt)
+            late = self._by_address.any(attempt.client, self._clock.monotonic())
+        if answer is not None:
+            return None if answer is _COME_IN else answer
+        with self._turn.taken(int(late), _WAIT_SECONDS) as mine:
+            if not mine:
+                with self._book:
+                    self._failures["busy"] += 1
+                return _BUSY
+            return self._verify(attempt, known=known)
 
-    def _verify(
-        self, users: Mapping[str, str], user: str, password: bytes, digest: bytes, client: str
-    ) -> Response | None:
-        """Pay for one verification; a user who does not exist costs as much, so that time tells nothing."""
+    def _looked_up(self, attempt: Attempt) -> tuple[bool, Response | None]:
+        """Whether a right password of that user is remembered, and the answer where none has to be verified."""
         now = self._clock.monotonic()
-        if not self._strikes.allowed(client, now):  # others of this client have failed while it waited
-            return _TOO_MANY
-        hashed = users.get(user)
-        decoy = next(iter(users.values()))
-        possible = len(password) <= _LONGEST_PASSWORD_BYTES and b"\0" not in password
-        right = self._matches(password if possible else b"", (hashed or decoy).encode())
-        if hashed is None or not right or not possible:
-            self._strikes.failed(client, now)
-            # No word of what was given: people type passwords into names.
-            _LOG.warning("a wrong user or password from %s", client)
-            return _UNAUTHORIZED
-        self._verified = {known: kept for known, kept in self._verified.items() if known in users}
-        self._verified[user] = (hashed, digest)
-        return None
+        hashed, digest = self._verified.get(attempt.user, ("", b""))
+        known = bool(hashed) and attempt.users.get(attempt.user) == hashed
+        right = known and hmac.compare_digest(digest, attempt.digest)
+        if attempt.user not in attempt.passed and not self._by_user.allowed(attempt.pair, now):
+            return known, self._limited(attempt, now)
+        if right:
+            attempt.passed.add(attempt.user)
+            return known, _COME_IN
+        attempt.passed.discard(attempt.user)
+        if known:  # it counts before it is answered: others may be guessing at the same time
+            self._by_user.failed(attempt.pair, now)
+        return known, None if self._by_address.allowed(attempt.client, now) else self._limited(attempt, now)
+
+    def _verify(self, attempt: Attempt, *, known: bool) -> Response | None:
+        """Pay for one verification; what is known to be wrong, and a user who does not exist, cost as much."""
+        user, client = attempt.user, attempt.client
+        with self._book:
+            now = self._clock.monotonic()
+            counted = known or self._by_user.allowed(attempt.pair, now)
+            if not counted or not self._by_address.allowed(client, now):  # others have failed while it waited
+                return self._limited(attempt, now)
+        hashed = attempt.users.get(user)
+        possible = len(attempt.password) <= _LONGEST_PASSWORD_BYTES and b"\0" not in attempt.password
+        right = self._paid(attempt.password if possible else b"", hashed, attempt.users) and possible
+        with self._book:
+            if hashed is not None and right:
+                self._verified = {name: kept for name, kept in self._verified.items() if name in attempt.users}
+                self._verified[user] = (hashed, attempt.digest)
+                attempt.passed.add(user)
+                return None
+            self._by_address.failed(client, now)
+            if hashed is not None and not known:
+                self._by_user.failed(attempt.pair, now)
+            self._failures["wrong"] += 1
+        # No word of what was given: people type passwords into names.
+        _LOG.warning("a wrong user or password from %s", client)
+        return _UNAUTHORIZED
+
+    def _paid(self, password: bytes, hashed: str | None, users: Mapping[str, str]) -> bool:
+        """Whether that password fits; where it does not, at the cost of the dearest hash of all, to the round.
+
+        Hashes of costs c, c + 1, … d - 1 take together what one of cost d takes less one of cost c: 2^c rounds each.
+        """
+        dearest = max(users.values(), key=cost_of)
+        if self._matches(password, (hashed or dearest).encode()):
+            return hashed is not None
+        for cost in range(cost_of(hashed or dearest), cost_of(dearest)):
+            self._matches(password, of_cost(dearest, cost).encode())
+        return False
+
+    def _limited(self, attempt: Attempt, now: float) -> Response:
+        """Refused unheard; counted, and told once a minute."""
+        self._failures["limited"] += 1
+        self._unsaid += 1
+        if now - self._said_at >= _SAID_SECONDS:
+            _LOG.warning(
+                "too many wrong passwords; log-ins refused without a look (429): %d, the latest from %s",
+                self._unsaid,
+                attempt.client,
+            )
+            self._unsaid, self._said_at = 0, now
+        return _TOO_MANY
 
 
 def users_of(knobs: AgentKnobs, section: str = "agent") -> Reread[Mapping[str, str]]:

@@ -51,7 +51,8 @@ class Response:
 
 App = Callable[[Request], Response]
 Route = Callable[[str], Response]  # given the Accept header, empty if there is none
-Gate = Callable[[str, str], Response | None]  # given the Authorization header and who asks; None lets the request pass
+# Given the Authorization header, who asks, and who has logged in on this connection; None lets the request pass.
+Gate = Callable[[str, str, set[str]], Response | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class Door:
     """Who may come in, and how many of them at a time. `secure` gives the TLS of the next connection."""
 
     gate: Gate | None = None
+    failures: Callable[[], Mapping[str, int]] = dict  # log-ins that the gate refused, by result
     secure: Callable[[], ssl.SSLContext] | None = None
     max_per_client: int = 64
     open: str | None = None  # paths that begin so take no user: they are their bearer's right, and in no log
@@ -232,6 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Read through a ration."""
         super().setup()
         self.rfile = self._ration = Ration(self.rfile)
+        self._passed: set[str] = set()
 
     def handle_one_request(self) -> None:
         """A new request has a new ration."""
@@ -265,7 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.close_connection = True  # a body is read by the app alone, and nothing after it
         gate = self.server.door.gate_to(self.path)
-        refusal = None if gate is None else gate(self.headers.get("Authorization", ""), self.client_address[0])
+        given = self.headers.get("Authorization", "")
+        refusal = None if gate is None else gate(given, self.client_address[0], self._passed)
         answer = refusal or self._page()
         self.server.places.answering(self.connection)
         self._send(answer, with_body=with_body)

@@ -19,6 +19,7 @@ def identity(case: AgentCase) -> Iterator[Finding]:
     shown = {"agent.tls_certificate": knobs.tls_certificate, "agent.tls_client_ca": knobs.tls_client_ca}
     yield from certificates.certificates(shown, case.clock)
     yield from certificates.secrets({"agent.tls_key": knobs.tls_key, "agent.users_file": knobs.users_file})
+    yield from doors.passwords(knobs, "agent")
 
 
 CHECKS: tuple[Check[AgentCase], ...] = (

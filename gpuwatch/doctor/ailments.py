@@ -64,6 +64,12 @@ _EVERYWHERE = (
         "`chmod 600` it, and give it to the service's user; or use systemd's LoadCredential.",
     ),
     (
+        "passwords.cheap",
+        _W,
+        "A bcrypt hash of a user has a cost below 10: whoever gets the file tries guesses fast.",
+        "Make it again with `htpasswd -nBC 12 NAME`, for all users with the same cost.",
+    ),
+    (
         "clock.unsynchronized",
         _W,
         "Nothing keeps this machine's clock right.",

@@ -36,6 +36,7 @@ def identity(case: ControllerCase) -> Iterator[Finding]:
     }
     files = {".".join(path): named for path, named in files_named(case.settings) if path[0] != "agent"}
     yield from certificates.secrets(keys | files)
+    yield from doors.passwords(door.door, "controller")
 
 
 CHECKS: tuple[Check[ControllerCase], ...] = (

@@ -1,17 +1,20 @@
 """The port of an agent or a controller: free, served by gpuwatch, or taken by somebody else."""
 
+import contextlib
 import http.client
 import socket
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuwatch.agent.access import is_loopback, protection_lacking
+from gpuwatch.agent.access import cost_of, is_loopback, protection_lacking
 from gpuwatch.agent.knobs import AgentKnobs
+from gpuwatch.agent.security import users_of
 from gpuwatch.doctor.ailments import found
 from gpuwatch.doctor.report import Finding, fine
 
 _SECONDS = 5.0
+_LOWEST_COST = 10
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  compared with, not bound
 
 
@@ -45,6 +48,14 @@ def port(knobs: AgentKnobs, section: str) -> Iterator[Finding]:
         yield found("port.taken", where, f"another program answers: {answer.server or 'it does not say which'}")
     else:
         yield fine("port", where, "gpuwatch serves there already")
+
+
+def passwords(knobs: AgentKnobs, section: str) -> Iterator[Finding]:
+    """Hashes of users that are quick to guess; files that cannot be read are told elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        cheap = [user for user, hashed in users_of(knobs, section).value.items() if cost_of(hashed) < _LOWEST_COST]
+        if cheap:
+            yield found("passwords.cheap", f"{section}.users_file", ", ".join(sorted(cheap)))
 
 
 def alive(knobs: AgentKnobs, section: str) -> Finding:

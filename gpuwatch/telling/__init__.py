@@ -5,7 +5,7 @@ Counters begin anew with the process, as Prometheus expects.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -72,6 +72,11 @@ class Telling(Collector):
         """Somebody was told of an event, or was not."""
         with self._lock:
             self._told.count("messages", (destination, event, result))
+
+    def watch_logins(self, failures: Callable[[], Mapping[str, int]]) -> None:
+        """From now on tell of the log-ins that failed, by result."""
+        with self._lock:
+            self._told.logins = failures
 
     @property
     def fleet(self) -> Fleet | None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuwatch import __version__
-from gpuwatch.agent.catalogue import CERTIFICATE, CERTIFICATE_HELP
+from gpuwatch.agent.catalogue import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
 from gpuwatch.telling.told import ROUND, Told, Value, counter, gauge
 
 
@@ -69,6 +69,11 @@ def _oldest(told: Told) -> Iterator[Value]:
 def _paused(told: Told) -> Iterator[Value]:
     for pause in () if told.observation is None else told.observation.ledger.pauses:
         yield (pause.pool or "",), 1.0
+
+
+def _logins(told: Told) -> Iterator[Value]:
+    for result, count in told.logins().items():
+        yield (result,), float(count)
 
 
 def _certificates(told: Told) -> Iterator[Value]:
@@ -150,6 +155,16 @@ FAMILIES = (
         "How many nodes the policies want, where one wants a number.",
         ROUND,
         _targets,
+    ),
+    (
+        Family(
+            name="gpuwatch_controller_login_failures_total",
+            kind="counter",
+            labels=("result",),
+            help=LOGINS_HELP,
+            source="the controller's port; absent without users",
+        ),
+        _logins,
     ),
     gauge(
         CERTIFICATE.removeprefix("gpuwatch_"),

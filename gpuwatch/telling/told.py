@@ -1,6 +1,6 @@
 """What pages are made of: the last good round, counts since the process began, and how a family gets its series."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -27,6 +27,7 @@ class Told:
     ended_at: datetime | None = None
     leading: bool = False
     certificates: Certificates = tuple
+    logins: Callable[[], Mapping[str, int]] = dict
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
 
     def count(self, name: str, labels: Iterable[str], by: float = 1) -> None:
