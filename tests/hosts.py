@@ -44,6 +44,8 @@ class FolderHost:
         self.write("proc/stat", "cpu  0 0 0 0 0 0 0 0 0 0\n")
         self.write("proc/diskstats", "")
         self.write("proc/net/dev", "")
+        for table in ("tcp", "tcp6"):  # what listens and is connected in tests is real
+            (root / "proc/net" / table).symlink_to(f"/proc/net/{table}")
         for folder in ("run/systemd/sessions", "run/systemd/inhibit", "dev/pts", "sys/block", "sys/class/net", "home"):
             (root / folder).mkdir(parents=True)
 

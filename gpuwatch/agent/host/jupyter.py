@@ -1,6 +1,8 @@
 """Jupyter kernels: the servers of this host are found by their runtime files and asked over loopback.
 
-A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to nobody else, and kept nowhere.
+A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to nobody else, and kept nowhere. It is
+sent, and an answer is believed, only where the kernel says that the owner of that file has accepted the connection:
+on loopback anybody may listen.
 """
 
 import http.client
@@ -16,6 +18,7 @@ import msgspec
 
 from gpuwatch.agent.host.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.host.knobs import JupyterKnobs
+from gpuwatch.agent.host.listeners import answered_by, belongs_to
 from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.agent.host.silence import Silence
 from gpuwatch.model.fleet import Evidence, State
@@ -121,7 +124,7 @@ class Jupyter:
         found.servers += 1
         found.owners.add(contents.owner_uid)
         of = f"a kernel of {user_name(contents.owner_uid)} on port {server.port}"
-        for kernel in self._ask(server):
+        for kernel in self._ask(server, contents.owner_uid):
             silent = self._silence.seconds(kernel.id, kernel.last_activity.timestamp(), now)
             found.silent[kernel.id] = 0.0 if kernel.execution_state == _AT_WORK else silent
             if found.silent[kernel.id] < self._silent_after:
@@ -164,17 +167,20 @@ class Jupyter:
         for owner in sorted(hidden):
             yield f"{user_name(owner)} runs a server, and {hidden[owner]}"
 
-    def _ask(self, server: _Server) -> list[_Kernel]:
+    def _ask(self, server: _Server, owner: int) -> list[_Kernel]:
         """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
         if server.sock:
             raise UnseenError("it listens on a UNIX socket, which is not asked")
         if not 0 < server.port < 1 << 16 or not _PATH.fullmatch(server.base_url) or not server.token.isprintable():
             raise UnseenError("it is no runtime file")
+        belongs_to(self._roots, server.port, owner)
         headers = {"Authorization": f"token {server.token}"} if server.token else {}
         refused: OSError | None = None
         for address in ("127.0.0.1", "::1"):
             try:
                 with closing(self._connection(address, server)) as connection:
+                    connection.connect()
+                    answered_by(self._roots, connection.sock, owner)
                     connection.request("GET", f"{server.base_url.rstrip('/')}/api/kernels", headers=headers)
                     response = connection.getresponse()
                     if response.status != _OK:
