@@ -101,10 +101,10 @@ def closed(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
     shut = host.root / RUNTIME
     shut.mkdir(parents=True)
 
-    def refused(folder: Path) -> list[Path]:
+    def refused(folder: Path, *bounds: Any, **more: Any) -> list[Path]:  # noqa: ANN401  as `listed` has them
         if folder == shut:
             raise PermissionError(13, "Permission denied", str(folder))
-        return in_order(folder)
+        return in_order(folder, *bounds, **more)
 
     monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", refused)
 

@@ -149,7 +149,7 @@ def test_no_lease_outlasts_the_cap(host: FolderHost) -> None:
 
 BROKEN: dict[str, tuple[str, dict[str, object]]] = {
     "another's name": ("4294967.json", {}),
-    "a file that is none": ("notes.txt", {}),
+    "a file that is none": ("7.json", {"boot_id": 7}),
     "no boot": (MINE, {"boot_id": "today"}),
     "from the future": (MINE, {"from_monotonic_seconds": 1e9, "until_monotonic_seconds": 2e9}),
     "a number that is none": (MINE, {"until_monotonic_seconds": "soon"}),

@@ -1,6 +1,7 @@
 """agent/host/slurm.py and command.py: what other programs say of the machine."""
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -99,11 +100,38 @@ def test_a_command_that_ends_takes_along_what_it_started(host: FolderHost) -> No
     eventually(lambda: not is_running(int(pids.read_text())))
 
 
-def test_a_command_does_not_hear_of_systemds_socket(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It could tell systemd in the agent's name that all is well."""
-    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+def test_a_command_does_not_hear_of_systemds_socket_or_the_settings(
+    host: FolderHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it could say that the agent is alive, and read what the agent's variables hold; the rest it inherits."""
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "GPUWATCH_AGENT__BASIC_AUTH_USERS__ANN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("SITE", "here")
 
-    assert ran(host, script(host, 'test -z "$NOTIFY_SOCKET"')).says is State.BUSY
+    assert ran(host, script(host, 'env | grep -q secret && exit 2; test "$SITE" = here')).says is State.BUSY
+
+
+@pytest.mark.parametrize("stream", ["", ">&2"])
+def test_a_command_without_end_takes_no_memory(host: FolderHost, stream: str) -> None:
+    """What it says is read and dropped; it misses its deadline."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = ran(host, script(host, f"exec yes {stream}"), deadline_seconds=0.5)
+
+    assert found.says is State.UNKNOWN
+    assert "did not end within" in (found.note or "")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
+
+
+def test_more_than_a_list_of_jobs_can_be_is_unknown(host: FolderHost) -> None:
+    """Its begin alone would be taken for all of it."""
+    script(host, "yes 12 | head -c 2000000", "squeue")
+
+    assert "said more than" in (host.tells(Slurm(SlurmKnobs(), host.roots, 10.0)).note or "")
+
+
+def test_a_complaint_by_another_way_to_standard_error_is_heard(host: FolderHost) -> None:
+    """Opened anew by its name, before something else is left running that keeps it open."""
+    assert ran(host, script(host, "echo no > /dev/stderr; sleep 60 & exit 1")).says is State.UNKNOWN
 
 
 # Slurm.

@@ -1,6 +1,7 @@
 """Small files that others write: read whole or not at all, never waiting, never through a link."""
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 from gpuwatch.agent.host.protocol import Roots, UnseenError
 
 _LARGEST_BYTES = 1 << 20
+MOST_NAMES = 8192  # in a folder; more than ptys and inhibitor locks can be as the kernel and logind come
+_MOST_PROCESSES = 1 << 18
+_SHOWN = re.compile(r"(?!\.)(?!.*\.ref\Z).*", re.DOTALL)
 _HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of every kernel
 
 
@@ -26,8 +30,8 @@ class Contents:
         return self.data.decode("utf-8", "replace")
 
 
-def read_small(path: Path) -> Contents:
-    """The whole of a regular file of at most 1 MiB.
+def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
+    """The whole of a regular file of at most so many bytes.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -40,23 +44,31 @@ def read_small(path: Path) -> Contents:
         if not stat.S_ISREG(status.st_mode):
             raise UnseenError(f"{path} is no regular file")
         data = b""
-        while len(data) <= _LARGEST_BYTES and (more := os.read(opened, 1 << 16)):
+        while len(data) <= most_bytes and (more := os.read(opened, min(1 << 16, most_bytes + 1))):
             data += more
     finally:
         os.close(opened)
-    if len(data) > _LARGEST_BYTES:
+    if len(data) > most_bytes:
         raise UnseenError(f"{path} is larger than it can rightly be")
     return Contents(data=data, owner_uid=status.st_uid, written_seconds=status.st_mtime)
 
 
-def listed(folder: Path) -> list[Path]:
-    """What is in a folder, in order, but for hidden files and the pipes that systemd keeps beside its own.
+def listed(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:
+    """What is in a folder, in order, of names that are wanted: all but hidden ones and systemd's pipes beside its own.
 
     Raises:
         OSError: it cannot be listed.
+        UnseenError: it holds more than so many names, wanted or not; anybody may make them in some folders.
 
     """
-    return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".ref")
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= most:
+                raise UnseenError(f"{folder} holds more than {most} files")
+            if wanted.fullmatch(entry.name):
+                names.append(entry.name)
+    return [folder / name for name in sorted(names)]
 
 
 def fields(text: str) -> dict[str, str]:
@@ -74,9 +86,12 @@ def processes(proc: Path) -> Iterator[tuple[Path, str]]:
 
     Raises:
         OSError: they cannot be listed, or one that has not ended cannot be read (hidepid=1).
+        UnseenError: there are more than can rightly be.
 
     """
-    for pid in filter(str.isdecimal, os.listdir(proc)):  # noqa: PTH208  a path for each would be most of the cost
+    for number, pid in enumerate(_numbers(proc)):
+        if number >= _MOST_PROCESSES:
+            raise UnseenError(f"more than {_MOST_PROCESSES} processes run")
         try:
             opened = os.open(f"{proc}/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
         except ENDED:
@@ -88,6 +103,14 @@ def processes(proc: Path) -> Iterator[tuple[Path, str]]:
         finally:
             os.close(opened)
         yield proc / pid, name
+
+
+def _numbers(proc: Path) -> Iterator[str]:
+    """One at a time: a list of them all is as long as anybody makes it."""
+    with os.scandir(proc) as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                yield entry.name
 
 
 def hides_processes(proc: Path) -> bool:

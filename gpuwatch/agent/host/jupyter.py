@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -23,9 +25,11 @@ from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, 
 from gpuwatch.agent.host.silence import Silence
 from gpuwatch.model.fleet import Evidence, State
 
-_FILES = ("jpserver-*.json", "nbserver-*.json")  # jupyter_server; notebook before 7
+_FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7
 _IN_HOME = ".local/share/jupyter/runtime"
 _MOST_SERVERS = 64
+_MOST_KERNELS = 1024  # of all servers together: whoever runs one may list as many as an answer holds
+_MOST_HOMES = 1 << 16  # only root makes them
 _LARGEST_ANSWER_BYTES = 1 << 20
 _OK = 200
 _PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
@@ -55,7 +59,7 @@ class _Server:
 class _Kernel:
     """A running kernel, as /api/kernels lists it."""
 
-    id: str
+    id: Annotated[str, msgspec.Meta(max_length=256)]
     execution_state: str
     last_activity: datetime
 
@@ -65,6 +69,7 @@ class _Found:
     """What a look has found so far."""
 
     servers: int = 0
+    kernels: int = 0
     busy: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     silent: dict[str, float] = field(default_factory=dict)  # seconds, by kernel
@@ -90,9 +95,9 @@ class Jupyter:
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all servers; none where there is no server."""
-        paths = list(self._runtime_files())
+        paths = list(islice(self._runtime_files(), _MOST_SERVERS + 1))
         if len(paths) > _MOST_SERVERS:
-            raise UnseenError(f"{len(paths)} servers are listed, more than the {_MOST_SERVERS} that are asked")
+            raise UnseenError(f"more servers are listed than the {_MOST_SERVERS} that are asked")
         found = _Found()
         for path in paths:
             try:
@@ -124,7 +129,11 @@ class Jupyter:
         found.servers += 1
         found.owners.add(contents.owner_uid)
         of = f"a kernel of {user_name(contents.owner_uid)} on port {server.port}"
-        for kernel in self._ask(server, contents.owner_uid):
+        kernels = self._ask(server, contents.owner_uid)
+        found.kernels += len(kernels)
+        if found.kernels > _MOST_KERNELS:
+            raise UnseenError(f"there are more than {_MOST_KERNELS} kernels")
+        for kernel in kernels:
             silent = self._silence.seconds(kernel.id, kernel.last_activity.timestamp(), now)
             found.silent[kernel.id] = 0.0 if kernel.execution_state == _AT_WORK else silent
             if found.silent[kernel.id] < self._silent_after:
@@ -143,14 +152,14 @@ class Jupyter:
         folders += [home / _IN_HOME for home in self._homes()]
         for folder in dict.fromkeys(folders):
             with suppress(PermissionError):  # of a home; whether that matters is told by `_hidden`
-                yield from sorted(path for pattern in _FILES for path in folder.glob(pattern))
+                yield from _there(folder)
 
     def _homes(self) -> Iterator[Path]:
         """Each home there is: a folder of homes, root's for one, may be one itself."""
         for home in self._roots.homes:
             yield home
             with suppress(OSError):
-                yield from listed(home)
+                yield from listed(home, most=_MOST_HOMES)
 
     def _hidden(self, asked: Collection[int]) -> Iterator[str]:
         """Servers whose runtime files may not be read, or are nowhere: what their kernels do, nobody can say."""
@@ -216,6 +225,14 @@ def _decoded(data: bytes) -> _Server:
         return _SERVER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise UnseenError("it is no runtime file") from None
+
+
+def _there(folder: Path) -> list[Path]:
+    """The runtime files in a folder, which may not exist."""
+    try:
+        return listed(folder, _FILES)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _shut_out(home: Path) -> int | None:

@@ -23,6 +23,8 @@ from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.knobs import format_duration
 
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NAME = re.compile(r"\d{1,10}\.json", re.ASCII)  # anybody may leave other files there, and they are nothing
+_LARGEST_BYTES = 4096
 _LONGEST_REASON = 200
 _EARLIEST_SECONDS = 1.0  # a lease may be this much newer than the look that finds it
 
@@ -74,11 +76,11 @@ class Leases:
 
         Raises:
             OSError: the directory is there and cannot be listed.
-            UnseenError: it was there, and is not any more; or this boot cannot be told.
+            UnseenError: it was there, and is not any more; it holds too many files; this boot cannot be told.
 
         """
         try:
-            paths = listed(self._directory)
+            paths = listed(self._directory, _NAME)
         except OSError as error:
             self.current = ()
             if not isinstance(error, FileNotFoundError):
@@ -134,7 +136,7 @@ class Leases:
 
     def _one(self, path: Path, boot: str, now: Moment) -> Lease | None:
         """A lease; None if it has ended."""
-        contents = read_small(path)
+        contents = read_small(path, _LARGEST_BYTES)
         if path.name != _file_name(contents.owner_uid):
             raise UnseenError(f"it belongs to {user_name(contents.owner_uid)}, whose lease has another name")
         try:
@@ -221,7 +223,7 @@ def held(knobs: KeepKnobs, clock: Clock) -> tuple[list[Lease], list[str]]:
     now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
     directory = Path(knobs.directory)
     try:
-        leases, broken = Leases(knobs, Roots()).read(listed(directory) if directory.exists() else (), now)
+        leases, broken = Leases(knobs, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
     except (OSError, UnseenError) as error:
         raise LeaseError(f"The leases cannot be read: {error}") from error
     return list(leases), list(broken)

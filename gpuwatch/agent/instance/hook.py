@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
+from gpuwatch.agent.environment import inherited
 from gpuwatch.agent.instance.knobs import InstanceKnobs
 from gpuwatch.agent.instance.memory import Announced, NoticeMemory
 from gpuwatch.clock import Clock
@@ -57,7 +58,7 @@ class NoticeHook:
         try:
             process = subprocess.Popen(  # noqa: S603  the administrator's own command line
                 self._command,
-                env={**os.environ, **told},
+                env={**inherited(), **told},
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 stderr=_STDERR,
