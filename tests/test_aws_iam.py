@@ -11,7 +11,7 @@ import pytest
 from botocore import xform_name
 
 from gpuwatch.clock import ManualClock
-from gpuwatch.clouds import DECISION_ID, PROTECT_TAG, STOP_AT, WRITABLE_TAGS, aws_iam
+from gpuwatch.clouds import DECISION_ID, FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS, aws_iam
 from gpuwatch.clouds.aws import AwsCloud
 from gpuwatch.clouds.aws_iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
 from gpuwatch.clouds.knobs import AccountKnobs
@@ -52,7 +52,7 @@ def called() -> set[str]:
 @pytest.fixture(scope="module")
 def sent() -> dict[str, set[str]]:
     """What AwsCloud sends for each role's work, as botocore names it."""
-    found: dict[str, set[str]] = {"observe": set(), "reclaim": set(), "scale": set(), "assume": set()}
+    found: dict[str, set[str]] = {role: set() for role in ROLES}
     with MotoFaults(ManualClock()) as ec2:
         recorded: set[str] = set()
 
@@ -68,7 +68,7 @@ def sent() -> dict[str, set[str]]:
         events.register("provide-client-params", record)
         cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=ec2.session)
 
-        member = next(node.id for node in cloud.nodes() if node.group)
+        member, kept = (node.id for node in cloud.nodes() if node.group)
         cloud.groups()
         cloud.group(group_id)
         cloud.node(member)
@@ -81,7 +81,6 @@ def sent() -> dict[str, set[str]]:
         cloud.stop(stopped, "key", permit=a_permit())
         cloud.leftovers()
         cloud.start(stopped, "key")
-        cloud.protect(member, group_id, "key", on=True)
         cloud.terminate(member, "key", group=group_id, permit=a_permit())
         cloud.terminate(node_id, "key", permit=a_permit())
         found["reclaim"] |= recorded
@@ -90,6 +89,10 @@ def sent() -> dict[str, set[str]]:
         cloud.launch({"template": TEMPLATE}, "key")
         cloud.grow(group_id, 3, "key")
         found["scale"] |= recorded
+        recorded.clear()
+
+        cloud.protect(kept, group_id, "key", on=True)
+        found["shield"] |= recorded
         recorded.clear()
 
         other = {"other": AccountKnobs(role_arn="arn:aws:iam::111111111111:role/gpuwatch-controller")}
@@ -111,12 +114,16 @@ def test_no_policy_allows_more_than_the_code_calls() -> None:
     assert everything - RIDES_ALONG == called() - NEEDS_NO_PERMISSION
 
 
-@pytest.mark.parametrize(("role", "below"), [("observe", None), ("reclaim", "observe"), ("scale", "reclaim")])
+@pytest.mark.parametrize(
+    ("role", "below"), [("observe", None), ("reclaim", "observe"), ("scale", "reclaim"), ("shield", None)]
+)
 def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: str, below: str | None) -> None:
     """What is sent while a role works is what its policy allows beyond the role below it."""
     base = allowed(below) if below else set()
 
-    assert sent[role] - NEEDS_NO_PERMISSION <= allowed(role)
+    looking = allowed("observe") if role == "shield" else set()  # it goes beside another
+
+    assert sent[role] - NEEDS_NO_PERMISSION <= allowed(role) | looking
     assert allowed(role) - base - RIDES_ALONG <= sent[role]
 
 
@@ -158,7 +165,7 @@ def test_what_is_protected_is_denied_outright(role: str) -> None:
         assert denied[action].condition == {"Null": {f"autoscaling:ResourceTag/{PROTECT_TAG}": "false"}}
 
 
-@pytest.mark.parametrize("role", ["reclaim", "scale"])
+@pytest.mark.parametrize("role", ["reclaim", "scale", "shield"])
 def test_every_change_is_held_to_the_fleets_tag(role: str) -> None:
     """No action that changes anything is allowed without a condition on whose it is."""
     document: Any = json.loads(render(policy(role, fleet="lab")))
@@ -201,3 +208,73 @@ def test_the_program_prints_a_policy(capsys: pytest.CaptureFixture[str]) -> None
     aws_iam.main(["reclaim", "--fleet", "lab", "--region", "eu-west-1"])
 
     assert capsys.readouterr().out == render(policy("reclaim", fleet="lab", regions=["eu-west-1"]))
+
+
+# What a stolen controller could do: the documented logic of IAM, as far as these policies use it.
+
+OWN, FOREIGN = {f"aws:ResourceTag/{FLEET_TAG}": "lab"}, {f"aws:ResourceTag/{FLEET_TAG}": "another"}
+FROM = {"ec2:LaunchTemplate": "arn:aws:ec2:us-east-1:1:launch-template/lt-1"}
+OF_IT = {**FROM, "ec2:IsLaunchTemplateResource": "true"}
+NAMED_ANEW = {**FROM, "ec2:IsLaunchTemplateResource": "false"}
+OWN_GROUP = {f"autoscaling:ResourceTag/{FLEET_TAG}": "lab"}
+
+
+def may(role: str, action: str, resource: str, context: dict[str, str]) -> bool:
+    """Whether a role's policy for the fleet `lab` allows it."""
+    document: Any = policy(role, fleet="lab")
+    effects = {
+        each["Effect"]
+        for each in document["Statement"]
+        if action in each["Action"]
+        and any(fnmatchcase(resource, pattern) for pattern in each["Resource"])
+        and all(_holds(test, each["Condition"][test], context) for test in each.get("Condition", {}))
+    }
+    return effects == {"Allow"}
+
+
+def _holds(test: str, wanted: dict[str, Any], context: dict[str, str]) -> bool:
+    for key, value in wanted.items():
+        given = context.get(key)
+        if test == "Null":
+            holds = (given is None) is (value == "true")
+        elif test.startswith("ForAllValues:"):
+            holds = given is None or set(given.split()) <= set(value)
+        else:
+            holds = given is not None and fnmatchcase(given, value)
+        if not holds:
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("part", "context", "allowed"),
+    [
+        ("instance", {**FROM, f"aws:RequestTag/{FLEET_TAG}": "lab"}, True),
+        ("instance", {**FROM, f"aws:RequestTag/{FLEET_TAG}": "another"}, False),
+        ("instance", FROM, False),
+        ("instance", {f"aws:RequestTag/{FLEET_TAG}": "lab"}, False),
+        ("launch-template", {**OF_IT, **OWN}, True),
+        ("launch-template", {**OF_IT, **FOREIGN}, False),
+        ("launch-template", OF_IT, False),
+        *((part, OF_IT, True) for part in ("image", "key-pair", "security-group", "snapshot")),
+        *((part, NAMED_ANEW, False) for part in ("image", "key-pair", "security-group", "snapshot")),
+        *((part, FROM, False) for part in ("image", "key-pair", "security-group", "snapshot")),
+        *((part, NAMED_ANEW, True) for part in ("subnet", "network-interface", "volume")),
+        *((part, {}, False) for part in ("subnet", "network-interface", "volume", "elastic-gpu")),
+    ],
+)
+def test_a_launch_is_what_a_template_of_the_fleet_says(part: str, context: dict[str, str], allowed: bool) -> None:
+    """No image, key, security group or snapshot of somebody else's choice, and no template that is not the fleet's."""
+    assert may("scale", "ec2:RunInstances", f"arn:aws:ec2:us-east-1:1:{part}/x-1", context) is allowed
+
+
+@pytest.mark.parametrize("role", ["observe", "reclaim", "scale"])
+def test_protection_from_a_scale_in_is_nobodys_to_lift_who_was_not_given_it(role: str) -> None:
+    """The call that sets it takes it off as well: it is a policy of its own."""
+    group = "arn:aws:autoscaling:us-east-1:1:autoScalingGroup:u:autoScalingGroupName/train"
+    protected = {**OWN_GROUP, f"autoscaling:ResourceTag/{PROTECT_TAG}": "true"}
+
+    assert not may(role, "autoscaling:SetInstanceProtection", group, OWN_GROUP)
+    assert may("shield", "autoscaling:SetInstanceProtection", group, OWN_GROUP)
+    assert not may("shield", "autoscaling:SetInstanceProtection", group, protected)
+    assert not may("shield", "autoscaling:SetInstanceProtection", group, {})

@@ -66,7 +66,7 @@ def acts(place: Place, node_id: str | None, *, terminate: bool) -> Iterator[Perm
 
 
 def of_groups(place: Place) -> Iterator[Permission]:
-    """What the role `reclaim` needs for members of groups."""
+    """What the roles `reclaim` and `shield` need for members of groups."""
     calls = "TerminateInstanceInAutoScalingGroup, SetInstanceProtection"
     yield Permission(call=calls, where=place.name, allowed=None, told="Auto Scaling has no DryRun")
 

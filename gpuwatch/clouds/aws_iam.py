@@ -25,18 +25,16 @@ _KEYS = "arn:{partition}:kms:*:*:key/*"
 _OWN_MACHINE = {"StringEquals": {f"aws:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _OWN_GROUP = {"StringEquals": {f"autoscaling:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _FROM_A_TEMPLATE = {"ArnLike": {"ec2:LaunchTemplate": "arn:{partition}:ec2:*:*:launch-template/*"}}
-_PARTS_OF_A_LAUNCH = (
-    "capacity-reservation",
-    "image",
-    "key-pair",
-    "launch-template",
-    "network-interface",
-    "placement-group",
-    "security-group",
-    "snapshot",
-    "subnet",
-    "volume",
-)
+# What decides which software runs and who gets in: a launch may name none but the template's. A subnet may be named
+# anew (zones run out of machines), and with it what a launch makes in it.
+_FROM_THE_TEMPLATE = {**_FROM_A_TEMPLATE, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+_OF_THE_TEMPLATE = ("image", "key-pair", "security-group", "snapshot")
+_OF_THE_PLACE = ("capacity-reservation", "network-interface", "placement-group", "subnet", "volume")
+
+
+def _launched(*parts: str) -> tuple[str, ...]:
+    """What a launch is made of, in whatever account and region."""
+    return tuple(f"arn:{{partition}}:ec2:*:*:{part}/*" for part in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +71,8 @@ _RECLAIM = (
     ),
     Statement(sid="LookAtTheirProtection", actions=("ec2:DescribeInstanceAttribute",)),
     Statement(
-        sid="EndAndKeepMembersOfOwnGroups",
-        actions=("autoscaling:SetInstanceProtection", "autoscaling:TerminateInstanceInAutoScalingGroup"),
+        sid="EndMembersOfOwnGroups",
+        actions=("autoscaling:TerminateInstanceInAutoScalingGroup",),
         resources=(_GROUPS,),
         condition=_OWN_GROUP,
     ),
@@ -99,6 +97,22 @@ _RECLAIM = (
         condition={"Null": {f"autoscaling:ResourceTag/{PROTECT_TAG}": "false"}},
     ),
 )
+# The same call sets a member's protection from a scale-in and takes it off, and IAM cannot tell the two apart.
+_SHIELD = (
+    Statement(
+        sid="KeepMembersOfOwnGroups",
+        actions=("autoscaling:SetInstanceProtection",),
+        resources=(_GROUPS,),
+        condition=_OWN_GROUP,
+    ),
+    Statement(
+        sid="LeaveProtectedGroupsAlone",
+        effect="Deny",
+        actions=("autoscaling:SetInstanceProtection",),
+        resources=(_GROUPS,),
+        condition={"Null": {f"autoscaling:ResourceTag/{PROTECT_TAG}": "false"}},
+    ),
+)
 _SCALE = (
     *_RECLAIM,
     Statement(
@@ -114,9 +128,21 @@ _SCALE = (
         condition={"StringEquals": {f"aws:RequestTag/{FLEET_TAG}": "{fleet}"}, **_FROM_A_TEMPLATE},
     ),
     Statement(
-        sid="LaunchFromTemplatesOnly",
+        sid="LaunchFromOwnTemplates",
         actions=("ec2:RunInstances",),
-        resources=tuple(f"arn:{{partition}}:ec2:*:*:{part}/*" for part in _PARTS_OF_A_LAUNCH),
+        resources=_launched("launch-template"),
+        condition={**_OWN_MACHINE, **_FROM_A_TEMPLATE},
+    ),
+    Statement(
+        sid="LaunchWhatTheTemplateNames",
+        actions=("ec2:RunInstances",),
+        resources=_launched(*_OF_THE_TEMPLATE),
+        condition=_FROM_THE_TEMPLATE,
+    ),
+    Statement(
+        sid="LaunchInAnyOfItsPlaces",
+        actions=("ec2:RunInstances",),
+        resources=_launched(*_OF_THE_PLACE),
         condition=_FROM_A_TEMPLATE,
     ),
     Statement(
@@ -165,6 +191,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "observe": _OBSERVE,
     "reclaim": _RECLAIM,
     "scale": _SCALE,
+    "shield": _SHIELD,
     "assume": _ASSUME,
     "secrets": _SECRETS,
 }
