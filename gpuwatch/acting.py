@@ -160,7 +160,8 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
     ledger = replace(observation.ledger, pauses=said.pauses, keeps=said.keeps)
     fresh = replace(observation, now=now, ledger=ledger, fleet=fleet.later(observed_at=now, nodes=nodes, groups=groups))
     rules = parts.rules.pool(node.pool)
-    decision = policies.resolve(fresh, node.pool, policies.propose(fresh, node.pool, rules), rules)
+    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool))
+    decision = policies.resolve(fresh, node.pool, proposals, rules)
     found = next((each for each in decision.steps if each.node_id == node_id), None)
     if found is None or found.verb is not review.step.verb:
         return "it is no longer in the pool" if found is None else found.reason.sentence

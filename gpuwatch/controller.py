@@ -96,7 +96,7 @@ def decide(observation: Observation, rulebook: Rulebook) -> tuple[tuple[Proposal
     decisions: list[Decision] = []
     for pool in observation.fleet.pools:
         rules = rulebook.pool(pool)
-        proposed = policies.propose(observation, pool, rules)
+        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool))
         proposals.extend(proposed)
         decisions.append(policies.resolve(observation, pool, proposed, rules))
     return tuple(proposals), tuple(decisions)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -19,6 +19,7 @@ from gpuwatch.configuration import ConfigError
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.discovery import Discovery
 from gpuwatch.ending import Ending
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.notify.crier import Crier
 from gpuwatch.prices.opening import open_book
@@ -146,6 +147,8 @@ def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings]) 
         send_reports(scheduler, settings, parts.clock, seen)
         send_messages(scheduler, settings, parts.clock, seen)
         log.info("The controller begins: %s", settings.summary)
+        for caution in settings.cautions:
+            log.warning("Warning: %s", caution)
         if server is not None:
             server.start()
             log.info("Metrics and page are served at %s.", server.url)
@@ -268,6 +271,15 @@ class Seen:
     discovery: Discovery
     telling: Telling
     web: Web | None = None
+    unknown_pools: set[str] = field(default_factory=set)  # that the log has told of
+
+    def warn(self, done: Round, rules: Rulebook) -> None:
+        """Pools that the settings do not have, in the log once for as long as machines are in them."""
+        pools = rules.unknown(done.observation.fleet.pools)
+        for pool in set(pools) - self.unknown_pools:
+            log.warning("Warning: %s What is in it is left alone.", rules.doubt(pool))
+        self.unknown_pools.clear()
+        self.unknown_pools.update(pools)
 
     def tell(self, done: Round | None, seconds: float, *, leading: bool = True) -> None:
         """A round is over; the fleet of one that saw nothing is not told."""
@@ -289,6 +301,8 @@ def one_round(parts: Parts, seen: Seen | None = None) -> Round | None:
         seen.tell(done, parts.clock.monotonic() - begun, leading=leading)
     if done is not None:
         log.log(logging.WARNING if done.trouble else logging.INFO, "%s", round_line(done))
+        if seen is not None and done.trouble is None:
+            seen.warn(done, parts.rules)
     return done
 
 

@@ -101,7 +101,9 @@ class Settings:
     fleet: Annotated[
         str, MinLen(1), MaxLen(256), Knob("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
     ] = "default"
-    interval: Annotated[Seconds, Ge(1), Knob("Time from the start of one round of the controller to the next.")] = 60.0
+    interval: Annotated[
+        Seconds, Ge(1), Le(3600), Knob("Time from the start of one round of the controller to the next.")
+    ] = 60.0
     log_format: Annotated[
         Literal["text", "json"],
         Knob("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
@@ -110,7 +112,7 @@ class Settings:
     signals: ScrapeKnobs = field(default_factory=ScrapeKnobs)
     pools: Annotated[
         dict[str, PoolRules],
-        Knob("Rules by pool (tag gpuwatch:pool); one not listed here follows `default`. Nothing is inherited."),
+        Knob("Rules by pool (tag gpuwatch:pool); a pool that is not listed is left alone. Nothing is inherited."),
     ] = field(default_factory=dict)
     calendars: Annotated[
         dict[str, tuple[Annotated[str, MinLen(1)], ...]],
@@ -146,6 +148,11 @@ class Settings:
         return AwsAccess(profile=self.cloud.profile, region=region, endpoint_url=self.cloud.endpoint_url)
 
     @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is in force and no fleet that people use should have, in sentences."""
+        return self.limits.cautions
+
+    @property
     def summary(self) -> str:
         """What is in force, in one line."""
         pools = []
@@ -155,6 +162,26 @@ class Settings:
             pools.append(f"{name} ({idle.then} after {after} idle)")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
+
+
+def regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every region that the settings name, and the key that names it."""
+    cloud = settings.cloud
+    yield from ((("cloud", "regions"), region) for region in cloud.regions)
+    for name, account in cloud.accounts.items():
+        yield from ((("cloud", "accounts", name, "regions"), region) for region in account.regions)
+    for name, rules in settings.pools.items():
+        if rules.launch.region is not None:
+            yield ("pools", name, "launch", "region"), rules.launch.region
+
+
+def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every pool that another section names, and the key that names it."""
+    for name, budget in settings.budgets.items():
+        if budget.pool is not None:
+            yield ("budgets", name, "pool"), budget.pool
+    for name, listener in settings.notify.to.items():
+        yield from ((("notify", "to", name, "pools"), pool) for pool in listener.pools)
 
 
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
@@ -195,6 +222,13 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from price_knobs.contradictions(settings.prices)
     yield from secrets.contradictions(settings)
     yield from checks.contradictions(settings.pools, settings.calendars)
+    yield from checks.unknown(settings.pools, _pools(settings))
+    if settings.fleet != settings.fleet.strip():
+        yield Contradiction(
+            keys=(("fleet",),),
+            wrong=f"{settings.fleet!r} has blanks around it: no machine's tag would ever be the same",
+            right=repr(settings.fleet.strip() or "default"),
+        )
     waits: dict[tuple[str, ...], float] = {
         ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)
     }

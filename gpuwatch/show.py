@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch import guard
+from gpuwatch.clouds.claims import EXPIRED_REMEDY, expired
 from gpuwatch.controller import Round
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry
@@ -17,6 +18,9 @@ from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.health import Health
 from gpuwatch.model.identity import called
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.policies import unplaced
+
+_NAMED = 5  # machines that one line names
 
 
 def round_line(done: Round) -> str:
@@ -94,6 +98,7 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
         yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
+    yield from _tags(done)
     for decision in done.decisions:
         for clamp in decision.clamps:
             yield f"Pool {decision.pool}: {clamp}"
@@ -101,6 +106,23 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
         yield f"Controller that leads, or led last: {leader}"
+
+
+def _tags(done: Round) -> Iterator[str]:
+    """What people should correct in tags: pools that the settings do not have, and protection that is over."""
+    for each in done.proposals:
+        if each.reason.code == unplaced.CODE:
+            yield f"Warning: pool {each.pool!r}: {each.reason.sentence}"
+    now, nodes = done.observation.now, done.observation.fleet.nodes
+    over = [node.id for node in nodes if node.enrolled and expired(node.tags, now)]
+    if over:
+        told = f"The time in the tag gpuwatch:protect of {len(over)} nodes is over: {', '.join(over[:_NAMED])}"
+        yield f"Warning: {told}{', …' if len(over) > _NAMED else ''}. {EXPIRED_REMEDY}"
+
+
+def cautions(rules: Rulebook) -> Iterator[str]:
+    """`status`, first of what is beneath the table: settings that no fleet which people use should have."""
+    return (f"Warning: {each}" for each in rules.limits.cautions)
 
 
 def untried(done: Round, rules: Rulebook) -> Iterator[str]:
@@ -115,7 +137,7 @@ def plan_text(done: Round) -> str:
     if done.trouble is not None:
         return done.trouble
     names = {node.id: node.name for node in done.observation.fleet.nodes}
-    lines = []
+    lines = list(_tags(done))
     for review in done.reviews:
         word = "would" if review.allowed else "may not"
         lines.append(f"{word} {review.step.verb} {_called(review.step.node_id, names)}: {review.step.reason.sentence}")

@@ -334,6 +334,7 @@ class Desk:
 
     clock: ManualClock = field(default_factory=lambda: ManualClock(wall=NOW))
     rules: PoolRules = RULES
+    pools: Mapping[str, PoolRules] | None = None  # None: every pool that there is, each with the same rules
     limits: Limits = field(default_factory=lambda: Limits(max_stops_per_hour_ratio=1.0))
     enforce: bool = True
     ledger: Ledger = field(default_factory=Ledger.in_memory)
@@ -346,8 +347,13 @@ class Desk:
 
     @property
     def rulebook(self) -> Rulebook:
-        """The same rules for every pool."""
-        return Rulebook(pools={DEFAULT_POOL: self.rules}, limits=self.limits, enforce=self.enforce)
+        """The rules of each pool."""
+        if self.pools is not None:
+            return Rulebook(pools=self.pools, limits=self.limits, enforce=self.enforce)
+        held = {node.pool for node in (self.fleet.nodes_ or {}).values()}
+        held |= {group.pool for group in self.fleet.groups_.values()}
+        pools = dict.fromkeys((DEFAULT_POOL, *sorted(held)), self.rules)
+        return Rulebook(pools=pools, limits=self.limits, enforce=self.enforce)
 
     @property
     def parts(self) -> Parts:

@@ -84,7 +84,7 @@ class Site:
             "cloud": {"regions": [REGION], "endpoint_url": self.endpoint},
             "signals": {"targets": self.targets, "timeout": "5s"},
             "pools": {"default": pool},
-            "limits": {"max_stops_per_hour_ratio": 1.0},
+            "limits": {"max_stops_per_hour_ratio": 1.0, "allow_short_waits": True},
             "ledger": {"path": str(self.folder / "ledger.db")},
             **(more or {}),
         }

@@ -15,6 +15,7 @@ from gpuwatch.policies import PoolRules
 from tests.budgeted import alone, budgeted
 from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
 
+NO_SUCH_POOL = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")
 REASON = Reason(code="expired", sentence="Its notice has run out.")
 
 
@@ -197,6 +198,25 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("observing", "observe_only", lambda c: replace(c, enforce=False), "observes"),
     ("no tag", "not_enrolled", lambda c: with_node(c, enrolled=False), "enrolled"),
     ("protect tag", "protected", lambda c: with_node(c, protected="tag gpuwatch:protect"), "gpuwatch:protect"),
+    ("in no pool", "unknown_pool", lambda c: replace(c, unknown_pool=NO_SUCH_POOL), "Prod-Inference"),
+    (
+        "in no pool, unshielded",
+        "unknown_pool",
+        lambda c: replace(unshielding(c), unknown_pool=NO_SUCH_POOL),
+        "Prod-Inference",
+    ),
+    (
+        "in no pool, growing",
+        "unknown_pool",
+        lambda c: replace(a_growth(c), unknown_pool=NO_SUCH_POOL),
+        "Prod-Inference",
+    ),
+    (
+        "in no pool, starting",
+        "unknown_pool",
+        lambda c: replace(a_start(c), unknown_pool=NO_SUCH_POOL),
+        "Prod-Inference",
+    ),
     ("in a group", "owned", lambda c: with_node(c, managed_by="Auto Scaling group web"), "web"),
     ("stopping", "not_running", lambda c: with_node(c, state=NodeState.STOPPING), "stopping"),
     ("silent", "unknown", lambda c: with_node(c, signal=Signal(failure="no answer")), "no answer"),

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost import budget_knobs
 from gpuwatch.cost.budget_knobs import Budget
 from gpuwatch.cost.budgets import Billed, Month, Past, counted, crossed, forecast, past, priced, state, unknown
 from gpuwatch.cost.slices import Terms
@@ -346,15 +345,12 @@ def test_what_no_budget_can_mean_is_refused_with_what_would_be_right(tmp_path: P
 
 
 def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_does_nothing(tmp_path: Path) -> None:
-    """The defaults; an unknown pool is a warning only."""
-    settings = read(tmp_path / "gpuwatch.yaml", "budgets: {a: {}, b: {pool: nope}}\npools: {training: {}}\n")
+    """The defaults."""
+    settings = read(tmp_path / "gpuwatch.yaml", "budgets: {a: {}}\n")
     budget = settings.budgets["a"]
 
     assert (budget.usd_per_month, budget.block_growth, budget.hasten) == (Decimal(5000), "never", "never")
     assert budget.ratios == (Decimal("0.5"), Decimal("0.8"), Decimal(1))
-    assert [each.keys for each in budget_knobs.warnings(settings.budgets, settings.pools)] == [
-        (("budgets", "b", "pool"),)
-    ]
 
 
 def test_a_past_of_which_no_forecast_was_made_is_told_with_what_runs_now() -> None:

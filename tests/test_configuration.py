@@ -45,22 +45,24 @@ def test_a_section_with_nothing_in_it_holds_its_defaults(file: Path) -> None:
 
 
 def test_durations_are_written_for_people(file: Path) -> None:
-    """`1h30m`, `90s` and a number of seconds all name a duration."""
-    pools = read(file, "pools: {a: {warm_up: 1h30m}, b: {warm_up: 90s}, c: {warm_up: 7.5}}").pools
+    """`1h30m` and `90s` name a duration; 0 needs no unit."""
+    pools = read(file, "pools: {a: {warm_up: 1h30m}, b: {warm_up: 90s}, c: {warm_up: 0}, d: {warm_up: '0.0'}}").pools
 
-    assert [pools[name].warm_up for name in "abc"] == [5400.0, 90.0, 7.5]
+    assert [pools[name].warm_up for name in "abcd"] == [5400.0, 90.0, 0.0, 0.0]
 
 
-def test_an_unlisted_pool_follows_the_default_pool(file: Path) -> None:
-    """The entry `default` holds for every pool that has none of its own."""
-    found = read(file, "pools: {default: {min_nodes: 2}, training: {min_nodes: 5}}")
+def test_an_unlisted_pool_follows_no_pool(file: Path) -> None:
+    """The entry `default` holds for machines without a pool; nothing may be done to a pool without an entry."""
+    found = read(file, "pools: {default: {min_nodes: 2}, training: {min_nodes: 5}}").rulebook
 
-    assert [found.rulebook.pool(name).min_nodes for name in ("training", "default", "other")] == [5, 2, 2]
+    assert [found.pool(name).min_nodes for name in ("training", "default")] == [5, 2]
+    assert found.pool("other").idle.then == "tell"
+    assert found.unknown(["other", "training", "default"]) == ("other",)
 
 
 def test_the_default_pool_exists_unwritten() -> None:
-    """Without any pool in the file, every pool follows the built-in rules."""
-    assert Settings().rulebook.pool("anything") == PoolRules()
+    """Without any pool in the file, machines without a pool follow the built-in rules."""
+    assert Settings().rulebook.pool("default") == PoolRules()
 
 
 def test_anchors_and_merges_save_repetition(file: Path) -> None:

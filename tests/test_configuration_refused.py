@@ -35,18 +35,22 @@ REFUSED = {
     "no duration": (
         "interval: soon",
         'FILE:1: interval: "soon" is not a duration',
-        "a duration at least 1s, written as 90s, 30m, 1h30m or 2d",
+        "a duration at least 1s and at most 1h, written as 90s, 30m, 1h30m or 2d",
     ),
     "clock time": (
         "interval: 1:30",
         'FILE:1: interval: "1:30" is not a duration',
-        "a duration at least 1s, written as 90s, 30m, 1h30m or 2d",
+        "a duration at least 1s and at most 1h, written as 90s, 30m, 1h30m or 2d",
     ),
-    "too small": ("interval: 10ms", 'FILE:1: interval: "10ms" is too small', "a duration at least 1s"),
+    "too small": (
+        "interval: 10ms",
+        'FILE:1: interval: "10ms" is too small',
+        "a duration at least 1s and at most 1h",
+    ),
     "not above": (
         "limits: {max_verdict_age: 0}",
         "FILE:1: limits.max_verdict_age: 0 is too small",
-        "a duration above 0s",
+        "a duration above 0s and at most 5m",
     ),
     "too large": (
         "signals: {port: 70000}",
@@ -68,7 +72,11 @@ REFUSED = {
         "FILE:1: pools.a.min_nodes: true is not a whole number",
         "a whole number at least 0",
     ),
-    "not finite": ("interval: .inf", "FILE:1: interval: Infinity is not finite", "a duration at least 1s"),
+    "not finite": (
+        "interval: .inf",
+        "FILE:1: interval: Infinity is not finite",
+        "a duration at least 1s and at most 1h",
+    ),
     "no text": (
         "ledger: {path: 7}",
         "FILE:1: ledger.path: 7 is not a text",
@@ -198,7 +206,7 @@ REFUSED_VARIABLES = {
     "bad value": (
         {"GPUWATCH_POOLS__training__IDLE__AFTER": "soon"},
         'GPUWATCH_POOLS__training__IDLE__AFTER: pools.training.idle.after: "soon" is not a duration',
-        "a duration above 0s, or break_even, or randomized, or learned, written as 90s, 30m, 1h30m or 2d",
+        "a duration of at least 5m, or break_even, or randomized, or learned, written as 90s, 30m, 1h30m or 2d",
     ),
     "bad number": (
         {"GPUWATCH_POOLS__training__MIN_NODES": "true"},
@@ -246,12 +254,17 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         ("us-east-1", ("us-east-1",)),
         ("us-east-1, eu-west-1", ("us-east-1", "eu-west-1")),
         ("[us-east-1, eu-west-1]", ("us-east-1", "eu-west-1")),
-        ('["a, b", "c"]', ("a, b", "c")),
+        ('["us-east-1", "eu-west-1"]', ("us-east-1", "eu-west-1")),
     ],
 )
 def test_a_variable_sets_a_list(value: str, texts: tuple[str, ...]) -> None:
-    """Separated by commas; in brackets a text may hold a comma of its own."""
+    """Separated by commas, or in brackets."""
     assert load(None, {"GPUWATCH_CLOUD__REGIONS": value}).cloud.regions == texts
+
+
+def test_a_text_of_a_list_may_hold_a_comma() -> None:
+    """In brackets and quotes."""
+    assert load(None, {"GPUWATCH_CONTROLLER__NAMES": '["a, b", "c"]'}).controller.names == ("a, b", "c")
 
 
 def test_a_variable_that_is_no_list_is_refused() -> None:

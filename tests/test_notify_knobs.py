@@ -84,6 +84,7 @@ notify:
     chat: {slack: {url_file: /s}, pools: [training], events: [done]}
     phones: {apprise: {urls_file: /u}}
 limits: {require_told: true}
+pools: {training: {}}
 """
     notify = read(tmp_path / "gpuwatch.yaml", text).notify
 

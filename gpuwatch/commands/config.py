@@ -23,16 +23,15 @@ def config() -> None:
 def check(path: Path | None) -> None:
     """Say what is in force, or every mistake and its remedy (exit status 2)."""
     from gpuwatch.configuration import default_path  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.cost import budget_knobs  # noqa: PLC0415  likewise
     from gpuwatch.policies.checks import warnings  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
     source = path or default_path(os.environ) or "no file, all defaults"
     click.echo(f"OK: {source}: {settings.summary}")
-    for each in (*warnings(settings.pools), *budget_knobs.warnings(settings.budgets, settings.pools)):
+    for each in warnings(settings.pools):
         click.echo(f"Mind: {each.wrong}\n    better: {each.right}")
-    for line in _untried(settings):
-        click.echo(f"Mind: {line}")
+    for line in (*settings.cautions, *_untried(settings)):
+        click.echo(f"Warning: {line}")
 
 
 def _untried(settings: "Settings") -> list[str]:

@@ -56,7 +56,12 @@ def status(path: Path | None, *, as_json: bool) -> None:
             click.echo(done.trouble, err=True)
             sys.exit(1)
         click.echo(json.dumps(show.fleet_rows(done)) if as_json else show.status_table(done))
-        for line in () if as_json else (*show.remarks(done, parts.ledger.leader()), *show.untried(done, parts.rules)):
+        told = (
+            *show.cautions(parts.rules),
+            *show.remarks(done, parts.ledger.leader()),
+            *show.untried(done, parts.rules),
+        )
+        for line in () if as_json else told:
             click.echo(line)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
-from gpuwatch.model.knobs import DurationOr, DurationSyntax, Knob, format_duration
+from gpuwatch.model.knobs import DurationOr, DurationSyntax, Floor, Knob, format_duration
 
 NAME = "<name>"  # stands in a path for a name that the user chooses, such as a pool's
 PREFIX = "GPUWATCH_"
@@ -50,13 +50,15 @@ class Key:
     default: object
     bounds: tuple[object, ...] = ()
     choices: tuple[str, ...] = ()
+    floor: Floor | None = None  # what the reader holds durations to
 
     @property
     def expected(self) -> str:
         """What would be right, for people: `a duration above 0s`, `one of stop, tell`."""
         if self.kind is Kind.CHOICE:
             return f"one of {', '.join(self.choices)}"
-        low = next((f"at least {self.show(b.ge)}" for b in self.bounds if isinstance(b, Ge)), None)
+        low = None if self.floor is None else str(self.floor)
+        low = low or next((f"at least {self.show(b.ge)}" for b in self.bounds if isinstance(b, Ge)), None)
         low = low or next((f"above {self.show(b.gt)}" for b in self.bounds if isinstance(b, Gt)), None)
         high = next((f"at most {self.show(b.le)}" for b in self.bounds if isinstance(b, Le)), None)
         high = high or next((f"below {self.show(b.lt)}" for b in self.bounds if isinstance(b, Lt)), None)
@@ -148,7 +150,8 @@ def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN4
         timed = words or any(isinstance(each, DurationSyntax) for each in metadata)
         kind = Kind.DURATION if timed else _SCALARS[plain]
         bounds = (Gt(0),) if words else bounds
-        yield Key(path=path, kind=kind, sentence=sentence, default=default, bounds=bounds, choices=words)
+        floor = next((each for each in metadata if isinstance(each, Floor)), None)
+        yield Key(path=path, kind=kind, sentence=sentence, default=default, bounds=bounds, choices=words, floor=floor)
 
 
 def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:  # noqa: ANN401  likewise

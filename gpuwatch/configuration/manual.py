@@ -17,7 +17,11 @@ one. An agent obeys the section `agent` and needs no other.
 
 - `gpuwatch config check` says what is in force, or names every mistake with its line, its value and the remedy.
 - `gpuwatch config schema` prints a JSON Schema for editors.
-- Durations are `90s`, `30m`, `1h30m`, `2d`, or a number of seconds.
+- Durations are `90s`, `30m`, `1h30m`, `2d`. A number without a unit is refused, because 30 may mean minutes; only 0
+  needs none.
+- Waits that a slip could make dangerous have a minimum. Tests on machines that nobody uses can lift all of them with
+  `limits.allow_short_waits`, and are warned at every start.
+- Every pool that a key names must be in `pools`, and every region must be one of the cloud's.
 - A key that does not exist is refused, in the file and in the environment, with the nearest one that does. So is a key
   that is written twice.
 - Each key has an environment variable, which wins over the file. Two underscores stand for each step down; case

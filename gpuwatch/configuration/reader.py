@@ -25,12 +25,13 @@ from pydantic_settings import (
 )
 
 from gpuwatch.agent.knobs import AgentKnobs, Handed
-from gpuwatch.configuration import document, keys
+from gpuwatch.clouds import regions as cloud_regions
+from gpuwatch.configuration import document, keys, waits
 from gpuwatch.configuration.document import ConfigError, Origin, Problem, show
-from gpuwatch.configuration.keys import GROUPS, NAME, PREFIX, Key, Kind
+from gpuwatch.configuration.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.guard import DEFAULT_POOL
-from gpuwatch.model.knobs import Contradiction
-from gpuwatch.settings import Settings, contradictions
+from gpuwatch.model.knobs import Contradiction, has_no_unit
+from gpuwatch.settings import Settings, contradictions, regions
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]
 
@@ -70,7 +71,11 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
 
     """
     settings, origin = _read(path, env)
-    found = list(contradictions(settings))
+    found = [
+        *waits.too_short(settings, _KEYS),
+        *cloud_regions.unknown(settings.cloud.provider, regions(settings)),
+        *contradictions(settings),
+    ]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
     return settings
@@ -107,25 +112,8 @@ def schema() -> dict[str, Any]:
         node["description"] = key.sentence
         node.pop("title", None)
         if key.kind is Kind.DURATION:
-            for number in _numbers(node):
-                number.update(_limits(key))
             node["default"] = None if key.default is None else key.show(key.default)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "gpuwatch.yaml"}
-
-
-def _numbers(node: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The numbers among what a duration may be written as."""
-    for each in node["anyOf"]:
-        if "anyOf" in each:
-            yield from _numbers(each)
-        elif each.get("type") == "number":
-            yield each
-
-
-def _limits(key: Key) -> dict[str, Any]:
-    """The bounds of a number in the words of JSON Schema."""
-    words = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-    return {word: getattr(bound, name) for bound in key.bounds for name, word in words.items() if hasattr(bound, name)}
 
 
 class _File(YamlConfigSettingsSource):
@@ -183,7 +171,11 @@ def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
 
     class Reader(BaseSettings):
         model_config = SettingsConfigDict(
-            extra="forbid", allow_inf_nan=False, case_sensitive=True, env_nested_delimiter="__"
+            extra="forbid",
+            allow_inf_nan=False,
+            case_sensitive=True,
+            env_nested_delimiter="__",
+            validate_default=False,  # a duration's default is a number of seconds, which nobody may write
         )
 
         @classmethod
@@ -298,6 +290,10 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     # An item of a list has no key of its own: its list's is the nearest.
     key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))
     right = f"{key.expected} of {', '.join(_below(path))}" if key.kind is Kind.SECTION else key.expected
+    if key.kind is Kind.DURATION and has_no_unit(error["input"]):
+        number = str(error["input"]).strip()
+        origin.add(path, f"{shown} has no unit", f"{right}; write {number}m for minutes, {number}s for seconds")
+        return
     if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:

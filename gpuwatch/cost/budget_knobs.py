@@ -92,14 +92,3 @@ def contradictions(budgets: Mapping[str, Budget], tags: Collection[str]) -> Iter
                 wrong=f"the tag {key!r} of budgets.{name} is not among cost.tags: it is not kept with what is spent",
                 right=f"{key} in cost.tags, or one of {', '.join(tags) or 'the tags that you list there'}",
             )
-
-
-def warnings(budgets: Mapping[str, Budget], pools: Collection[str]) -> Iterator[Contradiction]:
-    """Choices that are allowed and may be mistakes."""
-    for name, budget in budgets.items():
-        if budget.pool is not None and budget.pool not in {*pools, "default"}:
-            yield Contradiction(
-                keys=(("budgets", name, "pool"),),
-                wrong=f"budgets.{name}.pool is {budget.pool!r}, and no such pool is configured",
-                right=f"one of {', '.join(sorted({*pools, 'default'}))}, unless machines' tag gpuwatch:pool says so",
-            )

@@ -46,6 +46,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "not_enrolled": (_ALL, standing.not_enrolled),
     "protected": (_LET_GO | ADDITIONS, standing.protected),
     "snoozed": (_LET_GO, standing.snoozed),
+    "unknown_pool": (_LET_GO | ADDITIONS, standing.unknown_pool),
     "owned": (_RECLAIM | _MEMBER | {Verb.START}, standing.owned),
     "prepaid": (_RECLAIM, standing.prepaid),
     "opt_in": (_RECLAIM, standing.opt_in),
@@ -112,6 +113,7 @@ def case_of(
         enforce=rules.enforce,
         burst=frozen,
         granted=granted,
+        unknown_pool=rules.doubt(pool),
     )
 
 

@@ -15,7 +15,8 @@ class Case:
     """One step under review.
 
     `node` is its node (None of a launch or a group), `group` the group that grows or that the node is a member of.
-    `granted` are the steps allowed earlier in this round, `burst` the pool's sudden mass idleness if there is one.
+    `granted` are the steps allowed earlier in this round, `burst` the pool's sudden mass idleness if there is one,
+    `unknown_pool` the sentence that says why nobody knows which rules are the pool's.
     """
 
     step: Step
@@ -28,6 +29,7 @@ class Case:
     burst: Burst | None
     group: NodeGroup | None = None
     granted: tuple[Step, ...] = ()
+    unknown_pool: str | None = None
 
     @property
     def machine(self) -> Node:

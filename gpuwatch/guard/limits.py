@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
-from gpuwatch.model.knobs import STRICT, Knob, Seconds
+from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Limits:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     max_verdict_age: Annotated[
-        Seconds, Gt(0), Knob("A verdict older than this, by either clock, is stale and stops nothing.")
+        Seconds, Gt(0), Le(300), Knob("A verdict older than this, by either clock, is stale and stops nothing.")
     ] = 30.0
     max_confirmation_age: Annotated[
         Seconds,
@@ -49,20 +49,22 @@ class Limits:
     mass_idleness_ratio: Annotated[
         float,
         Gt(0),
-        Le(1),
+        Le(0.9),
         Knob("When this share of a pool turns idle at the same time, a sensor is suspected: freeze."),
     ] = 0.5
     mass_idleness_nodes: Annotated[
-        int, Ge(2), Knob("Fewer nodes than this that turn idle at the same time are no reason to freeze.")
+        int, Ge(2), Le(100), Knob("Fewer nodes than this that turn idle at the same time are no reason to freeze.")
     ] = 5
     mass_idleness_window: Annotated[
-        Seconds, Gt(0), Knob("Turning idle within this time of each other counts as the same time.")
+        Seconds, Ge(30), Knob("Turning idle within this time of each other counts as the same time.")
     ] = 120.0
     mass_idleness_freeze: Annotated[
         Seconds,
         Ge(0),
+        Floor(600, or_none=True),
         Knob(
-            "How long such a freeze lasts, from when the first of them could have a notice; `gpuwatch resume` ends it."
+            "How long such a freeze lasts, from when the first of them could have a notice; `gpuwatch resume` ends it. "
+            "0s: mass idleness is no reason to freeze."
         ),
     ] = 3600.0
     max_additions_per_round: Annotated[
@@ -93,3 +95,18 @@ class Limits:
             "later than the grace period before."
         ),
     ] = False
+    allow_short_waits: Annotated[
+        bool,
+        Knob(
+            "For tests on machines that nobody uses: accept waits below the minimum that each setting names. "
+            "A warning says so at every start, in `gpuwatch status` and in `gpuwatch doctor`."
+        ),
+    ] = False
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What these limits leave open, in sentences."""
+        if not self.allow_short_waits:
+            return ()
+        told = "waits of seconds are accepted. It is for tests, never for machines that people use."
+        return (f"limits.allow_short_waits is true: {told}",)

@@ -1,12 +1,17 @@
 """The rules that a decision was made under: with the observation, everything that it rests on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.guard.limits import Limits
+from gpuwatch.model.near import meant
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
 
 DEFAULT_POOL = "default"
+
+# What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
+_HANDS_OFF = PoolRules(idle=IdleRules(then="tell"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +27,26 @@ class Rulebook:
         """The pools that are decided about even while they have no node: something may launch one."""
         return frozenset(name for name, rules in self.pools.items() if rules.launch.template is not None)
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of the pools that have rules; `default` exists even when it is not written."""
+        return tuple(dict.fromkeys((DEFAULT_POOL, *self.pools)))
+
     def pool(self, name: str) -> PoolRules:
-        """The rules of a pool; one that is not listed follows `default`, which exists even when not written."""
-        return self.pools.get(name) or self.pools.get(DEFAULT_POOL) or PoolRules()
+        """The rules of a pool; nothing may be done to one that the settings do not have."""
+        return self.pools.get(name) or (PoolRules() if name == DEFAULT_POOL else _HANDS_OFF)
+
+    def doubt(self, pool: str) -> str | None:
+        """Why nobody knows which rules hold for what is in a pool, as a sentence; None: the settings have the pool.
+
+        Names are compared as they are. One that is only similar may be a slip, or another team's pool.
+        """
+        if pool == DEFAULT_POOL or pool in self.pools:
+            return None
+        if not pool.strip():
+            return "The tag gpuwatch:pool is empty."
+        return f"The tag gpuwatch:pool is {pool!r}, and the settings have no such pool. {meant(pool, self.known)}"
+
+    def unknown(self, pools: Iterable[str]) -> tuple[str, ...]:
+        """Those of these pools that the settings do not have."""
+        return tuple(sorted({pool for pool in pools if self.doubt(pool) is not None}))

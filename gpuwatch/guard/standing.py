@@ -71,6 +71,13 @@ def snoozed(case: Case) -> Word:
     return ok(f"It is snoozed until {until}, but a snooze holds for {format_duration(cap)} of idleness at most.")
 
 
+def unknown_pool(case: Case) -> Word:
+    """Which rules hold for a node or a group is doubtful where its tag names a pool that the settings do not have."""
+    if case.unknown_pool is None:
+        return ok("The settings have its pool.")
+    return no(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
+
+
 def opt_in(case: Case) -> Word:
     """A node goes only as far as its pool says for what it is doing: told about, stopped, or terminated."""
     state, verb = case.machine.activity.state, case.step.verb

@@ -6,6 +6,7 @@ here imports pydantic, so the running agent reads its settings without paying fo
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Any
 
 # Every dataclass of settings carries this: a misspelt key is an error, and so is a number that is none.
@@ -13,6 +14,7 @@ STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,26 @@ class Knob:
         return {**schema, "description": self.sentence}
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The shortest wait that is sensible in production, in seconds; with `or_none` a wait of 0 is a choice, too.
+
+    A shorter one is nearly always a slip (`30s` for `30m`) and takes machines away from their users. The reader refuses
+    it unless `limits.allow_short_waits` says that it is meant.
+    """
+
+    seconds: float
+    or_none: bool = False
+
+    def allows(self, seconds: float) -> bool:
+        """Whether a wait is long enough."""
+        return seconds >= self.seconds or (self.or_none and seconds == 0)
+
+    def __str__(self) -> str:
+        """`of at least 5m`."""
+        return f"of {'0s, or of ' if self.or_none else ''}at least {format_duration(self.seconds)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
     """Values that are right by themselves and wrong together; `keys` are theirs, the likeliest culprit first."""
@@ -37,20 +59,20 @@ class Contradiction:
 
 
 class DurationSyntax:
-    """Accepts `90`, `90s`, `30m`, `1h30m`, `2d` and gives seconds."""
+    """Accepts `90s`, `30m`, `1h30m`, `2d` and gives seconds; of numbers without a unit 0 alone."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
         """Parse text before the number is checked."""
         return {
             "type": "function-before",
-            "function": {"type": "no-info", "function": parse_duration},
+            "function": {"type": "no-info", "function": duration_with_unit},
             "schema": handler(source),
         }
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
-        """Tell editors that both forms are right."""
+        """Tell editors what is right."""
         del core_schema, handler
-        return {"anyOf": [{"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"}, {"type": "number"}]}
+        return {"anyOf": [{"type": "string", "pattern": _PATTERN}, {"const": 0}]}
 
 
 Seconds = Annotated[float, DurationSyntax()]
@@ -70,8 +92,7 @@ class DurationOr:
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
         """Tell editors what is right."""
         del core_schema, handler
-        duration = {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"}
-        return {"anyOf": [{"enum": list(self.words)}, duration, {"type": "number", "exclusiveMinimum": 0}]}
+        return {"anyOf": [{"enum": list(self.words)}, {"type": "string", "pattern": _PATTERN}]}
 
     def parse(self, value: object) -> object:
         """The word, or seconds above zero.
@@ -82,11 +103,35 @@ class DurationOr:
         """
         if value in self.words:
             return value
-        seconds = parse_duration(value)
+        seconds = duration_with_unit(value)
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
             msg = f"{value!r} is neither a duration above 0s nor {' or '.join(self.words)}"
             raise ValueError(msg)
         return float(seconds)
+
+
+def has_no_unit(value: object) -> bool:
+    """Whether a duration is written as a number alone: who writes 30 may mean minutes, and would get seconds."""
+    if isinstance(value, bool):
+        return False
+    try:
+        number = float(value) if isinstance(value, int | float | str) else 0.0
+    except (ValueError, OverflowError):
+        return False
+    return number != 0 and isfinite(number)
+
+
+def duration_with_unit(value: object) -> object:
+    """Seconds, as `parse_duration`, of a setting.
+
+    Raises:
+        ValueError: it is no duration, or a number without a unit.
+
+    """
+    if has_no_unit(value):
+        msg = f"{value!r} has no unit; write for example {value}s or {value}m"
+        raise ValueError(msg)
+    return parse_duration(value)
 
 
 def parse_duration(value: object) -> object:

@@ -12,8 +12,8 @@ from annotated_types import Ge
 
 from gpuwatch.model.decision import REMOVALS, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.knobs import STRICT, Knob, Seconds
-from gpuwatch.policies import capacity, idle, scaling, schedule, shield
+from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
+from gpuwatch.policies import capacity, idle, scaling, schedule, shield, unplaced
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
@@ -32,7 +32,10 @@ class PoolRules:
         int | None, Ge(0), Knob("The pool never grows above so many nodes. None: only the limits hold.")
     ] = None
     warm_up: Annotated[
-        Seconds, Ge(0), Knob("A node started more recently than this is not touched, whatever it shows.")
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Knob("A node started more recently than this is not touched, whatever it shows."),
     ] = 900.0
     approval: Annotated[
         bool,
@@ -117,8 +120,13 @@ _SAFEST_FIRST = (
 )
 
 
-def propose(observation: Observation, pool: str, rules: PoolRules) -> tuple[Proposal, ...]:
-    """Every policy's proposal for one pool, those that hold included."""
+def propose(observation: Observation, pool: str, rules: PoolRules, *, doubt: str | None = None) -> tuple[Proposal, ...]:
+    """Every policy's proposal for one pool, those that hold included.
+
+    `doubt` is why nobody knows which rules are the pool's: then no policy is asked what to do with it.
+    """
+    if doubt is not None:
+        return (unplaced.propose(observation, pool, doubt),)
     return tuple(proposal for policy in POLICIES.values() if (proposal := policy(observation, pool, rules)) is not None)
 
 

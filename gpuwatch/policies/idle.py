@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Restarts, Step, Verb, Wait
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
-from gpuwatch.model.knobs import STRICT, DurationOr, Knob, Seconds, format_duration
+from gpuwatch.model.knobs import STRICT, DurationOr, Floor, Knob, Seconds, format_duration
 from gpuwatch.model.money import Price
 from gpuwatch.policies import hasten, noted
 from gpuwatch.policies.timing.rules import Restart, restart
@@ -49,6 +49,7 @@ class IdleRules:
     after: Annotated[
         float | Literal["break_even", "randomized", "learned"],
         DurationOr(("break_even", "randomized", "learned")),
+        Floor(300),
         Knob(
             "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
             "randomized: drawn up to that; learned: from the pool's own gaps, never much dearer than break_even."
@@ -57,6 +58,7 @@ class IdleRules:
     restart_cost: Annotated[
         float | Literal["measured"],
         DurationOr(("measured",)),
+        Floor(300),
         Knob(
             "break_even: the machine time that a restart costs (boot, environment, warm caches); measured: the pool's "
             "median from start to first work, 10 min until five starts were seen."
@@ -78,7 +80,10 @@ class IdleRules:
         ),
     ] = field(default_factory=dict)
     notice: Annotated[
-        Seconds, Ge(0), Knob("Grace between the notice (tag and log) and the removal; the node must stay idle.")
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Knob("Grace between the notice (tag and log) and the removal; the node must stay idle."),
     ] = 600.0
     then: Annotated[
         Literal["stop", "terminate", "tell", "resize-advice"],
@@ -86,6 +91,7 @@ class IdleRules:
     ] = "stop"
     terminate_after: Annotated[
         Annotated[Seconds, Gt(0)] | None,
+        Floor(86400),
         Knob("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
     ] = None
     instance_store: Annotated[
@@ -104,22 +110,30 @@ class IdleRules:
     parked_after: Annotated[
         Seconds,
         Gt(0),
+        Floor(3600),
         Knob("A node parked for this long without a break becomes a candidate, where parked is not tell."),
     ] = 14400.0
     stalled: Annotated[
         Removal, Knob("What happens to a node in a deadlock (full utilization at idle power): tell, unless you choose.")
     ] = "tell"
     stalled_after: Annotated[
-        Seconds, Gt(0), Knob("A node stalled for this long becomes a candidate, where stalled is not tell.")
+        Seconds,
+        Gt(0),
+        Floor(3600),
+        Knob("A node stalled for this long becomes a candidate, where stalled is not tell."),
     ] = 14400.0
     max_age: Annotated[
         Annotated[Seconds, Gt(0)] | None,
+        Floor(3600),
         Knob(
             "A node up for longer is told about while it works, and waits five minutes at most once idle. None: never."
         ),
     ] = None
     snooze_max: Annotated[
-        Seconds, Ge(0), Knob("A snooze tag holds a node back for this long at most after it turned idle.")
+        Seconds,
+        Ge(0),
+        Floor(3600, or_none=True),
+        Knob("A snooze tag holds a node back for this long at most after it turned idle."),
     ] = 604800.0
 
 
@@ -155,7 +169,7 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     if found is not None:
         return max(_LEAST_SECONDS, found.seconds - rules.notice)
-    return None if cost is None else cost.seconds
+    return None if cost is None else max(_LEAST_SECONDS, cost.seconds)
 
 
 def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Observation, Proposal, Reason
-from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds
+from gpuwatch.model.knobs import STRICT, Contradiction, Floor, Knob, Seconds
 
 POLICY = "schedule"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -56,7 +56,9 @@ class Window:
         Annotated[int, Ge(0)] | None, Knob("Nodes are added up to this number only; none is removed for it.")
     ] = None
     after: Annotated[
-        Annotated[Seconds, Gt(0)] | None, Knob("Takes the place of the pool's idle.after while the window is in force.")
+        Annotated[Seconds, Gt(0)] | None,
+        Floor(300),
+        Knob("Takes the place of the pool's idle.after while the window is in force."),
     ] = None
 
 

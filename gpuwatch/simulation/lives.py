@@ -28,6 +28,9 @@ class Lost:
     spans: Spans
 
 
+POOLS = ("default", "training", "serving", "batch", "research")  # of all lives
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """One node's life. `story` is one word for people; `people` is when somebody is at work on it."""

@@ -10,12 +10,12 @@ from gpuwatch import prices
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, Cloud
 from gpuwatch.controller import Parts
-from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.signals import SignalSource
-from gpuwatch.simulation.lives import DAY_BEGINS_HOUR, DemoError, Life, demo_fleet
+from gpuwatch.simulation.lives import DAY_BEGINS_HOUR, POOLS, DemoError, Life, demo_fleet
 from gpuwatch.simulation.traces import Recording, lives_of, read_trace
 
 FLEET = "demo"
@@ -100,7 +100,7 @@ def assemble(options: Options, clock: Clock, cloud: Cloud, signals: SignalSource
         cloud=cloud,
         signals=signals,
         ledger=ledger,
-        rules=Rulebook(pools={DEFAULT_POOL: options.pool}, limits=options.limits, enforce=True),
+        rules=Rulebook(pools=dict.fromkeys(POOLS, options.pool), limits=options.limits, enforce=True),
         prices=prices.listed,
     )
 

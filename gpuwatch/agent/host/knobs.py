@@ -18,7 +18,7 @@ class SignalKnobs:
 
     enabled: Annotated[bool, Knob("false: it is not looked at, and says nothing.")] = True
     interval: Annotated[
-        Seconds, Ge(0.1), Le(3600), Knob("From look to look; not looked at for three of them, it is unknown.")
+        Seconds, Ge(0.1), Le(300), Knob("From look to look; not looked at for three of them, it is unknown.")
     ] = 10.0
 
 
@@ -27,10 +27,10 @@ class PeopleKnobs(SignalKnobs):
     """People at terminals: busy while one of them has typed lately."""
 
     interval: Annotated[
-        Seconds, Ge(0.1), Le(3600), Knob("From look to look; not looked at for three of them, it is unknown.")
+        Seconds, Ge(0.1), Le(300), Knob("From look to look; not looked at for three of them, it is unknown.")
     ] = 5.0
     silent_after: Annotated[
-        Seconds, Gt(0), Knob("A session without input for less than this is a person at work: busy.")
+        Seconds, Ge(300), Knob("A session without input for less than this is a person at work: busy.")
     ] = 1800.0
 
 
@@ -38,32 +38,34 @@ class PeopleKnobs(SignalKnobs):
 class ProcessKnobs(SignalKnobs):
     """CPU time of the processes that hold a GPU: they may compute there while the GPU waits."""
 
-    busy_cores: Annotated[float, Gt(0), Knob("All of them together using more than this many CPU cores are busy.")] = (
-        0.05
-    )
+    busy_cores: Annotated[
+        float, Gt(0), Le(1), Knob("All of them together using more than this many CPU cores are busy.")
+    ] = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuKnobs(SignalKnobs):
     """CPU time of the whole host: data being prepared, programs being built, models evaluated without a GPU."""
 
-    busy_cores: Annotated[float, Gt(0), Knob("All programs together using more than this many CPU cores are busy.")] = (
-        0.8
-    )
+    busy_cores: Annotated[
+        float, Gt(0), Le(4), Knob("All programs together using more than this many CPU cores are busy.")
+    ] = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskKnobs(SignalKnobs):
     """Traffic of the local disks: data being prepared, checkpoints being written."""
 
-    busy_bytes_per_second: Annotated[float, Gt(0), Knob("More than this, read and written together, is busy.")] = 5e6
+    busy_bytes_per_second: Annotated[
+        float, Gt(0), Le(1e8), Knob("More than this, read and written together, is busy.")
+    ] = 5e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkKnobs(SignalKnobs):
     """Traffic of the network cards: data sets coming, results going, requests being served."""
 
-    busy_bytes_per_second: Annotated[float, Gt(0), Knob("More than this, in and out together, is busy.")] = 1e6
+    busy_bytes_per_second: Annotated[float, Gt(0), Le(1e8), Knob("More than this, in and out together, is busy.")] = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +78,10 @@ class JupyterKnobs(SignalKnobs):
     """Jupyter kernels that compute, or did lately, on servers found by their runtime files."""
 
     interval: Annotated[
-        Seconds, Ge(0.1), Le(3600), Knob("From look to look; not looked at for three of them, it is unknown.")
+        Seconds, Ge(0.1), Le(300), Knob("From look to look; not looked at for three of them, it is unknown.")
     ] = 30.0
     silent_after: Annotated[
-        Seconds, Gt(0), Knob("A kernel whose last activity is less than this ago is in use: busy.")
+        Seconds, Ge(300), Knob("A kernel whose last activity is less than this ago is in use: busy.")
     ] = 1800.0
     runtime_dirs: Annotated[
         tuple[_Text, ...],
@@ -94,7 +96,7 @@ class SlurmKnobs(SignalKnobs):
     interval: Annotated[
         Seconds,
         Ge(0.1),
-        Le(3600),
+        Le(300),
         Knob("From look to look; each asks the Slurm controller. After three missed ones it is unknown."),
     ] = 60.0
     node_name: Annotated[_Text | None, Knob("This node's name in Slurm; without it, the short host name.")] = None
@@ -105,13 +107,13 @@ class KeepKnobs(SignalKnobs):
     """Leases that people take with `gpuwatch keep 4h --reason …`: busy until they end."""
 
     interval: Annotated[
-        Seconds, Ge(0.1), Le(3600), Knob("From look to look; not looked at for three of them, it is unknown.")
+        Seconds, Ge(0.1), Le(300), Knob("From look to look; not looked at for three of them, it is unknown.")
     ] = 2.0
     directory: Annotated[
         _Text, Knob("Where leases lie; the agent makes it, with mode 1777, if it may. It must not outlive a reboot.")
     ] = "/run/gpuwatch/leases"
     max: Annotated[
-        Seconds, Gt(0), Knob("The longest lease; a longer one ends as if it were that long. Renewing is possible.")
+        Seconds, Ge(3600), Knob("The longest lease; a longer one ends as if it were that long. Renewing is possible.")
     ] = 86400.0
 
 
@@ -125,7 +127,7 @@ class CommandKnobs:
         tuple[_Text, ...],
         Knob("Program and arguments, run without a shell and killed after `deadline`; empty: there is none."),
     ] = ()
-    interval: Annotated[Seconds, Ge(0.1), Le(3600), Knob("From run to run; after three missed ones it is unknown.")] = (
+    interval: Annotated[Seconds, Ge(0.1), Le(300), Knob("From run to run; after three missed ones it is unknown.")] = (
         60.0
     )
 
