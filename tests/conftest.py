@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gpuwatch.clock import ManualClock
 from gpuwatch.devices.nvml import NvmlSource
@@ -18,6 +19,10 @@ from tests.patients import Patient
 
 # Minutes each: what runs longest begins first, so that no worker is left alone with it at the end.
 _LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
+
+# How long an example takes says how busy the machine is, and nothing about the code: benchmarks measure that.
+settings.register_profile("gpuwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gpuwatch")
 
 # Thousands of tests leave much that lives on, and looking through it at every turn takes a tenth of the time.
 gc.set_threshold(50_000, 20, 50)

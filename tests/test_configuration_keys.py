@@ -121,6 +121,12 @@ def test_a_duration_told_can_be_written(seconds: float) -> None:
     assert format_duration(written) == told
 
 
+@given(st.floats())
+def test_any_number_can_be_shown_as_a_duration(seconds: float) -> None:
+    """Also one that a broken or hostile agent sends: a message about it must not raise an error of its own."""
+    assert format_duration(seconds).endswith(("s", "m", "h", "d"))
+
+
 @pytest.mark.parametrize(
     "key",
     [key for key in VALUES if key.kind is Kind.DURATION and key.default is not None],

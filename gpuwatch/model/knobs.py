@@ -156,6 +156,8 @@ def parse_duration(value: object) -> object:
 
 def format_duration(seconds: float) -> str:
     """A duration for people in its two largest units, such as `1h30m`; below ten seconds with tenths."""
+    if not isfinite(seconds):
+        return f"{seconds}s"  # as somebody sent it
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
     if seconds < 10:  # noqa: PLR2004  below ten seconds a tenth still says something
