@@ -165,6 +165,19 @@ def test_without_an_agent_to_ask_nothing_is_confirmed_unless_the_settings_say_so
     assert a_machine("i-0", "x", signal=willing.confirm(busy)).activity.state is State.BUSY
 
 
+def test_a_second_query_is_let_do_only_with_the_newest_sample_that_there_can_be(engine: str) -> None:
+    """A scrape interval and five seconds: a sample that the rounds still believe is too old for the last look."""
+    idle = the_fleet()[0]
+    for later, confirms in ((16.0, True), (18.0, False)):
+        willing = ScrapeKnobs(act_without_confirm=True)
+        source = a_source(engine, "dcgm", at=NOW + later, scrape=willing, lost_scrapes=1)
+        signal = source.confirm(idle)
+
+        assert source.observe([idle]).nodes[0].activity.state is State.IDLE
+        assert (signal.verdict is not None) is confirms, signal.failure
+        assert confirms or "its newest sample is 21s old; a last look may be 20s old at most" in (signal.failure or "")
+
+
 def test_a_gpu_that_mig_has_split_is_unknown(engine: str, tmp_path: Path) -> None:
     """What its parts do is not in the exporter's utilization, which may be 0 while they work."""
     del engine  # one engine is enough, the other has been shown to think the same

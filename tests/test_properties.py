@@ -1,4 +1,4 @@
-"""P1 to P13 over generated lives of a fleet: whatever happens in whatever order, these sentences stay true."""
+"""P1 to P13 and P15 over generated lives of a fleet: whatever happens in whatever order, these sentences stay true."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,9 +30,11 @@ class FleetLife(RuleBasedStateMachine):
     """Machines live, agents fail, clocks jump, clouds refuse, people protect, the controller dies."""
 
     @initialize(
-        required=st.sampled_from([None, None, 86400.0]), asks=st.sampled_from([*[None] * 4, "told", "approved"])
+        required=st.sampled_from([None, None, 86400.0]),
+        asks=st.sampled_from([*[None] * 4, "told", "approved"]),
+        slow=st.sampled_from([0.0, 0.0, 18.0]),
     )
-    def begin(self, required: float | None, asks: str | None) -> None:
+    def begin(self, required: float | None, asks: str | None, slow: float) -> None:
         """Five idle machines, long up; now and then a backtest, a message to people or an approval is required."""
         limits = replace(LIMITS, require_backtest=required, require_told=asks == "told")
         self.desk = Desk(rules=replace(RULES, approval=asks == "approved"), limits=limits)
@@ -42,6 +44,11 @@ class FleetLife(RuleBasedStateMachine):
         for node_id in IDS:
             self.desk.fleet.put(a_node(node_id, held=0.0))
         self.deaf: set[str] = set()
+        self.asked: dict[str, float] = {}  # when each agent was asked last, by a clock that also runs in sleep
+        # By call: whether the controller's machine sleeps meanwhile, and for how long.
+        self.slow: dict[str, tuple[bool, float]] = {"stop": (False, slow)}
+        self.error: tuple[str, CloudError | None] = ("", None)
+        self.desk.fleet.fault = self.strike
         self.jumped_seconds = 0.0
         self.started: dict[str, float] = {}  # on the clock that does not jump
         self.desk.fleet.answer = self.answer
@@ -64,6 +71,8 @@ class FleetLife(RuleBasedStateMachine):
             assert node.protected is None, f"P3: {node_id} is protected"
             assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
             assert node.state is NodeState.RUNNING, f"P6: {node_id} was told to stop while {node.state}"
+            age = self.desk.clock.uptime() - self.asked[node_id]
+            assert age <= LIMITS.max_confirmation_age, f"P15: {node_id} was stopped on a word {age} s old"
             assert self.vouched_for(), f"{node_id} was stopped under rules that no backtest vouches for"
             notice = ledger.view(self.desk.clock.now()).notice(node_id)
             assert notice is not None, f"{node_id} was stopped without a notice"
@@ -96,8 +105,15 @@ class FleetLife(RuleBasedStateMachine):
         """Seconds since the machine was started, on the fleet's own clock."""
         return self.desk.clock.monotonic() - self.started.get(node.id, float("-inf"))
 
+    def strike(self, call: str, _: str) -> CloudError | None:
+        """What becomes of a call: it takes its time, and may fail."""
+        asleep, seconds = self.slow.get(call, (False, 0.0))
+        (self.desk.clock.suspend if asleep else self.desk.clock.advance)(seconds)
+        return self.error[1] if self.error[0] == call else None
+
     def answer(self, node: Node) -> Signal:
         """An agent's answer: the truth, or nothing."""
+        self.asked[node.id] = self.desk.clock.uptime()
         if node.id in self.deaf:
             return Signal(failure="its agent did not answer within 5s")
         verdict = node.signal.verdict
@@ -173,9 +189,18 @@ class FleetLife(RuleBasedStateMachine):
     def the_cloud_misbehaves(self, call: str, error: CloudError, lost: bool, lag: float) -> None:
         """From now on one kind of call fails, before or after its effect; or all is well again."""
         fleet = self.desk.fleet
-        fleet.fault = lambda asked, _: error if asked == call and not lost else None
+        self.error = (call, None if lost else error)
         fleet.lose = lambda asked, _: CloudUnavailableError("lost") if asked == call and lost else None
         fleet.lag = lambda: lag
+
+    @rule(
+        call=st.sampled_from(["stop", "stop", "node", "tag"]),
+        asleep=st.booleans(),
+        seconds=st.sampled_from([0.0, 0.0, 2.0, 4.0, 18.0, 90.0]),
+    )
+    def a_call_takes_its_time(self, call: str, asleep: bool, seconds: float) -> None:
+        """From now on: credentials, connections, or a controller that is suspended meanwhile."""
+        self.slow[call] = (asleep, seconds)
 
     @rule()
     def a_day_passes(self) -> None:

@@ -15,6 +15,7 @@ from gpuwatch.backtest.witness import Controller
 from gpuwatch.clock import SystemClock
 from gpuwatch.clouds import PROTECT_TAG, Cloud, CloudError
 from gpuwatch.clouds.passed_on import PassedOn
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.simulated import SimulatedCloud
 from gpuwatch.controller import step
 from gpuwatch.guard import DEFAULT_POOL, Rulebook
@@ -59,14 +60,28 @@ def harmful(harm: Callable[[Parts], object]) -> Controller:
     return controller
 
 
-def stop(parts: Parts, name: str, state: NodeState | None = NodeState.RUNNING) -> None:
+def stop(parts: Parts, name: str, state: NodeState | None = NodeState.RUNNING, permit: Permit | None = None) -> None:
     """Stop a node of that name, with a record as it should be, whatever it does; None: in any state."""
     for node in parts.cloud.nodes():
         if node.name == name and state in {None, node.state}:
             intent = parts.ledger.intend(Verb.STOP, node.id, node.pool, parts.clock.now(), REASON, 1)
             with suppress(CloudError):  # it may be pending
-                parts.cloud.stop(node.id, intent.key, permit=a_permit(parts.clock))
+                parts.cloud.stop(node.id, intent.key, permit=permit or a_permit(parts.clock))
             parts.ledger.settle(intent, Status.CANCELLED, "nobody should know", parts.clock.now())
+
+
+def test_p15_a_stop_on_an_old_word_is_found_out(trace: Path) -> None:
+    """What lets it go was asked ten seconds ago; and a controller that thinks longer of its word is none the better."""
+
+    def old(parts: Parts) -> None:
+        young = a_permit(parts.clock)
+        stop(parts, "forgotten", permit=replace(young, asked_uptime=young.asked_uptime - 10.0))
+
+    says(checked(trace, harmful(old)), "P15: its permit does not hold")
+    says(
+        checked(trace, harmful(lambda parts: stop(parts, "forgotten", permit=a_permit(parts.clock, max_age=60.0)))),
+        "P15",
+    )
 
 
 def simulated(cloud: Cloud) -> SimulatedCloud:

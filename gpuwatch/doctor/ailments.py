@@ -236,7 +236,7 @@ _CONTROLLER = (
         "agents.old",
         _W,
         "Some agents are of an older version than this controller.",
-        "Upgrade the agents; they are understood as long as they give verdicts.",
+        "Upgrade the agents; one that is too old to answer a last confirmation is never stopped.",
     ),
     (
         "agents.clock",
