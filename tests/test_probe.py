@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -15,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.probe import ticks
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.probe import Requests, ticks
+from gpuwatch.clock import ManualClock, SystemClock
 from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
 from gpuwatch.model.gpu import DownCause
 from tests.nvml import VERSION_MISMATCH, StubDriver, build
@@ -323,3 +324,68 @@ def test_ticks_keep_time(interval: float, costs: list[float]) -> None:
         assert math.isclose(after, round(after), abs_tol=1e-6), f"{after} intervals after the start is no tick"
         assert round(after) > round(before)
         assert round(after) - before <= cost / interval + 1 + 1e-6, "a tick that could be kept was skipped"
+
+
+@given(
+    interval=st.sampled_from([0.05, 0.1, 1.0, 30.0]),
+    waits=st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 2)), min_size=1, max_size=30),
+)
+def test_a_requested_cycle_comes_in_between(interval: float, waits: list[tuple[float, bool, float]]) -> None:
+    """At once, but never too soon for GPM; and the regular cycles go on."""
+    clock = ManualClock(elapsed_seconds=1000.0)
+    script = iter(waits)
+
+    def asked(seconds: float) -> bool:
+        share, wanted, _ = next(script, (0.0, False, 0.0))
+        if wanted and seconds > 0:
+            clock.advance(share * seconds)
+        return wanted and seconds > 0
+
+    spacing = min(0.15, interval)
+    last: float | None = None
+    cost = 0.0
+    for number, _ in zip(range(40), ticks(interval, clock, asked), strict=False):
+        now = clock.monotonic()
+        if last is not None:
+            assert now - last >= min(spacing, interval) - 1e-6
+            assert now - last <= 2 * interval + cost + spacing + 1e-6
+        last = now
+        cost = waits[number % len(waits)][2] * interval
+        clock.advance(cost)
+
+
+def test_requests_end_with_who_asks() -> None:
+    """Bytes that came together are one request; a pipe that was closed asks for nothing, and is not read again."""
+    read, write = os.pipe()
+    requests = Requests(SystemClock(), read)
+    try:
+        none = requests.wait(0.0)
+        os.write(write, b"\n\n")
+        both = [requests.wait(60.0), requests.wait(0.0)]
+    finally:
+        os.close(write)
+    closed = requests.wait(60.0)
+    os.close(read)
+
+    assert (none, both, closed, requests.wait(60.0)) == (False, [True, False], False, False)
+
+
+def test_a_cycle_on_request(driver: StubDriver) -> None:
+    """With --on-request a byte on standard input begins a cycle, however far away the next one is."""
+    command = [*PROBE, "--interval", "3600", "--on-request"]
+    with subprocess.Popen(command, env=driver.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        watchdog = threading.Timer(DEADLINE_SECONDS, process.kill)
+        watchdog.start()
+        assert process.stdin is not None
+        try:
+            messages = lines(process)
+            until(messages, lambda message: isinstance(message, End))
+            driver.gpu(0).utilization(0.5)
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            seen = until(messages, lambda message: isinstance(message, End))
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+    assert [each.reading.utilization_ratio for each in seen if isinstance(each, Reading)] == [0.5]

@@ -80,9 +80,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Published:
-    """What the feeding thread leaves for the readers."""
+    """What the feeding thread leaves for the readers.
+
+    `began_seconds` is when the last whole cycle began, `judged_seconds` when the host's evidence was taken with it.
+    """
 
     version: int = 0
+    began_seconds: float | None = None
+    judged_seconds: float | None = None
     at: datetime
     monotonic_seconds: float
     readings: tuple[GpuReading, ...] = ()
@@ -117,6 +122,7 @@ class AgentCore:
         `host` tells what people and programs do on the host at a moment of the monotonic clock; it must not wait.
         """
         self.node_id = node_id
+        self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
         self._clock = clock
         self._rules = rules
         self._interval_seconds = interval_seconds
@@ -197,6 +203,14 @@ class AgentCore:
         """The node's verdict at that moment of the monotonic clock."""
         return self._verdict(self._published, now_monotonic)
 
+    def verdict_of(self, *, began_after: float, judged_after: float) -> tuple[NodeVerdict, float] | None:
+        """The verdict with the beginning of its cycle; None until a whole cycle began and was judged after these."""
+        published = self._published
+        began, judged = published.began_seconds, published.judged_seconds
+        if began is None or judged is None or not (began >= began_after and judged >= judged_after):
+            return None
+        return self._verdict(published, self._clock.monotonic()), began
+
     def snapshot(self, now_monotonic: float) -> Snapshot:
         """What may be shown at that moment of the monotonic clock."""
         published = self._published
@@ -271,6 +285,7 @@ class AgentCore:
         trouble: Trouble | None = None,
     ) -> None:
         """Replace what readers see. A cycle no later than the last one changes nothing."""
+        began = None if end is None or self._cycle is None else self._cycle.monotonic_seconds
         read, self._read, self._cycle = self._read, {}, None
         now = self._clock.monotonic()
         # Nothing can have been heard of before it happened, and nothing is from before what was heard of already.
@@ -284,7 +299,8 @@ class AgentCore:
         )
         before = self._published
         doubt = trouble.detail if trouble is not None and not readings else None
-        host = self._host(self._clock.monotonic())
+        judged = self._clock.monotonic()
+        host = self._host(judged)
         sample = Sample(at=at, monotonic_seconds=ended, readings=readings, downs=downs, doubt=doubt, host=host)
         memory = fold(before.memory, sample, self._rules)
         if memory is before.memory:
@@ -302,6 +318,8 @@ class AgentCore:
         health = self._health.look(at, ended, readings, downs)
         self._published = _Published(
             version=before.version + 1,
+            began_seconds=began,
+            judged_seconds=judged,
             at=at,
             monotonic_seconds=ended,
             readings=readings,
@@ -316,6 +334,7 @@ class AgentCore:
             use=self._used.look(ended, readings),
             tally=self._tallies.look(ended, memory, readings, health),
         )
+        self.on_publish()
 
     def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
         """Each GPU's utilization summed over the time since its last good sample; a gap adds nothing."""

@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 from gpuwatch import __version__
 from gpuwatch.agent.access import is_loopback, protection_lacking
 from gpuwatch.agent.attribution.joiner import Attribution
+from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.core import AgentCore, Snapshot
 from gpuwatch.agent.exporter import Exporter
@@ -25,7 +26,7 @@ from gpuwatch.agent.instance.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.kmsg import KernelLog
 from gpuwatch.agent.knobs import AgentKnobs
 from gpuwatch.agent.security import door_of, files_of
-from gpuwatch.agent.server import AgentServer, Response, Route
+from gpuwatch.agent.server import TEXT, AgentServer, Response, Route
 from gpuwatch.agent.supervisor import ProbeSupervisor
 from gpuwatch.agent.terminals import Terminals, answering
 from gpuwatch.clock import Clock, SystemClock
@@ -95,6 +96,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
             timeout_seconds=knobs.connection_timeout,
             door=door,
             app=answering(terminals, tuple(answers)) if knobs.terminals else None,
+            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
         )
     except OSError as error:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", knobs.host, knobs.port, error)
@@ -237,6 +239,26 @@ def routes(
         return Response(body=body, content_type=_JSON, status=status)
 
     return {"/metrics": serve_metrics, "/healthz": serve_health, "/v1/verdict": serve_verdict}
+
+
+def queries(confirmations: Confirmations, usual: Mapping[str, Route]) -> dict[str, Route]:
+    """What paths answer to a query string: /v1/verdict?confirm=NONCE has everything looked at again first."""
+    path = "/v1/verdict"
+
+    def serve(query: str) -> Response:
+        try:
+            nonce = nonce_in(query)
+            if nonce is None:
+                return usual[path]("")
+            return Response(body=msgspec.json.encode(confirmations.answer(nonce)), content_type=_JSON)
+        except ValueError as error:
+            return Response(body=f"400 {error}\n".encode(), content_type=TEXT, status=HTTPStatus.BAD_REQUEST)
+        except Busy:
+            body = b"503 too many confirmations wait already; ask again in a second\n"
+            status, later = HTTPStatus.SERVICE_UNAVAILABLE, (("Retry-After", "1"),)
+            return Response(body=body, content_type=TEXT, status=status, headers=later)
+
+    return {path: serve}
 
 
 def health(core: AgentCore, clock: Clock) -> dict[str, object]:

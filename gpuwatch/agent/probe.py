@@ -14,6 +14,7 @@ SIGTERM and SIGINT end it at once, even inside a driver call.
 import argparse
 import math
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,6 +30,7 @@ BAD_ARGUMENTS = 2
 NEEDS_FRESH_PROCESS = 3
 
 _PATIENCE_SECONDS = 30.0
+_SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
 
 def _nvml(_: argparse.Namespace, clock: Clock) -> DeviceSource:
@@ -86,13 +88,44 @@ def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
     return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail="not read: it hung an earlier probe")
 
 
-def ticks(interval_seconds: float, clock: Clock) -> Iterator[None]:
-    """Now and at each whole interval after; what took too long skips ticks and shifts none."""
+def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[None]:
+    """Now and at each whole interval after; what took too long skips ticks and shifts none.
+
+    `asked` waits so many seconds and returns True as soon as a cycle is asked for: that one comes in between. A tick
+    that would follow it too closely is skipped.
+    """
     start, tick = clock.monotonic(), 0
+    spacing = min(_SPACING_SECONDS, interval_seconds)
     while True:
+        began = clock.monotonic()
         yield
         tick = max(tick, math.floor((clock.monotonic() - start) / interval_seconds)) + 1
+        while asked(start + tick * interval_seconds - clock.monotonic()):
+            clock.sleep(began + spacing - clock.monotonic())
+            began = clock.monotonic()
+            yield
+            tick = max(tick, math.ceil((began + spacing - start) / interval_seconds))
         clock.sleep(start + tick * interval_seconds - clock.monotonic())
+
+
+class Requests:
+    """Cycles that the agent asks for, each by a byte on standard input."""
+
+    def __init__(self, clock: Clock, descriptor: int = 0) -> None:
+        """Nothing is read before the first wait."""
+        self._clock = clock
+        self._descriptor = descriptor
+        self._open = True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; whether a cycle was asked for. Requests that came together are one."""
+        if not self._open:
+            return False
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, seconds))
+        if not ready:
+            return False
+        self._open = bool(os.read(self._descriptor, 4096))  # nothing: who asked is gone
+        return self._open
 
 
 def main(argv: Sequence[str]) -> int:
@@ -137,7 +170,8 @@ def _once(source: DeviceSource, clock: Clock) -> int:
 
 def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, say: Callable[[Message], None]) -> int:
     patient_until = clock.monotonic() + _PATIENCE_SECONDS
-    for seq, _ in enumerate(ticks(arguments.interval, clock)):
+    asked = Requests(clock).wait if arguments.on_request else lambda _: False
+    for seq, _ in enumerate(ticks(arguments.interval, clock, asked)):
         for message in sample(source, seq, clock, arguments.skip):
             say(message)
             match message:
@@ -176,6 +210,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
     parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
+    parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
     parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
     return parser
 

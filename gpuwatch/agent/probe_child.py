@@ -1,5 +1,6 @@
 """One probe process: its lines, its last words, and how it is ended or left behind."""
 
+import contextlib
 import logging
 import os
 import queue
@@ -35,17 +36,26 @@ class ProbeChild:
         """Start it in a session of its own, so that it can be killed with all that it started."""
         self.process = subprocess.Popen(  # noqa: S603  our own command line
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        if self.process.stdin is not None:
+            os.set_blocking(self.process.stdin.fileno(), False)  # a probe that reads nothing must hold up nobody
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_words = ""
         self._drains = [
             self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
             self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
         ]
+
+    def ask(self) -> None:
+        """Have it begin a cycle as soon as it can; one that is deaf or gone is not told so."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.process.stdin is not None:
+                self.process.stdin.write(b"\n")
+                self.process.stdin.flush()
 
     def farewell(self) -> Ending:
         """It closed its output: how it ended."""
@@ -64,6 +74,9 @@ class ProbeChild:
 
     def end(self) -> bool:
         """Terminate its process group, then kill it; False if even that does not end it."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
         for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             if self.process.poll() is not None:
                 return True

@@ -89,14 +89,18 @@ class AgentServer(ThreadingMixIn, TCPServer):
         timeout_seconds: float,
         door: Door = Door(),
         app: App | None = None,
+        queries: Mapping[str, Route] | None = None,
     ) -> None:
         """Bind and listen; nothing is answered before `start`.
+
+        `queries` answer a path that is asked with a query string, which they are given in place of the Accept header.
 
         Raises:
             OSError: the address cannot be had.
 
         """
         self.routes = dict(routes)
+        self.queries = dict(queries or {})
         self.timeout_seconds = timeout_seconds
         self.clock = clock
         self.door = door
@@ -277,7 +281,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self) -> Response:
         """Find and run the route, or ask the app."""
-        route, app = self.server.routes.get(self.path.split("?", 1)[0]), self.server.app
+        path, _, query = self.path.partition("?")
+        route, app = self.server.routes.get(path), self.server.app
+        given = self.headers.get("Accept", "")
+        if query and path in self.server.queries:
+            route, given = self.server.queries[path], query
         if route is not None and self.command not in _METHODS:
             allow = (("Allow", ", ".join(_METHODS)),)
             status = HTTPStatus.METHOD_NOT_ALLOWED
@@ -290,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
             return Response(status=HTTPStatus.NOT_FOUND, body=f"404 try {known}\n".encode(), content_type=TEXT)
         self.server.places.working(self.connection)
         try:
-            return route(self.headers.get("Accept", ""))
+            return route(given)
         except Exception:  # noqa: BLE001  one broken page must not take the others with it
             _LOG.exception("%s failed", without_bearer(self.path, self.server.door.open))
             status = HTTPStatus.INTERNAL_SERVER_ERROR

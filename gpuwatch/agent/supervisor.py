@@ -41,7 +41,7 @@ class _Hung:
 def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
     """How the probe of these settings is started."""
     command = own_command("probe")
-    command += ["--source", knobs.source, "--interval", str(knobs.interval), "--seed", str(knobs.seed)]
+    command += ["--on-request", "--source", knobs.source, "--interval", str(knobs.interval), "--seed", str(knobs.seed)]
     for flag, value in (("--script", knobs.script), ("--capture", knobs.capture)):
         if value is not None:
             command += [flag, value]
@@ -88,6 +88,12 @@ class ProbeSupervisor:
     def turns(self) -> int:
         """A number that changes as long as the loop works: with each message of a probe, each try, each wait's end."""
         return self._turns
+
+    def ask(self) -> None:
+        """Have the probe at work begin a cycle now; where there is none, nothing happens."""
+        child = self._child
+        if child is not None:
+            child.ask()
 
     @property
     def released(self) -> str | None:

@@ -2,7 +2,9 @@
 
 import os
 import re
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gpuwatch.agent.host.files import read_small, sees_processes
@@ -12,6 +14,7 @@ from gpuwatch.model.fleet import Evidence, State
 
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work
 
 # Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
 _UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
@@ -34,31 +37,31 @@ class GpuProcessCpu:
     def __init__(self, knobs: ProcessKnobs, roots: Roots) -> None:
         self._limit = knobs.busy_cores
         self._roots = roots
-        self._uptime_seconds: float | None = None
-        self._used: dict[int, _Used] = {}
+        self._looks: deque[tuple[float, Mapping[int, _Used]]] = deque()  # by uptime, oldest first
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all of them."""
         if now.gpu_pids is None:
             raise UnseenError("which processes hold a GPU is not known")
-        before, self._used = self._used, {}
-        last, self._uptime_seconds = self._uptime_seconds, None
+        looks, self._looks = self._looks, deque()  # what fails leaves nothing to compare with
         uptime = self._read_uptime()
-        unseen = 0
+        used: dict[int, _Used] = {}
         for pid in sorted(now.gpu_pids):
-            try:
-                self._used[pid] = self._read(pid)
-            except (FileNotFoundError, ProcessLookupError):
-                unseen += 1
-        self._uptime_seconds = uptime
+            with suppress(FileNotFoundError, ProcessLookupError):
+                used[pid] = self._read(pid)
+        unseen = len(now.gpu_pids) - len(used)
+        while len(looks) > 1 and uptime - looks[1][0] >= _SHORTEST_SPAN_SECONDS:
+            looks.popleft()
+        self._looks = deque([*looks, (uptime, used)])
         if not now.gpu_pids:
             return (self._say(State.IDLE, "no process holds a GPU", 0.0),)
-        if not self._used:
+        if not used:
             raise UnseenError(f"none of {unseen} GPU processes is in /proc; give the agent the host's processes")
         note = f"{unseen} of {len(now.gpu_pids)} GPU processes are not in /proc" if unseen else None
-        if last is None or uptime <= last:
+        if not looks or uptime <= looks[0][0]:
             return (self._say(State.UNKNOWN, "looked at for the first time", None),)
-        spent, new = self._spent(before, last)
+        last, before = looks[0]
+        spent, new = self._spent(used, before, last)
         cores = spent / (uptime - last)
         if cores > self._limit:
             return (self._say(State.BUSY, note, cores),)
@@ -67,13 +70,14 @@ class GpuProcessCpu:
         hidden = unseen and not sees_processes(self._roots.proc)  # else they have ended
         return (self._say(State.UNKNOWN if hidden else State.IDLE, note, cores),)
 
-    def _spent(self, before: Mapping[int, _Used], last: float) -> tuple[float, int]:
+    def _spent(self, present: Mapping[int, _Used], before: Mapping[int, _Used], last: float) -> tuple[float, int]:
         """Seconds of CPU time since the look before, and how many processes there are of which that is not known."""
         spent, new = 0.0, 0
-        for pid, used in self._used.items():
+        for pid, used in present.items():
             known = before.get(pid)
             if known is not None and known.started_seconds == used.started_seconds:
                 if used.cpu_seconds < known.cpu_seconds:
+                    self._looks = deque([self._looks[-1]])
                     raise UnseenError(f"the CPU time of process {pid} went backwards")
                 spent += used.cpu_seconds - known.cpu_seconds
             elif used.started_seconds >= last:

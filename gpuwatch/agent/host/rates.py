@@ -19,13 +19,19 @@ from gpuwatch.model.fleet import Evidence, State
 _CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
+_SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
 
 
 class _Rate:
-    """What was counted per second since the look before, or over `span_seconds` where there were looks so long ago."""
+    """What was counted per second up to now, since the last look that is `span_seconds` ago or more.
 
-    def __init__(self, limit: float, unit: str = "bytes per second", span_seconds: float = 0.0) -> None:
+    Where there is none, since the first look.
+    """
+
+    def __init__(
+        self, limit: float, unit: str = "bytes per second", span_seconds: float = _SHORTEST_SPAN_SECONDS
+    ) -> None:
         self._limit = limit
         self._unit = unit
         self._span_seconds = span_seconds

@@ -57,9 +57,12 @@ class HostSignals:
             section: Any = getattr(knobs, name)
             if knobs.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
                 self._signals[name] = make(knobs, roots or Roots())
-                watched.append(Watched(signal=self._signals[name], interval_seconds=section.interval))
+                after_gpus = name == GpuProcessCpu.name
+                watched.append(
+                    Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
+                )
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
-        self._watcher = HostWatcher(watched, clock, knobs.deadline, lambda: gpu_pids(self._readings()))
+        self.watcher = HostWatcher(watched, clock, knobs.deadline, lambda: gpu_pids(self._readings()))
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
         """Begin; `readings` gives those of the last cycle, whose processes are looked at too."""
@@ -70,15 +73,15 @@ class HostSignals:
             except OSError as error:
                 _LOG.warning("`gpuwatch keep` cannot be used: %s: %s", error.strerror, directory)
         self._readings = readings
-        self._watcher.start()
+        self.watcher.start()
 
     def stop(self) -> None:
         """Look no more."""
-        self._watcher.stop()
+        self.watcher.stop()
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""
-        return self._watcher.evidence(now_monotonic)
+        return self.watcher.evidence(now_monotonic)
 
     def leases(self) -> tuple[Lease, ...]:
         """The leases of `gpuwatch keep` that held at the last look."""
