@@ -65,7 +65,7 @@ STATES: dict[str, tuple[GpuReading | GpuDown, State]] = {
     "a MIG GPU with one part at work": (a_mig_reading(0.0, 0.01), State.BUSY),
     "a MIG GPU with one part that is not known": (a_mig_reading(0.0, None), State.UNKNOWN),
     "a MIG GPU with one part at work, one not known": (a_mig_reading(0.5, None), State.BUSY),
-    "a MIG GPU without parts": (a_mig_reading(), State.UNKNOWN),
+    "a MIG GPU without parts": (a_mig_reading(), State.IDLE),  # nothing can compute on it
     "a MIG GPU whose parts could not be listed": (a_reading(mig_mode=1), State.UNKNOWN),
     "a lost GPU": (a_down(), State.UNKNOWN),
     "a hung GPU": (a_down(cause=DownCause.HANG), State.UNKNOWN),

@@ -1,6 +1,8 @@
 """MIG through devices/nvml and into the verdict: what a GPU's parts do, and that nothing is idle by mistake."""
 
 import ctypes
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +12,7 @@ from gpuwatch.devices.nvml import NvmlSource
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.metric import SLOW_SECONDS
-from tests.nvml import NOT_SUPPORTED, TIMEOUT, StubDriver
+from tests.nvml import NO_PERMISSION, NOT_SUPPORTED, TIMEOUT, StubDriver, StubGpu
 from tests.nvml_reading import reading
 
 GIB = 1 << 30
@@ -125,16 +127,6 @@ def test_the_verdict(
     assert verdict(later(source, hand)) is state
 
 
-def test_instances_without_gpm(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
-    """Where the instances' activity cannot be told (before Hopper) nobody knows, and never is the GPU idle."""
-    driver.gpu(0).mig((1, "1g.10gb", GIB, 0, 0)).set(gpm=0)
-    reading(source)
-    seen = later(source, hand)
-
-    assert [part.memory_total_bytes for part in seen.mig_instances or ()] == [GIB]
-    assert verdict(seen) is State.UNKNOWN
-
-
 def test_an_instance_without_activity(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
     """One instance whose activity fails leaves the GPU in doubt, unless another is busy."""
     driver.gpu(0).mig((1, "1g.10gb", GIB, 0, 0), (2, "1g.10gb", GIB, 0, 0))
@@ -164,6 +156,99 @@ def test_a_process_in_several_instances_is_in_none_for_certain(driver: StubDrive
         (7, None, None),
         (8, 3, None),
     ]
+
+
+# Before Hopper (A100, A30) the activity of instances cannot be told.
+
+SEVEN = tuple((number, "1g.10gb", 10 * GIB, 3 << 20, 0) for number in range(7, 14))
+LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+def a100(driver: StubDriver) -> StubGpu:
+    """Seven instances in which nobody is, each with the little memory that the driver takes."""
+    return driver.gpu(0).mig(*SEVEN).set(gpm=0, power=60_000, power_limit=400_000)
+
+
+def test_instances_without_gpm_at_rest(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
+    """No process and no memory in any instance, and the power of rest: idle, from the first cycle on."""
+    a100(driver)
+    first, second = reading(source), later(source, hand)
+
+    assert [part.process_count for part in second.mig_instances or ()] == [0] * 7
+    assert all(part.activity_unsupported for part in second.mig_instances or ())
+    assert (verdict(first), verdict(second)) == (State.IDLE, State.IDLE)
+
+
+def test_mig_without_instances(driver: StubDriver, source: NvmlSource) -> None:
+    """Nothing can compute on it: idle at rest, with and without GPM; not where its power tells otherwise."""
+    driver.gpu(0).mig().set(gpm=0, power=60_000, power_limit=400_000)
+    at_rest = verdict(reading(source))
+    driver.gpu(0).set(power=110_000)
+
+    assert (at_rest, verdict(reading(source))) == (State.IDLE, State.UNKNOWN)
+
+
+SPOILED: dict[str, Callable[[StubGpu], object]] = {
+    "a process in the last instance": lambda gpu: gpu.processes_in_mig((41, 5, 13, 0)),
+    "an MPS client": lambda gpu: gpu.processes_in_mig((41, 5, 9, 0), kind="mps"),
+    "a process outside of the instances": lambda gpu: gpu.processes({41: 5}),
+    "a process that draws": lambda gpu: gpu.processes({41: 5}, kind="graphics"),
+    "a process without an id": lambda gpu: gpu.processes_in_mig((0, 5, 9, 0)),
+    "memory that nobody holds": lambda gpu: gpu.mig(*SEVEN[1:], (7, "1g.10gb", 10 * GIB, 65 << 20, 0)),
+    "power above that of rest": lambda gpu: gpu.set(power=101_000),
+    "no power reading": lambda gpu: gpu.error("field.185", NOT_SUPPORTED).unsupported("nvmlDeviceGetPowerUsage"),
+    "no power limit": lambda gpu: gpu.unsupported("nvmlDeviceGetEnforcedPowerLimit"),
+    "an instance that may not list its processes": lambda gpu: gpu.error(f"mig.{LISTS}", NO_PERMISSION),
+    "an instance that cannot list its processes": lambda gpu: gpu.unsupported(
+        f"mig.{LISTS}", "mig.nvmlDeviceGetComputeRunningProcesses_v2"
+    ),
+    "an instance whose MPS list fails": lambda gpu: gpu.error(
+        "mig.nvmlDeviceGetMPSComputeRunningProcesses_v3", TIMEOUT
+    ),
+    "a GPU that may not list all processes": lambda gpu: gpu.error(LISTS, NO_PERMISSION),
+    "an instance whose memory cannot be read": lambda gpu: gpu.unsupported("nvmlDeviceGetMemoryInfo_v2"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED.keys())
+def test_without_gpm_any_doubt_is_unknown(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock, spoil: Callable[[StubGpu], object]
+) -> None:
+    """With a process it cannot be told whether it works; with a list that is not whole there may be one."""
+    spoil(a100(driver))
+    reading(source)
+
+    assert verdict(later(source, hand)) is State.UNKNOWN
+
+
+def test_each_compute_instance_is_asked(driver: StubDriver, source: NvmlSource) -> None:
+    """Two of one GPU instance have lists of their own."""
+    parts = ((2, "3g.40gb", 40 * GIB, 0, 0), (2, "1c.3g.40gb", 40 * GIB, 0, 0))
+    driver.gpu(0).mig(*parts).set(gpm=0, power=60_000).processes_in_mig((7, 5, 2, 1))
+    (only,) = reading(source).mig_instances or ()
+
+    assert only.process_count == 1
+
+
+def test_gpm_that_fails_is_doubt(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
+    """Where activity can be told, and is not, an empty list of processes is no proof."""
+    driver.gpu(0).mig(*SEVEN)
+    reading(source)
+    driver.gpu(0).error("nvmlGpmMigSampleGet", TIMEOUT)
+
+    assert verdict(later(source, hand)) is State.UNKNOWN
+
+
+def test_a_process_that_only_its_instance_lists_is_parked(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock
+) -> None:
+    """With GPM: the list of the whole GPU may leave out what this user may not see there."""
+    driver.gpu(0).mig((1, "1g.10gb", GIB, 0, 0)).processes_in_mig((7, 5, 1, 0))
+    reading(source)
+    seen = later(source, hand)
+
+    assert verdict(seen) is State.PARKED
+    assert verdict(replace(seen, processes=())) is State.PARKED
 
 
 def test_samples_are_given_back(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:

@@ -11,6 +11,9 @@ Rules, all of them:
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
    starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero.
 5. Duplicate and out-of-order samples change nothing.
+6. A GPU in MIG mode that cannot tell its instances' activity (before Hopper), or has no instance, is idle only where
+   nobody can be at work: every instance lists its processes and has none, no instance holds memory, and the GPU's power
+   is that of rest.
 """
 
 from collections.abc import Mapping
@@ -24,9 +27,12 @@ from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, ProcessKind
 from gpuwatch.model.identity import called, order
 from gpuwatch.model.knobs import STRICT, Knob, Seconds
+from gpuwatch.model.mig import MigInstance
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _FULL_RATIO = 0.99
+_REST_POWER_RATIO = 0.25  # A100 and A30 at rest draw 11 to 18 % of their limit, instances or not
+_REST_INSTANCE_BYTES = 64 * 1024 * 1024  # the driver's own in an instance is below 32 MiB, a CUDA context above 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +227,13 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
     for part in reading.mig_instances or ():
         ratios.append((f"mig{part.id}.sm_activity", part.sm_activity_ratio, "NVML GPM"))
         ratios.append((f"mig{part.id}.graphics_activity", part.graphics_activity_ratio, "NVML GPM"))
+    for part in _dark(reading):
+        source = "NVML memory info v2 and process list of the instance"
+        if part.memory_used_bytes is not None:
+            held = float(part.memory_used_bytes)
+            note(f"mig{part.id}.memory_used", held, float(_REST_INSTANCE_BYTES), "bytes", source, State.UNKNOWN)
+        if part.process_count is not None:
+            note(f"mig{part.id}.processes", float(part.process_count), 1.0, "processes", source, State.UNKNOWN)
     for name, ratio, source in ratios:
         if ratio is not None:
             note(name, ratio, rules.busy_utilization_ratio, "ratio", source, State.BUSY)
@@ -233,6 +246,7 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
         note("memory_used", float(reading.memory_used_bytes), limit, "bytes", "NVML memory info v2", State.PARKED)
     if reading.processes is not None:
         computing = sum(process.kind is ProcessKind.COMPUTE for process in reading.processes)
+        computing = max(computing, sum(part.process_count or 0 for part in reading.mig_instances or ()))
         note("compute_processes", float(computing), 1.0, "processes", "NVML process list", State.PARKED)
     return tuple(found)
 
@@ -279,7 +293,7 @@ def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool
     if busy:
         return Judgement(state=State.STALLED if stalled else State.BUSY, evidence=evidence)
     if doubt is None:
-        doubt = _unread(reading)
+        doubt = _unread(reading) or _unrested(reading, evidence)
     if doubt is not None:
         return Judgement(state=State.UNKNOWN, evidence=evidence, doubt=f"GPU {reading.info.index}: {doubt}")
     parked = any(entry.says is State.PARKED for entry in evidence)
@@ -295,14 +309,47 @@ def _judge_host(entry: Evidence) -> Judgement:
 def _unread(reading: GpuReading) -> str | None:
     """Which signal that idleness cannot do without is missing. What MIG splits is told by its parts alone."""
     if reading.mig_mode == 1 or reading.mig_instances is not None:
-        if not reading.mig_instances:
+        if reading.mig_instances is None:
             return "its MIG instances could not be listed"
-        if any(part.sm_activity_ratio is None for part in reading.mig_instances):
+        if any(part.sm_activity_ratio is None and not part.activity_unsupported for part in reading.mig_instances):
             return "the activity of its MIG instances could not be read"
     elif reading.utilization_ratio is None and reading.utilization_max_ratio is None:
         return "its utilization could not be read"
     if reading.processes is None:
         return "its processes could not be listed"
+    if reading.processes_partial:
+        return "not all processes that hold it can be seen; the agent needs the host's PID namespace (--pid=host)"
+    return None
+
+
+def _dark(reading: GpuReading) -> tuple[MigInstance, ...]:
+    """The MIG instances whose activity this GPU cannot tell."""
+    parts = reading.mig_instances or ()
+    return tuple(part for part in parts if part.sm_activity_ratio is None and part.activity_unsupported)
+
+
+def _unrested(reading: GpuReading, evidence: tuple[Evidence, ...]) -> str | None:
+    """Rule 6: what keeps a GPU from being proven at rest whose MIG instances' activity nobody can tell, or none exists.
+
+    Asked after `_unread`: everything that was listed is whole.
+    """
+    dark = _dark(reading)
+    if reading.mig_instances is None or (reading.mig_instances and not dark):
+        return None
+    for part in dark:
+        called = f"MIG instance {part.id}"
+        if part.process_count is None:
+            return f"the processes of {called} could not be listed, and its activity cannot be told"
+        if part.process_count:
+            return f"{called} is held by a process, and its activity cannot be told"
+        if part.memory_used_bytes is None or part.memory_used_bytes > _REST_INSTANCE_BYTES:
+            return f"the memory of {called} is not that of rest, and its activity cannot be told"
+    if reading.processes:
+        return "a process holds it, and the activity of its MIG instances cannot be told"
+    watts = [entry for entry in evidence if entry.unit == "watts" and entry.observed is not None]
+    limit = reading.power_limit_watts
+    if limit is None or not watts or any((entry.observed or 0.0) > _REST_POWER_RATIO * limit for entry in watts):
+        return "its power is not that of rest, and the activity of its MIG instances cannot be told"
     return None
 
 

@@ -143,7 +143,7 @@ _AGENT = (
     (
         "processes.namespace",
         _W,
-        "This is another PID namespace than the host's: processes on the GPUs have no name here.",
+        "This is another PID namespace than the host's: the driver hides others' processes, so it is never idle.",
         "Run the container with --pid=host (Kubernetes: hostPID: true).",
     ),
     (

@@ -54,8 +54,8 @@ class GpuReading(LoadReading):
     """What one GPU showed in one cycle; `at` is wall-clock UTC.
 
     `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
-    "nobody", None is "could not be listed". `mig_instances` is None on a GPU that MIG does not split, or if they could
-    not all be listed.
+    "nobody", None is "could not be listed"; with `processes_partial` there may be more of them. `mig_instances` is None
+    on a GPU that MIG does not split, or if they could not all be listed.
     """
 
     info: GpuInfo
@@ -305,6 +305,7 @@ class GpuReading(LoadReading):
     ] = None
     clock_events: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None
+    processes_partial: bool | None = None
     mig_instances: tuple[MigInstance, ...] | None = None
 
 

@@ -18,10 +18,16 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigInstance:
-    """A GPU instance: what owns memory and engines, shared by its compute instances. `id` is the driver's."""
+    """A GPU instance: what owns memory and engines, shared by its compute instances. `id` is the driver's.
+
+    `process_count` is by its own process lists, None where one of them could not be had. `activity_unsupported`: this
+    GPU cannot tell the activity of instances (before Hopper).
+    """
 
     id: int
     devices: tuple[MigDevice, ...] = ()
+    process_count: int | None = None
+    activity_unsupported: bool = False
     memory_total_bytes: Annotated[int | None, Metric("Device memory installed.", "MemoryInfo(v2).total")] = None
     memory_used_bytes: Annotated[int | None, Metric("Device memory in use.", "MemoryInfo(v2).used")] = None
     memory_free_bytes: Annotated[int | None, Metric("Device memory free.", "MemoryInfo(v2).free")] = None

@@ -137,20 +137,29 @@ int nvmlDeviceGetBAR1MemoryInfo(Gpu *gpu, unsigned long long memory[3]) {
     return SUCCESS;
 }
 
-static int list(const Processes *processes, unsigned *size, Process *out) {
-    unsigned room = *size, there = (unsigned)processes->count;
+/* Through the handle of a MIG device only the processes in that device are listed. */
+static int list(const Processes *processes, const Instance *within, unsigned *size, Process *out) {
+    Process listed[PROCESSES];
+    unsigned room = *size, there = 0;
+    for (int i = 0; i < processes->count; i++) {
+        const Process *process = &processes->entry[i];
+        if (!within || (process->gpu_instance == within->id && process->compute_instance == within->compute))
+            listed[there++] = *process;
+    }
     *size = there;
     if (there > room || (there && !out))
         return INSUFFICIENT_SIZE;
     if (there)
-        memcpy(out, processes->entry, there * sizeof *out);
+        memcpy(out, listed, there * sizeof *out);
     return SUCCESS;
 }
 
 #define PROCESS_LIST(function, processes)                                                                             \
-    int function(Gpu *gpu, unsigned *size, Process *out) {                                                            \
-        ENTER(device, __func__, gpu);                                                                                 \
-        return list(processes, size, out);                                                                            \
+    int function(void *handle, unsigned *size, Process *out) {                                                        \
+        Gpu *gpu = stub_gpu(handle);                                                                                  \
+        Instance *within = stub_instance(handle);                                                                     \
+        ENTER(device, within ? "mig." #function : #function, gpu);                                                    \
+        return list(processes, within, size, out);                                                                    \
     }
 PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, gpu->compute_v2.set ? &gpu->compute_v2 : &gpu->compute)
 PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, &gpu->graphics)

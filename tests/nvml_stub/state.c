@@ -16,7 +16,8 @@
  *   gpu.3.instances = 1:1g.10gb:9:1:37    an id that comes twice is one GPU instance with two compute instances
  *   gpu.3.error.nvmlDeviceGetName = 999   this call answers that code (3 NOT_SUPPORTED, 15 GPU_IS_LOST, ...);
  *                                         error.field.82 is the entry of one field value, error.gpm.2 of a GPM
- *                                         metric; error.* is every call that measures
+ *                                         metric; error.mig.nvmlDeviceGetComputeRunningProcesses_v3 is that call
+ *                                         through a MIG handle; error.* is every call that measures
  *   gpu.3.delay.nvmlDeviceGetName = 5000  this call takes so many microseconds, -1 is for ever
  *
  * NVML_STUB_COUNTS names a file that gets `function calls` lines at exit. With -DNVML_STUB_OLD the library lacks the

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
+from gpuwatch.devices.pids import in_host_pids
 
-_HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of every Linux
 _MOST_BYTES = 64 * 1024
 _MOST_ENVIRONMENT_BYTES = 2 * 1024 * 1024
 
@@ -28,10 +28,7 @@ class Owner:
 
 def sees_host_pids(proc: Path) -> bool:
     """Whether the driver's pids are those of this /proc: we are in the host's PID namespace, with no hidepid on us."""
-    try:
-        return str((proc / "self/ns/pid").readlink()) == _HOST_PIDS and (proc / "1").exists()
-    except OSError:
-        return False
+    return in_host_pids(proc) and (proc / "1").exists()
 
 
 def start_time(proc: Path, pid: int) -> int | None:

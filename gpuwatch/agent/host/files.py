@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.agent.host.protocol import Roots, UnseenError
+from gpuwatch.devices.pids import in_host_pids
 
 _LARGEST_BYTES = 1 << 20
 MOST_NAMES = 8192  # in a folder; more than ptys and inhibitor locks can be as the kernel and logind come
 _MOST_PROCESSES = 1 << 18
 _SHOWN = re.compile(r"(?!\.)(?!.*\.ref\Z).*", re.DOTALL)
-_HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of every kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +120,7 @@ def hides_processes(proc: Path) -> bool:
 
 def sees_processes(proc: Path) -> bool:
     """Whether all processes of the host are to be seen: not from within a container, nor where hidepid hides some."""
-    try:
-        return str((proc / "self/ns/pid").readlink()) == _HOST_PIDS and not hides_processes(proc)
-    except OSError:
-        return False
+    return in_host_pids(proc) and not hides_processes(proc)
 
 
 def surely_dead(pid: int, roots: Roots) -> bool:

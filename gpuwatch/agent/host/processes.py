@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from gpuwatch.agent.host.files import read_small, sees_processes
 from gpuwatch.agent.host.knobs import ProcessKnobs
 from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, say
+from gpuwatch.devices.pids import in_host_pids
 from gpuwatch.model.fleet import Evidence, State
 
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work
+_NOT_ALL = "in a PID namespace of its own the agent is not told of all GPU processes: run it with --pid=host"
 
 # Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
 _UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
@@ -54,6 +56,8 @@ class GpuProcessCpu:
             looks.popleft()
         self._looks = deque([*looks, (uptime, used)])
         if not now.gpu_pids:
+            if not in_host_pids(self._roots.proc):
+                raise UnseenError(_NOT_ALL)
             return (self._say(State.IDLE, "no process holds a GPU", 0.0),)
         if not used:
             raise UnseenError(f"none of {unseen} GPU processes is in /proc; give the agent the host's processes")
@@ -67,6 +71,8 @@ class GpuProcessCpu:
             return (self._say(State.BUSY, note, cores),)
         if new:
             return (self._say(State.UNKNOWN, f"{new} processes hold a GPU since a moment ago", cores),)
+        if not in_host_pids(self._roots.proc):
+            return (self._say(State.UNKNOWN, _NOT_ALL, cores),)
         hidden = unseen and not sees_processes(self._roots.proc)  # else they have ended
         return (self._say(State.UNKNOWN if hidden else State.IDLE, note, cores),)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuwatch.devices.nvml.calls import Absence, Alone, Device, Table, Visit
 from gpuwatch.devices.nvml.gpm import release
+from gpuwatch.devices.nvml.processes import compute_pids
 from gpuwatch.model.mig import MigDevice, MigInstance
 
 _ON = 1
@@ -25,15 +26,21 @@ class Mig(Alone):
         if isinstance(listed, Absence):
             return listed
         _keep(visit.device, listed)
-        return tuple(self._instance(visit, key, handle) for key, handle in sorted(listed.items(), key=_by_id))
+        return tuple(self._instance(visit, key, handles) for key, handles in sorted(listed.items(), key=_by_id))
 
-    def _instance(self, visit: Visit, key: "_Key", handle: Any) -> MigInstance:  # noqa: ANN401  pynvml is untyped
+    def _instance(self, visit: Visit, key: "_Key", handles: list[Any]) -> MigInstance:
         part = visit.device.parts[key]
-        part.handle, part.parent = handle, visit.device.handle
+        part.handle, part.parent = handles[0], visit.device.handle
         within = Visit(part, self.table, visit.now)
         values = within.read()
         visit.failure = visit.failure or within.failure
-        return MigInstance(id=key[0], devices=key[1], **values)
+        return MigInstance(
+            id=key[0],
+            devices=key[1],
+            process_count=_count(part, handles, visit),
+            activity_unsupported="gpm" in part.unsupported,
+            **values,
+        )
 
 
 _Key = tuple[int, tuple[MigDevice, ...]]  # a GPU instance by its id, and what it consists of
@@ -43,13 +50,25 @@ def _by_id(item: tuple[_Key, Any]) -> int:
     return item[0][0]
 
 
-def _listed(visit: Visit) -> dict[_Key, Any] | Absence:
-    """The GPU instances there are, each with a handle through which its memory is read."""
+def _count(part: Device, handles: list[Any], visit: Visit) -> int | None:
+    """How many processes the compute instances of a GPU instance list, each through its own handle."""
+    pids: set[int] = set()
+    for handle in handles:
+        within = Visit(Device(handle=handle, unsupported=part.unsupported), Table({}), visit.now)
+        listed = compute_pids(within)
+        if listed is None:
+            return None
+        pids |= listed
+    return len(pids)
+
+
+def _listed(visit: Visit) -> dict[_Key, list[Any]] | Absence:
+    """The GPU instances there are, each with the handles of its compute instances; its memory is read through any."""
     count = visit.call("mig", "nvmlDeviceGetMaxMigDeviceCount")
     if isinstance(count, Absence):
         return Absence.FAILED
     devices: dict[int, tuple[MigDevice, ...]] = {}
-    handles: dict[int, Any] = {}
+    handles: dict[int, list[Any]] = {}
     for index in range(count):
         handle = visit.call("mig", "nvmlDeviceGetMigDeviceHandleByIndex", index)
         if handle is Absence.NOTHING:
@@ -59,7 +78,7 @@ def _listed(visit: Visit) -> dict[_Key, Any] | Absence:
             return Absence.FAILED
         instance, device = told
         devices[instance] = (*devices.get(instance, ()), device)
-        handles.setdefault(instance, handle)
+        handles.setdefault(instance, []).append(handle)
     return {(instance, parts): handles[instance] for instance, parts in devices.items()}
 
 

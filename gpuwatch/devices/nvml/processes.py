@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuwatch.devices.nvml.calls import Absence, Alone, Visit
+from gpuwatch.devices.pids import in_host_pids
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 
 _LISTS = (("Compute", ProcessKind.COMPUTE), ("MPSCompute", ProcessKind.COMPUTE), ("Graphics", ProcessKind.GRAPHICS))
@@ -17,7 +18,7 @@ class Processes(Alone):
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
         """The processes in the order of their pids."""
-        lists = [(kind, _list(visit, f"nvmlDeviceGet{name}RunningProcesses")) for name, kind in _LISTS]
+        lists = _lists(visit)
         if any(rows is Absence.FAILED or _garbage(rows) for _, rows in lists):
             return Absence.FAILED
         if lists[0][1] is Absence.UNSUPPORTED:  # compute is what counts; the others may well be missing
@@ -29,6 +30,32 @@ class Processes(Alone):
                     told = _told(row, kind)
                     found[row.pid] = _merged(found.get(row.pid, told), told)
         return tuple(found[pid] for pid in sorted(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Partial(Alone):
+    """Whether processes may hold the GPU that the lists do not show, or not with an id that can be true."""
+
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+        """NOTHING where they are not listed at all."""
+        lists = [rows for _, rows in _lists(visit)]
+        if lists[0] is Absence.UNSUPPORTED or Absence.FAILED in lists:
+            return Absence.NOTHING
+        impossible = any(row.pid in _NO_PIDS for rows in lists if isinstance(rows, list) for row in rows)
+        return impossible or not in_host_pids()
+
+
+def compute_pids(visit: Visit) -> set[int] | None:
+    """The pids that compute on a MIG device; None where they cannot all be listed."""
+    lists = [rows for kind, rows in _lists(visit) if kind is ProcessKind.COMPUTE]
+    if lists[0] is Absence.UNSUPPORTED or any(rows is Absence.FAILED for rows in lists):
+        return None
+    return {row.pid for rows in lists if isinstance(rows, list) for row in rows}
+
+
+def _lists(visit: Visit) -> list[tuple[ProcessKind, Any]]:
+    """Each of the driver's lists."""
+    return [(kind, _list(visit, f"nvmlDeviceGet{name}RunningProcesses")) for name, kind in _LISTS]
 
 
 def _told(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml is untyped

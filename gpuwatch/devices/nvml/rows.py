@@ -9,7 +9,7 @@ import pynvml as nvml
 from gpuwatch.devices.nvml.calls import Call, Each, Field, Table, Way
 from gpuwatch.devices.nvml.gpm import Gpm
 from gpuwatch.devices.nvml.mig import Mig
-from gpuwatch.devices.nvml.processes import Processes
+from gpuwatch.devices.nvml.processes import Partial, Processes
 from gpuwatch.devices.nvml.samples import Samples
 from gpuwatch.model.gpu import CLOCK_EVENTS, metrics
 
@@ -267,6 +267,7 @@ ROWS: dict[str, _Ways] = {
         Call("nvmlDeviceGetCurrentClocksThrottleReasons", _events),  # its name before R535
     ),
     "processes": (Processes(),),
+    "processes_partial": (Partial(),),
 }
 
 _SLOW = {name for name, metric in metrics() if metric.slow}
