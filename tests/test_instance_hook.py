@@ -89,12 +89,13 @@ def test_it_knows_the_deadline(tmp_path: Path) -> None:
 
 
 def test_it_runs_once_for_each_notice(tmp_path: Path) -> None:
-    """However often the notice is seen; another deadline is another notice."""
+    """However often the notice is seen; another deadline is another notice, for which it runs a minute later."""
     hooked = Hooked(tmp_path)
     for _ in range(20):
         hooked.consider(interruption())
         hooked.clock.advance(1)
     hooked.await_status("spot_interruption")
+    hooked.clock.advance(60)
     hooked.consider(interruption(), interruption(180))
     eventually(lambda: len(hooked.runs()) == 2, hooked.runs)
 

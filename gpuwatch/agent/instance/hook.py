@@ -1,4 +1,7 @@
-"""The administrator's program that a notice starts: once, in a process group of its own, killed at the deadline."""
+"""The administrator's program that a notice starts: one run at a time, in a process group of its own, with a deadline.
+
+`turns.py` has the rules of whose turn it is; this has the processes.
+"""
 
 import contextlib
 import logging
@@ -12,6 +15,7 @@ from datetime import timedelta
 from gpuwatch.agent.environment import inherited
 from gpuwatch.agent.instance.knobs import InstanceKnobs
 from gpuwatch.agent.instance.memory import Announced, NoticeMemory
+from gpuwatch.agent.instance.turns import Turns
 from gpuwatch.clock import Clock
 from gpuwatch.model.knobs import format_duration
 
@@ -19,6 +23,8 @@ _LOG = logging.getLogger(__name__)
 
 _NOT_STARTED = 127  # as a shell has it
 _STDERR = 2
+_DIES_SECONDS = 10.0  # a killed process ends at once, unless it sleeps in the kernel
+_LOOK_SECONDS = 1.0  # from look to look whether a run must give way
 
 
 class NoticeHook:
@@ -27,26 +33,39 @@ class NoticeHook:
     def __init__(self, knobs: InstanceKnobs, memory: NoticeMemory, clock: Clock) -> None:
         """Without a program it does nothing."""
         self._command = knobs.on_interruption
-        self._lead = timedelta(seconds=knobs.on_interruption_lead)
         self._memory = memory
         self._clock = clock
+        self._turns = Turns(timedelta(seconds=knobs.on_interruption_lead), lambda notice: memory.ran(notice.key))
+        for of in memory.subjects_that_ran:
+            self._turns.hold(of, clock.monotonic())
+        self._lock = threading.Lock()  # of the turns and the statuses
         self._statuses: dict[str, int] = {}
 
     @property
     def statuses(self) -> Mapping[str, int]:
         """How the last run for each kind of notice ended: its exit status, or the signal's number below zero."""
-        return dict(self._statuses)
+        with self._lock:
+            return dict(self._statuses)
 
     def consider(self, notices: Iterable[Announced]) -> None:
-        """Start the program for each notice that is due and had no run; returns at once."""
-        now = self._clock.now()
-        for notice in notices if self._command else ():
-            left = self._lead if notice.deadline is None else notice.deadline - now
-            if timedelta() < left <= self._lead and not self._memory.ran(notice.key):
-                self._memory.note_run(notice.key)
-                self._start(notice, left.total_seconds())
+        """Start the program for a notice that is due and had no run, if it is its turn; returns at once."""
+        if self._command:
+            with self._lock:
+                self._turns.seen(notices, self._clock.now())
+                self._advance()
 
-    def _start(self, notice: Announced, left_seconds: float) -> None:
+    def _advance(self) -> None:
+        """Start the next run, where one is due and none is at work."""
+        while (notice := self._turns.next(self._clock.now(), self._clock.monotonic())) is not None:
+            left_seconds = self._turns.left(notice, self._clock.now()).total_seconds()
+            self._memory.note_run(notice.key)
+            self._turns.begin(notice, self._clock.now())
+            if not self._start(notice, left_seconds):
+                self._statuses[notice.kind.value] = _NOT_STARTED
+                self._turns.end(self._clock.monotonic())
+
+    def _start(self, notice: Announced, left_seconds: float) -> bool:
+        """Whether it could be started."""
         deadline = notice.deadline
         told = {
             "GPUWATCH_NOTICE_KIND": notice.kind.value,
@@ -65,21 +84,57 @@ class NoticeHook:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._statuses[notice.kind.value] = _NOT_STARTED
             _LOG.error("%s could not be started: %s", words, error)
-            return
+            return False
         _LOG.warning("%s starts, with %s left", words, format_duration(left_seconds))
-        ended = (notice.kind.value, words, process, left_seconds)
-        threading.Thread(target=self._await, args=ended, name="on-interruption", daemon=True).start()
+        waited = threading.Thread(
+            target=self._await,
+            args=(notice.kind.value, words, process, left_seconds),
+            name="on-interruption",
+            daemon=True,
+        )
+        try:
+            waited.start()
+        except RuntimeError as error:  # nobody could tell when it ends, and the next run would never begin
+            _kill(process)
+            _LOG.error("%s was killed: %s", words, error)
+            return False
+        return True
 
     def _await(self, kind: str, words: str, process: subprocess.Popen[bytes], left_seconds: float) -> None:
-        """Note how it ends, at the deadline at the latest."""
+        """Note how it ends, at the deadline at the latest, and start the run that waits for its end."""
+        why = self._overdue(process, left_seconds)
+        if why is not None:
+            _kill(process)
+            _LOG.error("%s was still running %s and was killed", words, why)
         try:
-            process.wait(left_seconds)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):  # it may have become another user's
-                os.killpg(process.pid, signal.SIGKILL)
-            _LOG.error("%s was still running at its deadline and was killed", words)
-        status = process.wait()
-        self._statuses[kind] = status
+            status = process.wait(_DIES_SECONDS)
+        except subprocess.TimeoutExpired:  # another run that waits must not be lost for that
+            status = -signal.SIGKILL
+            _LOG.error("%s does not die, it sleeps in the kernel; it is left behind", words)
         _LOG.log(logging.WARNING if status else logging.INFO, "%s ended with status %d", words, status)
+        with self._lock:
+            self._statuses[kind] = status
+            self._turns.end(self._clock.monotonic())
+            self._advance()
+
+    def _overdue(self, process: subprocess.Popen[bytes], left_seconds: float) -> str | None:
+        """Wait until it ends; or why it must be ended."""
+        while left_seconds > 0:
+            wait_seconds = min(_LOOK_SECONDS, left_seconds)
+            try:
+                process.wait(wait_seconds)
+            except subprocess.TimeoutExpired:
+                left_seconds -= wait_seconds
+            else:
+                return None
+            with self._lock:
+                if self._turns.must_end(self._clock.now()):
+                    return "when a notice with a nearer deadline could wait no longer"
+        return "at its deadline"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End its whole group."""
+    with contextlib.suppress(OSError):  # it may have become another user's
+        os.killpg(process.pid, signal.SIGKILL)

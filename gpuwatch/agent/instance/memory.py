@@ -1,6 +1,7 @@
 """What must outlive the agent, but not the boot: which notices were seen, by when, and for which the program ran."""
 
 import logging
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -35,11 +36,15 @@ _DECODER = msgspec.json.Decoder(dict[str, _Remembered])
 
 
 class NoticeMemory:
-    """A small file, read once and written whenever it changes. Without it an agent remembers as long as it runs."""
+    """A small file, read once and written whenever it changes. Without it an agent remembers as long as it runs.
+
+    Those who look for notices and those who wait for the program's end may both ask.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._told = False
+        self._lock = threading.Lock()
         self._known: dict[str, _Remembered] = {}
         try:
             self._known = _DECODER.decode(path.read_bytes())
@@ -50,32 +55,42 @@ class NoticeMemory:
 
     def announced(self, notice: Notice, now: datetime) -> Announced:
         """The notice with its deadline, which for one that names none counts from its first sight."""
-        known = self._known.get(notice.key)
-        if known is None:
-            deadline = notice.deadline
-            if deadline is None and notice.lead_seconds is not None:
-                deadline = now + timedelta(seconds=notice.lead_seconds)
-            known = _Remembered(deadline=None if deadline is None else deadline.astimezone(UTC))
-            self._keep({**self._known, notice.key: known})
+        with self._lock:
+            known = self._known.get(notice.key)
+            if known is None:
+                deadline = notice.deadline
+                if deadline is None and notice.lead_seconds is not None:
+                    deadline = now + timedelta(seconds=notice.lead_seconds)
+                known = _Remembered(deadline=None if deadline is None else deadline.astimezone(UTC))
+                self._keep({**self._known, notice.key: known})
         return Announced(kind=notice.kind, action=notice.action, deadline=known.deadline, key=notice.key)
 
     def ran(self, key: str) -> bool:
         """Whether the program was started for it."""
         return key in self._known and self._known[key].ran
 
+    @property
+    def subjects_that_ran(self) -> frozenset[tuple[str, str]]:
+        """Kind and action of the notices that are remembered and had a run."""
+        words = (key.split(" ") for key, known in self._known.items() if known.ran)
+        return frozenset((kind, action) for kind, action, *_ in ([*each, ""] for each in words))
+
     def note_run(self, key: str) -> None:
         """The program is about to be started: written down before, so that it never is a second time."""
-        self._keep({**self._known, key: replace(self._known[key], ran=True)})
+        with self._lock:
+            known = self._known.get(key, _Remembered(deadline=None))
+            self._keep({**self._known, key: replace(known, ran=True)})
 
     def forget(self, standing: Collection[str], now: datetime) -> None:
         """Drop what is announced no more and past: announced again, it is another one."""
-        kept = {
-            key: known
-            for key, known in self._known.items()
-            if key in standing or known.deadline is None or known.deadline > now
-        }
-        if len(kept) < len(self._known):
-            self._keep(kept)
+        with self._lock:
+            kept = {
+                key: known
+                for key, known in self._known.items()
+                if key in standing or known.deadline is None or known.deadline > now
+            }
+            if len(kept) < len(self._known):
+                self._keep(kept)
 
     def _keep(self, known: dict[str, _Remembered]) -> None:
         """Replace the file as a whole."""
