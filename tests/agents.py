@@ -18,7 +18,7 @@ from gpuwatch.clock import SystemClock
 from gpuwatch.model.fleet import NodeVerdict
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0  # a busy machine starts an agent in twenty
 
 
 def eventually(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
@@ -56,7 +56,11 @@ class RunningAgent:
         self._log: list[str] = []
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
-        eventually(lambda: self._url() or self.process.poll() is not None, lambda: self.log)
+        try:
+            eventually(lambda: self._url() or self.process.poll() is not None, lambda: self.log)
+        except AssertionError:
+            self.__exit__()
+            raise
         self.url = self._url()
 
     def __enter__(self) -> Self:

@@ -58,7 +58,11 @@ class RunningPrometheus:
         assert self.process.stderr is not None
         self._reader = threading.Thread(target=self._read_log, args=(self.process.stderr,), daemon=True)
         self._reader.start()
-        eventually(lambda: "ready to receive web requests" in "".join(self._log), lambda: "".join(self._log))
+        try:
+            eventually(lambda: "ready to receive web requests" in "".join(self._log), lambda: "".join(self._log))
+        except AssertionError:
+            self.close()
+            raise
         self.url = f"http://127.0.0.1:{self._port()}"
 
     def query(self, expression: str) -> dict[str, float]:

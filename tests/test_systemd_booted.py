@@ -102,7 +102,8 @@ class Host(Booted):
 @contextmanager
 def running(host: Host, user: str, *command: str, properties: Sequence[str] = ()) -> Iterator[int]:
     """A user's program with these properties of a service; its pid."""
-    options = [f"--property={each}" for each in properties]
+    # Type=exec: it has its user and its terminal by then; a simple service counts as started before that.
+    options = [f"--property={each}" for each in ("Type=exec", *properties)]
     host.run("systemd-run", "--quiet", "--collect", "--unit=other", f"--uid={user}", *options, *command)
     try:
         yield int(host.show("other", "MainPID"))
