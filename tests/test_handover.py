@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.clouds import CloudError
 from gpuwatch.controller import Parts
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.decision import Status, Verb
@@ -45,6 +46,40 @@ def test_who_does_not_lead_does_nothing(ledgers: tuple[Ledger, Ledger]) -> None:
     assert done is not None
     assert [act.review.step.verb for act in done.acts] == [Verb.NOTICE]
     assert one_round(parts_on(desk, second)) is None
+
+
+def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machine_to_the_next_one(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
+    """Away for 90 s between its confirmation and its call: the other leads and sees work; nothing is stopped (P15)."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    first, second = ledgers
+    for _ in range(10):
+        one_round(parts_on(desk, first))
+        desk.rest(60.0)
+    told: list[str] = []
+    session: int = first._store._session  # type: ignore[attr-defined]  # PostgreSQL's
+
+    def suspended(call: str, _: str) -> CloudError | None:
+        if call == "stop" and not told:
+            told.append(call)
+            desk.clock.suspend(90.0)
+            desk.fleet.show("i-1", State.BUSY)
+            postgresql().execute("postgres", f"SELECT pg_terminate_backend({session})")  # as after `hand_over`
+            assert one_round(parts_on(desk, second)) is not None
+        return None
+
+    desk.fleet.fault = suspended
+
+    assert one_round(parts_on(desk, first)) is None
+    assert told == ["stop"]
+    assert (first.leading(), second.leading()) == (False, True)
+    for _ in range(5):
+        one_round(parts_on(desk, first))
+        one_round(parts_on(desk, second))
+        desk.rest(60.0)
+    assert desk.fleet.stops() == []
 
 
 @pytest.mark.parametrize("fatal", range(2, 120, 9))

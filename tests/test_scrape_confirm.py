@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.clock import ManualClock
-from gpuwatch.model.fleet import NodeVerdict, Signal
+from gpuwatch.model.fleet import NodeVerdict, Signal, State
 from gpuwatch.signals.scrape import ScrapeKnobs, ScrapeSource, _unconfirmed
 from tests.fleets import NOW, a_node, a_verdict
 from tests.test_scrape import an_agent
@@ -117,6 +117,15 @@ def test_only_looks_begun_after_the_question_and_young_are_accepted(looked: floa
         assert not confirmed
     if looked is not None and 0 <= looked <= min(3.0, takes):
         assert confirmed
+
+
+def test_an_agent_that_could_not_look_says_why_itself() -> None:
+    """It repeats the nonce and is in doubt: its own sentence is shown, and nothing is let go."""
+    signal = Agent(lambda _, nonce: replace(a_verdict("i-1", State.UNKNOWN), confirm=nonce)).confirmed()
+    node = a_node("i-1", signal=signal)
+
+    assert node.activity.state is State.UNKNOWN
+    assert node.activity.doubt == "GPU 0: its utilization could not be read"
 
 
 def test_a_cache_on_the_way_confirms_nothing() -> None:

@@ -33,7 +33,13 @@ _SESSION = {
     "tcp_keepalives_interval": "5s",
     "tcp_keepalives_count": "3",
 }
-_CLIENT = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+_CLIENT = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,  # milliseconds: keepalives do not watch a line on which a question is under way
+}
 
 
 class PostgresqlStore(Store):

@@ -14,7 +14,7 @@ from datetime import datetime
 import msgspec
 
 from gpuwatch.clock import Clock
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal, State
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.reread import Reread
@@ -144,6 +144,8 @@ def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_lo
         return "its agent is too old to confirm; upgrade it (or something on the way answers for it)"
     if verdict.confirm != nonce:
         return "its agent's answer is one to another question; is there a cache on the way?"
+    if looked is None and verdict.activity.state is State.UNKNOWN:
+        return None  # it could not look: its own words say more, and what is unknown lets nothing go
     if looked is None or not 0 <= looked <= max_look_seconds:
         told = "of unknown age" if looked is None else f"{format_duration(looked)} old"
         return f"its agent confirms from a look {told}; up to {format_duration(max_look_seconds)} are accepted"
