@@ -40,12 +40,13 @@ class RunningAgent:
         command: object = (sys.executable, "-m", "gpuwatch"),  # strings; object, as it stands among any knobs
         **knobs: object,
     ) -> None:
-        """Start it with settings such as `interval=0.1`, on any free port."""
+        """Start it with settings such as `interval=0.1`, on any free port; a float is a number of seconds."""
         settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", "control_socket": "none"}
         settings |= {"kernel_log": "none", "health_file": "none", **knobs}
         settings.setdefault("instance__provider", "none")  # nor may it ask the metadata service of a tester's cloud
         settings.setdefault("evidence__enabled", False)  # what else runs on the tester's machine is another matter
-        variables = {f"GPUWATCH_AGENT__{name.upper()}": str(value) for name, value in settings.items()}
+        told = {name: f"{value}s" if isinstance(value, float) else str(value) for name, value in settings.items()}
+        variables = {f"GPUWATCH_AGENT__{name.upper()}": value for name, value in told.items()}
         self.process = subprocess.Popen(
             [*cast("Sequence[str]", command), "agent"],
             env={**environment, **variables, "PYTHONFAULTHANDLER": "1"},

@@ -154,7 +154,7 @@ def test_a_signal_ends_it_cleanly(driver: StubDriver, number: signal.Signals) ->
 def test_a_hung_probe_does_not_outlive_its_agent(driver: StubDriver) -> None:
     """Also in the midst of a hang."""
     driver.hang(0)
-    with RunningAgent(driver.environment, deadline=60) as agent:
+    with RunningAgent(driver.environment, deadline=60.0) as agent:
         eventually(lambda: len(agent.children()) == 1)
         eventually(lambda: agent.health()["probe"]["state"] == "starting", agent.health)
         children = agent.children()

@@ -55,11 +55,11 @@ class Site:
 
     def agent(self, driver: StubDriver) -> RunningAgent:
         """An agent that looks at everything once, and then not again within any test."""
-        hourly = {f"evidence__{name}__interval": 3600 for name in ("slurm", "keep", "command")}
+        hourly = {f"evidence__{name}__interval": 300.0 for name in ("slurm", "keep", "command")}
         environment = {**driver.environment, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return RunningAgent(
             environment,
-            interval=30,
+            interval=30.0,
             activity__max_gap="5m",
             evidence__enabled=True,
             evidence__keep__directory=self.leases,

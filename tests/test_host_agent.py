@@ -155,7 +155,7 @@ def test_a_lease_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) ->
         eventually(lambda: "gpuwatch_keep_lease_expires_timestamp_seconds{" in agent.get("/metrics"))
         keep("--end")
         eventually(lambda: agent.verdict().activity.state is State.IDLE, agent.verdict)
-        (directory / "notes.txt").touch()
+        (directory / "4711.json").touch()
         eventually(lambda: agent.verdict().activity.state is State.UNKNOWN, agent.verdict)
 
     assert evidence.name == "keep"
