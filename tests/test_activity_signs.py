@@ -20,9 +20,21 @@ SIGNS: dict[str, tuple[GpuReading, State]] = {
     "an optical flow engine at work": (a_reading(ofa_utilization_ratio=0.3), State.BUSY),
     "engines at rest": (a_reading(encoder_utilization_ratio=0.0, ofa_utilization_ratio=0.0), State.IDLE),
     "kernels on a sliver of the GPU": (a_reading(sm_activity_ratio=0.005, graphics_activity_ratio=0.9), State.BUSY),
+    "device memory read by no kernel": (a_reading(dram_activity_ratio=0.02), State.BUSY),
+    "device memory at rest": (a_reading(dram_activity_ratio=0.0002), State.IDLE),
+    "a copy to the host": (a_reading(pcie_tx_bytes_per_second=2e9, pcie_rx_bytes_per_second=0.0), State.BUSY),
+    "a copy from the host": (a_reading(pcie_tx_bytes_per_second=0.0, pcie_rx_bytes_per_second=6e7), State.BUSY),
+    "what monitoring moves": (a_reading(pcie_tx_bytes_per_second=7e5, pcie_rx_bytes_per_second=4e5), State.IDLE),
+    "a transfer to another GPU": (a_reading(nvlink_tx_bytes_per_second=3e8), State.BUSY),
+    "a transfer from another GPU": (a_reading(nvlink_rx_bytes_per_second=3e8), State.BUSY),
+    "links at rest": (a_reading(nvlink_tx_bytes_per_second=0.0, nvlink_rx_bytes_per_second=0.0), State.IDLE),
     "neither": (a_reading(sm_activity_ratio=0.005, graphics_activity_ratio=0.005), State.IDLE),
     "kernels on a sliver of a MIG instance": (
         a_reading(mig_mode=1, mig_instances=(MigInstance(id=1, sm_activity_ratio=0.005, graphics_activity_ratio=0.5),)),
+        State.BUSY,
+    ),
+    "the memory of a MIG instance": (
+        a_reading(mig_mode=1, mig_instances=(MigInstance(id=1, sm_activity_ratio=0.0, dram_activity_ratio=0.5),)),
         State.BUSY,
     ),
 }
@@ -68,3 +80,11 @@ def test_bursts_of_power_between_looks_are_no_deadlock() -> None:
         memory = fold(memory, a_sample(second, burst), RULES)
 
     assert memory.activity.state is State.BUSY
+
+
+@pytest.mark.parametrize("name", ["pcie_tx_bytes_per_second", "nvlink_rx_bytes_per_second"])
+def test_what_moves_data_is_no_deadlock(name: str) -> None:
+    """Full utilization at idle power that feeds a link is a transfer."""
+    waits, moves = (lasting(a_reading(**(DEADLOCK | {name: rate})), 1000).state for rate in (0.0, 1e9))
+
+    assert (waits, moves) == (State.STALLED, State.BUSY)

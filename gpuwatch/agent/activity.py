@@ -16,7 +16,7 @@ Rules, all of them:
    is that of rest.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, ClassVar
@@ -31,6 +31,7 @@ from gpuwatch.model.mig import MigInstance
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _FULL_RATIO = 0.99
+_BUSY_LINK_BYTES_PER_SECOND = 50e6  # GPUs at rest that are monitored move less than 1 MB/s, a copy moves GB/s
 _REST_POWER_RATIO = 0.25  # A100 and A30 at rest draw 11 to 18 % of their limit, instances or not
 _REST_INSTANCE_BYTES = 64 * 1024 * 1024  # the driver's own in an instance is below 32 MiB, a CUDA context above 100
 
@@ -223,20 +224,18 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
         ("engines", _highest(*_engines(reading)), "NVML encoder, decoder, JPEG and optical flow utilization"),
         ("sm_activity", reading.sm_activity_ratio, "NVML GPM"),
         ("graphics_activity", reading.graphics_activity_ratio, "NVML GPM"),
+        ("dram_activity", reading.dram_activity_ratio, "NVML GPM"),
     ]
     for part in reading.mig_instances or ():
         ratios.append((f"mig{part.id}.sm_activity", part.sm_activity_ratio, "NVML GPM"))
         ratios.append((f"mig{part.id}.graphics_activity", part.graphics_activity_ratio, "NVML GPM"))
-    for part in _dark(reading):
-        source = "NVML memory info v2 and process list of the instance"
-        if part.memory_used_bytes is not None:
-            held = float(part.memory_used_bytes)
-            note(f"mig{part.id}.memory_used", held, float(_REST_INSTANCE_BYTES), "bytes", source, State.UNKNOWN)
-        if part.process_count is not None:
-            note(f"mig{part.id}.processes", float(part.process_count), 1.0, "processes", source, State.UNKNOWN)
+        ratios.append((f"mig{part.id}.dram_activity", part.dram_activity_ratio, "NVML GPM"))
     for name, ratio, source in ratios:
         if ratio is not None:
             note(name, ratio, rules.busy_utilization_ratio, "ratio", source, State.BUSY)
+    for name, amount, limit, unit, above in _amounts(reading):
+        if amount is not None:
+            note(name, amount, limit, unit, "NVML GPM" if above is State.BUSY else "NVML, of the instance", above)
     watts = [power for power in (reading.power_watts, mean_power_watts) if power is not None]
     if watts and reading.power_limit_watts is not None:
         limit = rules.busy_power_ratio * reading.power_limit_watts
@@ -249,6 +248,17 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
         computing = max(computing, sum(part.process_count or 0 for part in reading.mig_instances or ()))
         note("compute_processes", float(computing), 1.0, "processes", "NVML process list", State.PARKED)
     return tuple(found)
+
+
+def _amounts(reading: GpuReading) -> Iterator[tuple[str, float | None, float, str, State]]:
+    """What the links move, and what is in MIG instances whose activity cannot be told; each with its limit."""
+    pcie = _highest(reading.pcie_tx_bytes_per_second, reading.pcie_rx_bytes_per_second)
+    nvlink = _highest(reading.nvlink_tx_bytes_per_second, reading.nvlink_rx_bytes_per_second)
+    yield "pcie", pcie, _BUSY_LINK_BYTES_PER_SECOND, "bytes per second", State.BUSY
+    yield "nvlink", nvlink, _BUSY_LINK_BYTES_PER_SECOND, "bytes per second", State.BUSY
+    for part in _dark(reading):
+        yield f"mig{part.id}.memory_used", part.memory_used_bytes, _REST_INSTANCE_BYTES, "bytes", State.UNKNOWN
+        yield f"mig{part.id}.processes", part.process_count, 1, "processes", State.UNKNOWN
 
 
 def _engines(reading: GpuReading) -> tuple[float | None, ...]:
@@ -283,7 +293,7 @@ def _looks_stalled(reading: GpuReading, evidence: tuple[Evidence, ...], rules: A
         reading.utilization_ratio >= _FULL_RATIO
         and reading.memory_bandwidth_utilization_ratio <= 0.0
         and (calculated is None or calculated < rules.busy_utilization_ratio)
-        and all(entry.says is not State.BUSY for entry in evidence if entry.unit == "watts")
+        and all(entry.says is not State.BUSY for entry in evidence if entry.unit in {"watts", "bytes per second"})
     )
 
 
