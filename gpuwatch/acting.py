@@ -49,17 +49,21 @@ _STATUS_OF: dict[type[CloudError], Status] = {
     QuotaExceededError: Status.FAILED,
 }
 # After these nothing else is asked of the cloud in the same round.
-_BREAKERS = frozenset({Status.THROTTLED, Status.DENIED, Status.UNAVAILABLE})
+_BREAKERS = frozenset({Status.THROTTLED, Status.UNAVAILABLE})
+# Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
+_DENIED_IN_A_ROW = 3
 
 
 def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...], round_id: int) -> Iterator[Act]:
     """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
     _drop_unwanted(parts, observation, reviews)
     tried: tuple[Step, ...] = ()
+    denied = 0
     for review in (review for review in reviews if review.allowed):
         outcome = _act(parts, observation, review, round_id, tried)
         yield Act(review=review, outcome=outcome)
-        if outcome.status in _BREAKERS:
+        denied = denied + 1 if outcome.status is Status.DENIED else 0
+        if outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW:
             log.warning("No further calls in this round: %s", outcome.detail)
             return
         if review.step.verb in REMOVALS | ADDITIONS and outcome.status is not Status.CANCELLED:

@@ -2,7 +2,7 @@
 
 import getpass
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from gpuwatch import guard
@@ -13,6 +13,7 @@ from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.ledger.trail import Asked, Trace
 from gpuwatch.legible import legible
+from gpuwatch.model.near import meant
 from gpuwatch.model.orders import Backtested, Pause
 
 
@@ -36,6 +37,29 @@ def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
     finally:
         ledger.close()
     return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {pause_line(each)}." for each in held)])
+
+
+def known(pool: str | None, pools: Iterable[str]) -> None:
+    """A pool that is misspelt would pause nothing, and nobody would know.
+
+    Raises:
+        LedgerError: there is no such pool.
+
+    """
+    pools = sorted(set(pools))
+    if pool is not None and pool not in pools:
+        raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant(pool, pools)}")
+
+
+def paused(knobs: LedgerKnobs, clock: Clock) -> tuple[str, ...]:
+    """The pools that are paused, whether or not the settings still have them."""
+    if knobs.unwritten:
+        return ()
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return tuple(each.pool for each in ledger.view(clock.now()).pauses if each.pool is not None)
+    finally:
+        ledger.close()
 
 
 def keep_backtest(knobs: LedgerKnobs, made: Backtested) -> None:

@@ -15,7 +15,9 @@ from urllib.error import HTTPError
 import msgspec
 
 from gpuwatch.clock import SystemClock
+from gpuwatch.configuration.keys import Kind, declared
 from gpuwatch.model.fleet import NodeVerdict
+from gpuwatch.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 60.0  # a busy machine starts an agent in twenty
@@ -29,6 +31,15 @@ def eventually(condition: Callable[[], object], what: Callable[[], object] = lam
             message = f"not within {PATIENCE_SECONDS:.0f} s; last seen: {what()}"
             raise AssertionError(message)
         SystemClock().sleep(0.05)
+
+
+_DURATIONS = {key.path[1:] for key in declared(Settings).values() if key.kind is Kind.DURATION}
+
+
+def _written(name: str, value: object) -> str:
+    """A setting as an administrator would write it: durations with their unit."""
+    timed = isinstance(value, int | float) and tuple(name.split("__")) in _DURATIONS
+    return f"{value}s" if timed else str(value)
 
 
 class RunningAgent:
@@ -45,8 +56,7 @@ class RunningAgent:
         settings |= {"kernel_log": "none", "health_file": "none", **knobs}
         settings.setdefault("instance__provider", "none")  # nor may it ask the metadata service of a tester's cloud
         settings.setdefault("evidence__enabled", False)  # what else runs on the tester's machine is another matter
-        told = {name: f"{value}s" if isinstance(value, float) else str(value) for name, value in settings.items()}
-        variables = {f"GPUWATCH_AGENT__{name.upper()}": value for name, value in told.items()}
+        variables = {f"GPUWATCH_AGENT__{name.upper()}": _written(name, value) for name, value in settings.items()}
         self.process = subprocess.Popen(
             [*cast("Sequence[str]", command), "agent"],
             env={**environment, **variables, "PYTHONFAULTHANDLER": "1"},

@@ -129,6 +129,7 @@ def _budgets(observation: Observation) -> tuple[BudgetState, ...]:
         usd_per_month=Decimal(20000),
         month="2026-01",
         ends_at=STORY_BEGINS + timedelta(days=26),
+        thresholds=(0.2, 0.8, 1.0),
         spent_usd=Decimal(4200) + Decimal(round(80 * hours)),
         forecast_usd=Decimal(17000) + Decimal(round(100 * hours)),
         lower_usd=Decimal(15000),

@@ -74,6 +74,7 @@ def sent() -> dict[str, set[str]]:
         cloud.node(member)
         cloud.find("nothing")
         cloud.leftovers()
+        cloud.elsewhere()
         found["observe"] |= recorded
         recorded.clear()
 

@@ -9,7 +9,6 @@ from gpuwatch.clouds import (
     DECISION_ID,
     NOTIFIED_AT,
     STOP_AT,
-    AuthFailedError,
     CloudError,
     CloudUnavailableError,
     NotFoundError,
@@ -203,7 +202,6 @@ def test_a_fleet_that_cannot_be_listed_is_not_an_empty_fleet() -> None:
     [
         (ThrottledError("RequestLimitExceeded"), "throttled"),
         (ProtectedError("OperationNotPermitted"), "refused"),
-        (AuthFailedError("UnauthorizedOperation"), "denied"),
     ],
 )
 def test_a_refused_stop_is_tried_again_under_its_own_key_and_given_up_at_last(error: CloudError, status: str) -> None:

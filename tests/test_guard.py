@@ -90,8 +90,27 @@ def test_intents_to_be_tried_again_do_not_block_each_other() -> None:
 
 
 def test_the_wait_between_attempts_doubles_up_to_a_quarter_of_an_hour() -> None:
-    """30 s, 60 s, … 900 s."""
+    """30 s, 60 s, … 900 s; where the cloud does not allow it 30 minutes, 1 hour, … 4 hours."""
     assert [retry_wait_seconds(n) for n in (1, 2, 3, 9)] == [30.0, 60.0, 120.0, 900.0]
+    assert [retry_wait_seconds(n, denied=True) for n in (1, 2, 4, 9)] == [1800.0, 3600.0, 14400.0, 14400.0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "status", "waits"),
+    [
+        (Verb.STOP, Status.DENIED, True),
+        (Verb.TERMINATE, Status.DENIED, True),
+        (Verb.STOP, Status.REFUSED, False),
+        (Verb.NOTICE, Status.DENIED, False),
+    ],
+)
+def test_only_a_removal_that_is_not_allowed_waits_for_people(verb: Verb, status: Status, *, waits: bool) -> None:
+    """What protects a machine, or tells its owner, is tried again soon."""
+    entry = an_open("i-1", status, seconds_ago=1799.0)
+    entry = replace(entry, intent=replace(entry.intent, verb=verb))
+    answers = judge(with_ledger(a_case(), open_intents=(entry,))).answers
+
+    assert [answer.refused for answer in answers if answer.rule == "in_flight"] == [waits]
 
 
 def test_stops_allowed_earlier_in_the_round_count_against_the_next() -> None:

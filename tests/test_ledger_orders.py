@@ -31,7 +31,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         knobs = LedgerKnobs(url=postgresql().database())
     file = tmp_path / "gpuwatch.yaml"
     section = {"path": knobs.path} if knobs.url is None else {"url": knobs.url}
-    file.write_text(json.dumps({"ledger": section}), encoding="utf-8")
+    file.write_text(json.dumps({"ledger": section, "pools": {"training": {}}}), encoding="utf-8")
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
     ledger = Ledger.connect(knobs)
     assert ledger.lead()
@@ -62,6 +62,19 @@ def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> 
     resumed = gpuwatch("resume", "--pool", "training")
     assert resumed.output.startswith("Resumed: pool training.\nStill paused: all pools until somebody resumes it")
     assert gpuwatch("resume").output == "Resumed: all pools.\n"
+    assert ledger.view(NOW).pauses == ()
+
+
+def test_a_pool_that_is_misspelt_is_neither_paused_nor_resumed(ledger: Ledger) -> None:
+    """Whoever believes that a pool is paused works on its machines; the nearest name is told."""
+    told = gpuwatch("pause", "--pool", "Training", "--reason", "x")
+
+    assert told.exit_code == 2
+    assert "--pool 'Training': the settings have no such pool. The nearest is 'training'." in told.output
+    assert gpuwatch("resume", "--pool", "trainng").exit_code == 2
+    assert ledger.view(NOW).pauses == ()
+    ledger.pause("gone", "ann", "its rules were removed", NOW, None)
+    assert gpuwatch("resume", "--pool", "gone").exit_code == 0
     assert ledger.view(NOW).pauses == ()
 
 

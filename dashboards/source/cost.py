@@ -185,13 +185,22 @@ def _of_budget(name: str) -> str:
     return f"max by (budget) ({led(name)})"
 
 
+def _highest(name: str) -> str:
+    """The highest of a budget's own thresholds that this part of it has passed."""
+    thresholds = f"max by (budget, threshold) ({led('budget_threshold_ratio')})"
+    return (
+        f"max by (budget) ({thresholds} <= on (budget) group_left () ({_of_budget(name)} / {_of_budget('budget_usd')}))"
+    )
+
+
 _BUDGETS = Row(
     title="Budgets",
     panels=[
         table(
             "Budgets",
             "Every budget of this month: what is spent, where the month is forecast to end (with the 80 % interval), "
-            "how likely that is above the budget, and what the budget does now. With machine-hours without a price, "
+            "how likely that is above the budget, and the highest of its own thresholds that either has passed. With "
+            "machine-hours without a price, "
             "the sums are lower bounds.",
             [
                 _of_budget("budget_usd"),
@@ -203,6 +212,8 @@ _BUDGETS = Row(
                 _of_budget("budget_forecast_upper_usd"),
                 _of_budget("budget_over_probability_ratio"),
                 _of_budget("budget_unpriced_hours"),
+                _highest("budget_spent_usd"),
+                _highest("budget_forecast_usd"),
             ],
             [
                 Column(source="budget", title="Budget"),
@@ -233,6 +244,8 @@ _BUDGETS = Row(
                     },
                 ),
                 Column(source="Value #I", title="Hours without price", properties={"decimals": 1}),
+                Column(source="Value #J", title="Threshold spent", unit="percentunit"),
+                Column(source="Value #K", title="Threshold forecast", unit="percentunit"),
             ],
             key="budget",
             width=24,
@@ -249,6 +262,11 @@ _BUDGETS = Row(
                 Query(expr=f"max({led('budget_forecast_usd', _THIS)})", legend="forecast"),
                 Query(expr=f"max({led('budget_forecast_lower_usd', _THIS)})", legend="at least"),
                 Query(expr=f"max({led('budget_forecast_upper_usd', _THIS)})", legend="at most"),
+                Query(
+                    expr=f"max by (threshold) ({led('budget_threshold_ratio', _THIS)})"
+                    f" * on () group_left max({led('budget_usd', _THIS)})",
+                    legend="{{threshold}} % of it",
+                ),
             ],
             "currencyUSD",
             overrides=[

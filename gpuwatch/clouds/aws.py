@@ -10,6 +10,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     aws_acts,
     aws_diagnosis,
+    aws_elsewhere,
     aws_groups,
     aws_leftovers,
     aws_machines,
@@ -19,7 +20,7 @@ from gpuwatch.clouds.aws_errors import asking
 from gpuwatch.clouds.aws_groups import Group
 from gpuwatch.clouds.aws_machines import Instance, Translator
 from gpuwatch.clouds.aws_places import Place, Places
-from gpuwatch.clouds.diagnosis import Identity, Needs, Permission
+from gpuwatch.clouds.diagnosis import Elsewhere, Identity, Needs, Permission
 from gpuwatch.clouds.knobs import AccountKnobs
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
@@ -175,6 +176,11 @@ class AwsCloud:
             lambda place: list(aws_diagnosis.unencrypted(place, [name for name in homes[place] if name in wanted]))
         )
         return tuple(each for place in told for each in place)
+
+    def elsewhere(self) -> Sequence[Elsewhere]:
+        """GPU machines in enabled regions that the settings do not name."""
+        apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
+        return aws_elsewhere.looked_for(self._places, apart, page_size=self._page_size)
 
     # Within one place.
 

@@ -57,6 +57,7 @@ _OBSERVE = (
             "ec2:DescribeInstanceTypes",
             "ec2:DescribeInstances",
             "ec2:DescribeLaunchTemplateVersions",
+            "ec2:DescribeRegions",  # for the doctor alone
             "ec2:DescribeVolumes",
         ),
     ),

@@ -122,7 +122,8 @@ class Place:
         endpoint_url: str | None,
     ) -> None:
         """Nothing is sent yet. `account` is its name in the settings, where there are several."""
-        self.region = region
+        self.region, self.session = region, session
+        self._beside = {"account": account, "number": number, "clock": clock, "endpoint_url": endpoint_url}
         self.name = f"{region} of account {account}" if account else region
         self._number = number
         self.reading = Line.for_reading(session, region, endpoint_url, clock)
@@ -137,6 +138,11 @@ class Place:
         """The same for a change, which leaves only while its permit holds."""
         with sending(f"{service} {call} in {self.name}", permit), self.asking(call, service=service):
             yield
+
+    def beside(self, region: str) -> "Place":
+        """Another region of the same account."""
+        options: Any = self._beside
+        return Place(self.session, region, **options)
 
     @property
     def account(self) -> str:
@@ -190,6 +196,11 @@ class Places:
     def __str__(self) -> str:
         """Their names."""
         return ", ".join(place.name for place in self.all)
+
+    @property
+    def homes(self) -> list[Place]:
+        """One place of each account, the first."""
+        return list({id(place.session): place for place in reversed(self.all)}.values())[::-1]
 
     def everywhere(self, ask: Callable[[Place], Answer]) -> list[Answer]:
         """Each place's answer; where one has none, there is none.

@@ -38,6 +38,28 @@ class Identity:
     at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """One place that the settings do not name, and the GPU machines in it, for people.
+
+    `refused` is why we may not look there, in the cloud's word; `trouble` why there was no answer.
+    """
+
+    where: str
+    machines: tuple[str, ...] = ()
+    refused: str | None = None
+    trouble: str | None = None
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A cloud that can be searched beyond the places of the settings."""
+
+    def elsewhere(self) -> Sequence[Elsewhere]:
+        """Every such place that the account could use; raises CloudError where they cannot be listed."""
+        ...
+
+
 @runtime_checkable
 class Diagnosable(Protocol):
     """A cloud that can be asked. Each raises CloudError where there is no answer."""

@@ -30,8 +30,10 @@ def check(path: Path | None) -> None:
     click.echo(f"OK: {source}: {settings.summary}")
     for each in warnings(settings.pools):
         click.echo(f"Mind: {each.wrong}\n    better: {each.right}")
-    for line in (*settings.cautions, *_untried(settings)):
+    for line in settings.cautions:
         click.echo(f"Warning: {line}")
+    for line in _untried(settings):
+        click.echo(f"Mind: {line}")
 
 
 def _untried(settings: "Settings") -> list[str]:

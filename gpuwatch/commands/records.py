@@ -24,7 +24,9 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
         from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
         from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
 
-        click.echo(orders.pause(settings_of(path).ledger, SystemClock(), pool, seconds, reason))
+        settings = settings_of(path)
+        orders.known(pool, settings.rulebook.known)
+        click.echo(orders.pause(settings.ledger, SystemClock(), pool, seconds, reason))
 
 
 @commands.command()
@@ -36,7 +38,9 @@ def resume(pool: str | None, path: Path | None) -> None:
         from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
         from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
 
-        click.echo(orders.resume(settings_of(path).ledger, SystemClock(), pool))
+        settings, clock = settings_of(path), SystemClock()
+        orders.known(pool, (*settings.rulebook.known, *orders.paused(settings.ledger, clock)))
+        click.echo(orders.resume(settings.ledger, clock, pool))
 
 
 @commands.command()

@@ -59,14 +59,18 @@ def trial_of(asked: Asked) -> Trial:
     """The rules of --pool.
 
     Raises:
-        click.UsageError: there is no --pool, or it never lets a node go.
+        click.UsageError: there is no --pool, or the settings do not have it, or it never lets a node go.
 
     """
-    from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.near import meant  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
 
     if asked.pool is None:
         raise click.UsageError("no --pool is given; right would be the pool whose rules are tried")
     trial = Trial(pool=asked.pool, settings=settings_of(asked.path))
+    known = trial.settings.rulebook.known
+    if asked.pool not in known:
+        raise click.UsageError(f"--pool {asked.pool!r}: the settings have no such pool. {meant(asked.pool, known)}")
     if not removes(trial.rules):
         raise click.UsageError(f"the rules of pool {asked.pool!r} never let a node go; there is nothing to try")
     return trial

@@ -251,6 +251,48 @@ _CONTROLLER = (
         "Tag machines gpuwatch:fleet with the value of `fleet` (docs/clouds/aws.md), or set `mode: observe`.",
     ),
     (
+        "pool.unknown",
+        _W,
+        "Machines or groups name a pool that the settings do not have: they are left alone.",
+        "Correct the tag gpuwatch:pool, or add the pool to `pools` (docs/guard/unknown_pool.md).",
+    ),
+    (
+        "tag.misspelt",
+        _W,
+        "A tag's key is nearly one of gpuwatch's: its machine is protected until the key is corrected.",
+        "Give the tag the key that is named, or remove it (docs/clouds/aws.md).",
+    ),
+    (
+        "tag.expired",
+        _W,
+        "The time in a tag gpuwatch:protect is over, but AWS refuses every change while the tag is there.",
+        "Remove the tag.",
+    ),
+    (
+        "fleet.similar",
+        _W,
+        "The tag gpuwatch:fleet differs from `fleet` in case, blanks or punctuation only: the machine is not enrolled.",
+        "Give the tag the value of `fleet`, letter by letter, if gpuwatch may touch the machine.",
+    ),
+    (
+        "settings.for_tests",
+        _P,
+        "A setting is in force that is for tests on machines that nobody uses.",
+        "Remove it before anybody works on these machines.",
+    ),
+    (
+        "regions.unwatched",
+        _W,
+        "GPU machines are in a region that the settings do not name: nobody looks at them.",
+        "Add the region to `cloud.regions`, or to the account's own `regions`.",
+    ),
+    (
+        "regions.unseen",
+        _W,
+        "Whether GPU machines are in other regions is not known.",
+        "Allow ec2:DescribeRegions and ec2:DescribeInstances there (iam/observe.json), or look by hand.",
+    ),
+    (
         "prices.unknown",
         _W,
         "What some machines cost is not known: they are missing in every sum.",

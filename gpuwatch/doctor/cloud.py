@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.diagnosis import Diagnosable, Needs
+from gpuwatch.clouds.diagnosis import Diagnosable, Needs, Searchable
 from gpuwatch.doctor.ailments import found
 from gpuwatch.doctor.cases import ControllerCase
 from gpuwatch.doctor.report import Finding, fine, shown
@@ -28,10 +28,40 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
         return
     enrolled = sum(node.enrolled for node in nodes)
     told = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
+    others = [node.id for node in nodes if not node.enrolled]
+    if others:
+        told += f"; only looked at: {shown(others)}"
     if case.settings.mode == "enforce" and not enrolled:
         yield found("enrolment.none", where, told)
     else:
         yield fine("fleet", where, told)
+
+
+def regions(case: ControllerCase) -> Iterator[Finding]:
+    """GPU machines in regions of our accounts that the settings do not name: the classic forgotten machine."""
+    where = "regions that cloud.regions does not name"
+    if listed(case) is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Searchable):
+        return
+    try:
+        places = case.cloud.elsewhere()
+    except CloudError as error:
+        yield found("regions.unseen", where, str(error))
+        return
+    for place in places:
+        if place.machines:
+            told = f"{len(place.machines)} GPU machines: {shown(place.machines)}"
+            yield found("regions.unwatched", f"the region {place.where}", told)
+        elif place.trouble is not None:
+            yield found("regions.unseen", f"the region {place.where}", place.trouble)
+    refused = [place.where for place in places if place.refused is not None]
+    if places and len(refused) == len(places):
+        yield found("regions.unseen", where, f"no listing is allowed in any of them ({places[0].refused})")
+    elif not any(place.machines or place.trouble for place in places):
+        told = f"no GPU machine in {len(places) - len(refused)} others"
+        yield fine("regions", where, told + (f"; not allowed to look in {shown(refused)}" if refused else ""))
 
 
 def permissions(case: ControllerCase) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.doctor import certificates, cloud, doors, host, ledger, signals
+from gpuwatch.doctor import certificates, cloud, doors, host, ledger, signals, tags
 from gpuwatch.doctor.cases import ControllerCase
 from gpuwatch.doctor.report import Finding
 from gpuwatch.doctor.running import Check
@@ -41,6 +41,9 @@ def identity(case: ControllerCase) -> Iterator[Finding]:
 
 CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="fleet", look=cloud.fleet, seconds=_CLOUD_SECONDS),
+    Check(name="tags", look=tags.tags, seconds=_CLOUD_SECONDS),
+    Check(name="regions", look=cloud.regions, seconds=_CLOUD_SECONDS),
+    Check(name="settings", look=tags.cautions),
     Check(name="permissions", look=cloud.permissions, seconds=_CLOUD_SECONDS),
     Check(name="cloud clock", look=cloud.clock, seconds=_CLOUD_SECONDS),
     Check(name="clock", look=host.clock),

@@ -62,6 +62,10 @@ def no(sentence: str, remedy: str) -> Word:
     return True, sentence, remedy
 
 
-def retry_wait_seconds(attempts: int) -> float:
-    """The wait after so many attempts: 30 s, doubled each time, at most 15 minutes."""
-    return float(min(30 * 2 ** max(0, attempts - 1), 900))
+def retry_wait_seconds(attempts: int, *, denied: bool = False) -> float:
+    """The wait after so many attempts: 30 s, doubled each time, at most 15 minutes.
+
+    What the cloud does not allow takes somebody who changes a tag or a policy: 30 minutes, at most 4 hours.
+    """
+    first, most = (1800, 14400) if denied else (30, 900)
+    return float(min(first * 2 ** max(0, attempts - 1), most))

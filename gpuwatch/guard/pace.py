@@ -24,7 +24,8 @@ def in_flight(case: Case) -> Word:
     own = case.observation.ledger.open_for(case.step.node_id)
     if own is None or own.last is None:
         return ok("Nothing is in flight.")
-    left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts)
+    denied = own.last.status is Status.DENIED and own.intent.verb in REMOVALS
+    left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
         return no(f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}.")
     return ok(f"Attempt {own.attempts + 1} of the same intent is due.")

@@ -64,8 +64,9 @@ class BudgetState:
 
     `spent_usd` is what the ledger had metered, up to the round before; None with a `doubt` where it could not be read.
     It and the forecast are lower bounds where machine-hours without a known price (`unpriced_hours`) are among it.
-    `blocked` is why no machine may be added, None: it may; `hastening` how long idle machines wait, None: as their
-    pools say. `reaches_at` is when all will be spent at the forecast's pace, where that is this month and still ahead.
+    `thresholds` are the parts of it that people want to hear of, smallest first. `blocked` is why no machine may be
+    added, None: it may; `hastening` how long idle machines wait, None: as their pools say. `reaches_at` is when all
+    will be spent at the forecast's pace, where that is this month and still ahead.
     """
 
     name: str
@@ -74,6 +75,7 @@ class BudgetState:
     month: str
     ends_at: datetime
     block_growth: When = "never"
+    thresholds: tuple[float, ...] = ()
     spent_usd: Decimal | None = None
     usd_per_hour: Decimal | None = None  # of what runs now, as far as its price is known
     unpriced_hours: float = 0.0

@@ -44,6 +44,11 @@ def _effects(told: Told) -> Iterator[Value]:
             yield (each.name, "hasten"), 1.0
 
 
+def _thresholds(told: Told) -> Iterator[Value]:
+    for each in () if told.observation is None else told.observation.budgets:
+        yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
+
+
 _BUDGET = ("budget",)
 FAMILIES = (
     counter(
@@ -59,6 +64,13 @@ FAMILIES = (
         "What a month may cost (budgets.<name>.usd_per_month).",
         ROUND,
         _of_budgets(lambda each: each.usd_per_month),
+    ),
+    gauge(
+        "budget_threshold_ratio",
+        ("budget", "threshold"),
+        "Part of it that people want to hear of (budgets.<name>.thresholds); the label has it in percent.",
+        ROUND,
+        _thresholds,
     ),
     gauge(
         "budget_spent_usd",

@@ -238,7 +238,7 @@ def _seen_node(call: Call) -> Node:
 
 def _known(state: State, pool: str | None) -> None:
     """A misspelt pool pauses nothing, and nobody would know."""
-    known = {*state.rules.pools, *state.seen_pools(), *(each.pool for each in state.orders().pauses)}
+    known = {*state.rules.known, *state.seen_pools(), *(each.pool for each in state.orders().pauses)}
     if pool is not None and pool not in known:
         there = ", ".join(sorted(each for each in known if each is not None)) or "none"
         raise RefusedError(HTTPStatus.NOT_FOUND, f"there is no pool {pool!r}; there are: {there}")
