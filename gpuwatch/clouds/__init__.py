@@ -7,12 +7,51 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
+from gpuwatch.clouds.errors import (
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    PermitExpiredError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
-if TYPE_CHECKING:
-    from gpuwatch.clouds.permit import Permit
+__all__ = [
+    "CLOUDS",
+    "DECISION_ID",
+    "FLEET_TAG",
+    "NOTIFIED_AT",
+    "OWNER_TAG",
+    "POOL_TAG",
+    "PROTECT_TAG",
+    "SNOOZE_TAG",
+    "START_IS_DONE",
+    "STOP_AT",
+    "STOP_IS_DONE",
+    "TERMINATE_IS_DONE",
+    "WRITABLE_TAGS",
+    "AuthFailedError",
+    "Cloud",
+    "CloudError",
+    "CloudUnavailableError",
+    "InsufficientCapacityError",
+    "Leftover",
+    "LeftoverKind",
+    "NotFoundError",
+    "PermitExpiredError",
+    "ProtectedError",
+    "QuotaExceededError",
+    "ThrottledError",
+    "connect",
+    "refuse_foreign_tags",
+]
 
 # Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
 CLOUDS = {"aws": "gpuwatch.clouds.aws:AwsCloud"}
@@ -69,7 +108,7 @@ class Cloud(Protocol):
         """
         ...
 
-    def stop(self, node_id: str, key: str, *, permit: "Permit") -> None:
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Ask for a stop; returns when the cloud has accepted it, or if the machine is stopping, stopped or gone.
 
         Raises:
@@ -95,7 +134,7 @@ class Cloud(Protocol):
         """
         ...
 
-    def terminate(self, node_id: str, key: str, *, permit: "Permit", group: str | None = None) -> None:
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of one machine; returns when the cloud has accepted it, or if it is terminating or gone.
 
         `group` is the id of the group that it is a member of: its place goes with it, so that it is not replaced.
@@ -209,47 +248,6 @@ def connect(name: str, **options: object) -> Cloud:
     except ImportError as error:
         raise ImportError(f"the cloud {name!r} needs its extra: pip install 'gpuwatch[{name}]' ({error})") from error
     return cast("Cloud", make(**options))
-
-
-class CloudError(Exception):
-    """A cloud's refusal or silence; `code` is the cloud's own word."""
-
-    def __init__(self, message: str, *, code: str = "") -> None:
-        """Keep the cloud's own code beside the sentence."""
-        super().__init__(message)
-        self.code = code
-
-
-class InsufficientCapacityError(CloudError):
-    """There is no such machine to be had there now."""
-
-
-class QuotaExceededError(CloudError):
-    """The account's own limit; other zones will not help."""
-
-
-class ThrottledError(CloudError):
-    """Too many calls; try again later."""
-
-
-class ProtectedError(CloudError):
-    """The machine is protected in the cloud against this call, or cannot do it (a one-time spot instance)."""
-
-
-class NotFoundError(CloudError):
-    """The cloud does not know that id. Shortly after a launch, or after an error, that does not mean it is gone."""
-
-
-class AuthFailedError(CloudError):
-    """Credentials missing, expired, or without the permission."""
-
-
-class CloudUnavailableError(CloudError):
-    """No usable answer: a mutation may or may not have happened."""
-
-
-class PermitExpiredError(CloudError):
-    """Our own refusal: the permit for the change did not hold any more. Nothing was sent."""
 
 
 # The states in which a stop, a termination or a start has nothing left to do.

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Self
 
 from gpuwatch.clock import Clock
-from gpuwatch.clouds import PermitExpiredError
+from gpuwatch.clouds.errors import PermitExpiredError
 from gpuwatch.model.knobs import format_duration
 
 
