@@ -20,11 +20,11 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
 from gpuwatch.guard import budgets, bursts, consent, pace, standing, trials, use
-from gpuwatch.policies import capacity, hasten, idle, shield
+from gpuwatch.policies import capacity, hasten, idle, shield, unplaced
 
 MODULES: tuple[ModuleType, ...] = (
     *(standing, consent, trials, use, pace, budgets, bursts, guard),
-    *(idle, hasten, capacity, shield),
+    *(idle, hasten, capacity, shield, unplaced),
 )
 TESTS = (
     "guard",
@@ -37,6 +37,7 @@ TESTS = (
     "idle",
     "idle_choices",
     "hasten",
+    "unknown_pool",
 )
 WORKERS = max(1, os.cpu_count() or 1)
 _QUIET = (

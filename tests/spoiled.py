@@ -15,7 +15,8 @@ from gpuwatch.policies import PoolRules
 from tests.budgeted import alone, budgeted
 from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
 
-NO_SUCH_POOL = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")
+NOWHERE = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")  # a tag with a slip
+SUDDEN = Burst(count=9, members=10, first=NOW, last=NOW)
 REASON = Reason(code="expired", sentence="Its notice has run out.")
 
 
@@ -198,25 +199,15 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("observing", "observe_only", lambda c: replace(c, enforce=False), "observes"),
     ("no tag", "not_enrolled", lambda c: with_node(c, enrolled=False), "enrolled"),
     ("protect tag", "protected", lambda c: with_node(c, protected="tag gpuwatch:protect"), "gpuwatch:protect"),
-    ("in no pool", "unknown_pool", lambda c: replace(c, unknown_pool=NO_SUCH_POOL), "Prod-Inference"),
+    ("in no pool", "unknown_pool", lambda c: replace(c, unknown_pool=NOWHERE), "Prod-Inference"),
     (
         "in no pool, unshielded",
         "unknown_pool",
-        lambda c: replace(unshielding(c), unknown_pool=NO_SUCH_POOL),
+        lambda c: replace(unshielding(c), unknown_pool=NOWHERE),
         "Prod-Inference",
     ),
-    (
-        "in no pool, growing",
-        "unknown_pool",
-        lambda c: replace(a_growth(c), unknown_pool=NO_SUCH_POOL),
-        "Prod-Inference",
-    ),
-    (
-        "in no pool, starting",
-        "unknown_pool",
-        lambda c: replace(a_start(c), unknown_pool=NO_SUCH_POOL),
-        "Prod-Inference",
-    ),
+    ("in no pool, growing", "unknown_pool", lambda c: replace(a_growth(c), unknown_pool=NOWHERE), "Prod-Inference"),
+    ("in no pool, starting", "unknown_pool", lambda c: replace(a_start(c), unknown_pool=NOWHERE), "Prod-Inference"),
     ("in a group", "owned", lambda c: with_node(c, managed_by="Auto Scaling group web"), "web"),
     ("stopping", "not_running", lambda c: with_node(c, state=NodeState.STOPPING), "stopping"),
     ("silent", "unknown", lambda c: with_node(c, signal=Signal(failure="no answer")), "no answer"),
@@ -283,18 +274,8 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("not its time", "ladder", lambda c: asleep(c, days=6.0), "6d"),
     ("others stopped it", "ladder", lambda c: with_ledger(asleep(c), stopped=()), "Somebody else"),
     ("started since", "ladder", lambda c: with_node(asleep(c), launched_at=NOW - timedelta(days=1)), "again"),
-    (
-        "all at once",
-        "mass_idleness",
-        lambda c: replace(c, burst=Burst(count=9, members=10, first=NOW, last=NOW)),
-        "9 of 10",
-    ),
-    (
-        "all at once, unshielded",
-        "mass_idleness",
-        lambda c: replace(unshielding(c), burst=Burst(count=9, members=10, first=NOW, last=NOW)),
-        "9 of 10",
-    ),
+    ("all at once", "mass_idleness", lambda c: replace(c, burst=SUDDEN), "9 of 10"),
+    ("all at once, unshielded", "mass_idleness", lambda c: replace(unshielding(c), burst=SUDDEN), "9 of 10"),
     ("blind, unshielded", "blind", lambda c: blind(unshielding(c)), "3 of 7"),
     ("protected, unshielded", "protected", lambda c: with_node(unshielding(c), protected="a tag"), "a tag"),
     ("snoozed", "snoozed", lambda c: with_node(c, snoozed="2026-03-03T12:00Z"), "2026-03-03T12:00Z"),
@@ -410,9 +391,6 @@ FAIR: list[tuple[str, Callable[[Case], Case]]] = [
     ("grow within the money", lambda c: priced(replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(40))))),
     (
         "local disks",
-        lambda c: replace(
-            with_node(c, instance_store=True),
-            pool_rules=replace(RULES, idle=replace(RULES.idle, instance_store="discard")),
-        ),
+        lambda c: replace(with_node(c, instance_store=True), pool_rules=with_idle(instance_store="discard")),
     ),
 ]

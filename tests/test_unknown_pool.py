@@ -120,7 +120,16 @@ def test_members_of_its_groups_keep_or_get_scale_in_protection(verb: Verb, *, sh
     assert all(review.allowed for review in done.reviews if review.step.verb is Verb.PROTECT)
 
 
-@pytest.mark.parametrize("other", [{"enrolled": False}, {"managed_by": "EKS"}, {"group": None}, {"group": "g-2"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"enrolled": False},
+        {"managed_by": "EKS"},
+        {"group": None},
+        {"group": "g-2"},
+        {"state": NodeState.STOPPED},
+    ],
+)
 def test_only_own_members_of_consented_groups_are_shielded(other: dict[str, object]) -> None:
     """What is not ours to touch is not protected either."""
     desk = Desk(pools=POOLS)
@@ -129,6 +138,15 @@ def test_only_own_members_of_consented_groups_are_shielded(other: dict[str, obje
     done = desk.plan()
 
     assert [step.verb for each in done.decisions if each.pool == "other" for step in each.steps] == [Verb.HOLD]
+
+
+def test_a_group_without_consent_is_left_alone() -> None:
+    """Its members are its owner's."""
+    desk = Desk(pools=POOLS)
+    desk.fleet.put(a_node("i-1", pool="other", group="g-1"))
+    desk.fleet.groups_["g-1"] = a_group(pool="other", node_ids=("i-1",), desired=1, enrolled=False)
+
+    assert [step.verb for each in desk.plan().decisions for step in each.steps] == [Verb.HOLD]
 
 
 def test_the_tag_may_change_between_the_decision_and_the_call() -> None:
