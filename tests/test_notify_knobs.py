@@ -43,6 +43,19 @@ WRONG = {
         "is not https: others could read the links that need no login",
         "an https:// URL",
     ),
+    "links by plain http": (
+        "url: https://g.example.com\n  link_key_file: /k\n  to: {ops: {webhook: {url: 'http://chat.example.com/in'}}}",
+        "notify.to.ops.webhook.url: messages go there unencrypted, and others could use the keep links in them",
+        "https or TLS",
+    ),
+    "links by plain mail": (
+        (
+            "url: https://g.example.com\n  link_key_file: /k\n"
+            "  to: {ops: {mail: {host: smtp.example.com, security: none, to: [ops@example.com]}}}"
+        ),
+        "notify.to.ops.mail.security: messages go there unencrypted",
+        "no notify.link_key_file",
+    ),
     "no address": ("owners: {ann: {mail: ann}}", "notify.owners.ann.mail: 'ann' is no mail address", "ann@example.com"),
     "no member": ("owners: {ann: {slack: '@ann'}}", "notify.owners.ann.slack: '@ann' is no member id", "U024BE7LH"),
     "no template": (
@@ -140,3 +153,23 @@ def test_no_tag_makes_an_address_elsewhere(owner: str) -> None:
 
         assert domain.lower() in {"example.com", "example.net", "example.org"}
         assert not set(local) & set('@ ,;<>\r\n"')
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "{webhook: {url: 'https://chat.example.com/in'}}",
+        "{webhook: {url: 'http://127.0.0.1:9000/in'}}",
+        "{webhook: {url: 'http://[::1]:9000/in'}}",
+        "{webhook: {url: 'http://chat.example.com/in'}, events: [done, withdrawn]}",
+        "{mail: {host: localhost, security: none, to: [ops@example.com]}}",
+        "{mail: {host: smtp.example.com, security: tls, to: [ops@example.com]}}",
+        "{slack: {url_file: /s}}",
+        "{apprise: {urls_file: /u}}",
+    ],
+)
+def test_links_go_by_ways_that_others_cannot_read(tmp_path: Path, to: str) -> None:
+    """Encrypted, to this machine itself, or in no message with links; what apprise's file says is seen later."""
+    links = "url: https://g.example.com, link_key_file: /k"
+
+    assert read(tmp_path / "gpuwatch.yaml", f"notify: {{{links}, to: {{ops: {to}}}}}\n").notify.link_key_file == "/k"

@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from gpuwatch.notify.message import composed
 from gpuwatch.notify.sending import Parcel, sent
 from tests.alerting import PASSWORD, mail_server, text_of
 from tests.certificates import Authority
-from tests.notices import about, an_event
+from tests.notices import a_machine, about, an_event
 from tests.price_servers import Answer, serving
 
 # In apprise 2.2 with Python before 3.13.
@@ -108,6 +109,59 @@ def test_a_file_that_apprise_cannot_use_is_told_without_its_content(tmp_path: Pa
 
     assert why in error
     assert "S3CRET" not in error
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "inert"),
+    [
+        ("", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
+        ("&format=text", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
+        ("&format=html", "html", "&lt;a&nbsp;href=//evil.example&gt;"),
+        ("&format=markdown", "", None),
+    ],
+)
+def test_words_of_others_are_no_markup_by_apprise_either(
+    tmp_path: Path, form: str, kind: str, inert: str | None
+) -> None:
+    """A tag of a machine is text in a mail, whatever form its URL asks for; and lines end where ours do."""
+    name = "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"
+    message = composed([an_event()], about(a_machine(name=name), link=lambda *_: LINK))
+    authority = Authority(tmp_path / "ca")
+    with mail_server("notices", authority.issue("mail")) as (address, mails):
+        url = (
+            f"mailtos://notices:{PASSWORD}@{address}?mode=starttls&verify=no&from=a@example.com&to=b@example.com{form}"
+        )
+        parcel = Parcel(message=message, key="k")
+        assert sent(parcel, Listener(apprise=AppriseKnobs(urls_file=secret(tmp_path, url)))) == "1 by apprise"
+        (mail,) = mails.messages
+    whole = "".join(text_of(mail, each) for each in ("plain", "html") if mail.get_body((each,)) is not None)
+
+    if kind:
+        assert mail.get_body((kind,)) is not None
+    if inert is not None:
+        assert inert in text_of(mail, kind)
+    if mail.get_body(("html",)) is not None:
+        assert "<a href=//evil" not in text_of(mail, "html")
+        assert "<img" not in text_of(mail, "html")
+    assert LINK in whole
+
+
+def test_an_unencrypted_url_of_apprise_gets_no_keep_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads it on the way could keep the node; loopback is no such way."""
+    apprise = pytest.importorskip("apprise")
+    bodies: dict[str, str] = {}
+
+    def notify(self: Any, body: str, **_: object) -> bool:  # noqa: ANN401  an Apprise
+        bodies[self[0].url(privacy=True).partition("?")[0]] = body
+        return True
+
+    monkeypatch.setattr(apprise.Apprise, "notify", notify)
+    urls = "json://chat.example.com/\njsons://chat.example.com/\njson://127.0.0.1/\nmailto://u:p@mail.example.com/"
+    sent(a_parcel(), Listener(apprise=AppriseKnobs(urls_file=secret(tmp_path, urls))))
+    linked = {url: LINK in body for url, body in bodies.items()}
+
+    assert list(linked.values()) == [False, True, True, False], linked
+    assert all("trainer" in body for body in bodies.values())
 
 
 def test_without_apprise_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le, MinLen
 
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})  # hosts by which only this machine is reached
 ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 
 
@@ -77,6 +79,23 @@ class Transports:
         """Those that say where to, these and others; right is exactly one."""
         said = {"mail": self.mail.host, "slack": self.slack.url_file, "webhook": self.webhook.url, **others}
         return tuple(way for way, where in said.items() if where is not None)
+
+
+def in_the_clear(to: Transports) -> str | None:
+    """The key by which others on the way could read what goes there; None: they cannot."""
+    mail, url = to.mail, to.webhook.url
+    if mail.host is not None and mail.security == "none" and mail.host not in LOOPBACK:
+        return "mail.security"
+    if url is not None and url.startswith("http://") and _host(url) not in LOOPBACK:
+        return "webhook.url"
+    return None
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def of_ways(

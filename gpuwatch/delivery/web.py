@@ -8,11 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuwatch.delivery.errors import DeliveryError, in_words
-from gpuwatch.delivery.knobs import SlackKnobs, WebhookKnobs
+from gpuwatch.delivery.knobs import LOOPBACK, SlackKnobs, WebhookKnobs
 from gpuwatch.delivery.secret import secret
 
 _TIMEOUT_SECONDS = 30.0
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def slacked(message: Mapping[str, Any], knobs: SlackKnobs, key: str) -> str:
@@ -44,7 +43,7 @@ def _is_safe(url: str) -> bool:
         told = urlsplit(url)
     except ValueError:
         return False
-    return told.scheme == "https" or (told.scheme == "http" and told.hostname in _LOOPBACK)
+    return told.scheme == "https" or (told.scheme == "http" and told.hostname in LOOPBACK)
 
 
 def _post(

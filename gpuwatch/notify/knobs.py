@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Gt, MinLen
 
-from gpuwatch.delivery.knobs import ADDRESS, Transports, of_transports, of_ways
+from gpuwatch.delivery.knobs import ADDRESS, LOOPBACK, Transports, in_the_clear, of_transports, of_ways
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds
 
 EventName = Literal["notice", "withdrawn", "done"]
@@ -15,7 +15,6 @@ EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done")
 TERMINALS = "terminals"  # a destination of its own name
 _MEMBER = re.compile(r"[UW][A-Z0-9]{2,}")
 _BASE = re.compile(r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -132,7 +131,7 @@ def _of_links(knobs: NotifyKnobs) -> Iterator[Contradiction]:
         wrong = f"notify.url {knobs.url!r} is no URL of a page"
         right = "a URL such as https://gpuwatch.example.com, without user, query and fragment"
         yield Contradiction(keys=(("notify", "url"),), wrong=wrong, right=right)
-    if knobs.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in _LOOPBACK:
+    if knobs.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in LOOPBACK:
         yield Contradiction(
             keys=(("notify", "url"), ("notify", "link_key_file")),
             wrong=f"notify.url {knobs.url!r} is not https: others could read the links that need no login",
@@ -155,6 +154,13 @@ def _of_listener(name: str, listener: Listener, knobs: NotifyKnobs) -> Iterator[
     choices = "mail.host, slack.url_file, webhook.url and apprise.urls_file"
     yield from of_ways(listener.ways, path, choices, ("pools", "events", "owners"))
     yield from of_transports(listener, path, others=listener.owners)
+    key = in_the_clear(listener)
+    if key is not None and knobs.link_key_file is not None and "notice" in listener.events:
+        yield Contradiction(
+            keys=((*path, *key.split(".")), ("notify", "link_key_file")),
+            wrong=f"{where}.{key}: messages go there unencrypted, and others could use the keep links in them",
+            right="https or TLS, or no `notice` among its events, or no notify.link_key_file",
+        )
     if not listener.events:
         yield Contradiction(
             keys=((*path, "events"),), wrong=f"{where}.events is empty", right=f"some of {', '.join(EVENTS)}"

@@ -1,7 +1,7 @@
 """A message on its way to one listener: by mail, Slack, a webhook, or any service that apprise knows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwatch.delivery.mail import Letter, mailed
 from gpuwatch.delivery.web import posted, slacked
@@ -54,7 +54,9 @@ def _webhook(parcel: Parcel, listener: Listener) -> str:
 
 
 def _apprise(parcel: Parcel, listener: Listener) -> str:
-    return by_apprise.told(subject(parcel.message), as_text(parcel.message), listener.apprise)
+    message = parcel.message
+    unlinked = replace(message, lines=tuple(replace(line, keep_url=None) for line in message.lines))
+    return by_apprise.told(subject(message), as_text(message), as_text(unlinked), listener.apprise)
 
 
 _WAYS: Mapping[str, Callable[[Parcel, Listener], str]] = {
