@@ -16,6 +16,13 @@ LARGEST_HEAD_BYTES = 16384  # of a request: its first line and its headers
 LARGEST_BODY_BYTES = 16384
 
 
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# An empty line may come before a request (RFC 9112, 2.2), and ends a head.
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/\d\.\d)?\r\n")
+_FIELD_LINE = re.compile(rb"(" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+_ONCE = ("Content-Length", "Transfer-Encoding", "Host", "Authorization")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What an app is asked. `user` is who was let in by a password or a certificate; None: nobody had to say.
@@ -33,19 +40,34 @@ class Request:
 
 
 class Ration(io.BufferedIOBase):
-    """Reads lines, and of each request no more bytes than a head may have."""
+    """Reads lines, and of each request no more bytes than a head may have.
+
+    What is no line of a head by RFC 9112 makes it `malformed`, and ends it: Python's own parser takes a lone CR for the
+    end of a line, joins folded lines and passes over others, and what a proxy reads differently can hide a request.
+    """
 
     def __init__(self, source: BinaryIO | io.BufferedIOBase) -> None:
         self._source = source
+        self.begin()
+
+    def begin(self) -> None:
+        """A new request has a new ration."""
         self.left = LARGEST_HEAD_BYTES
+        self.malformed = False
+        self._form = _REQUEST_LINE
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        """A line, or as much of it as is left."""
+        """A line, or as much of it as is left; nothing more of a head that is malformed."""
+        if self.malformed:
+            return b""
         if self.left <= 0:
             raise LineTooLong("head")
         asked = self.left if size is None or size < 0 else min(size, self.left)
         line = self._source.readline(asked)
         self.left -= len(line)
+        if line and self.left > 0:  # what is cut off is too long, as the next line will tell
+            self.malformed = self._form.fullmatch(line) is None
+            self._form = _FIELD_LINE
         return line
 
     def body(self, size: int) -> bytes:
@@ -55,6 +77,12 @@ class Ration(io.BufferedIOBase):
     def close(self) -> None:
         """Close what it reads from."""
         self._source.close()
+
+
+def ambiguous(headers: Message) -> bool:
+    """Whether two readers may differ on where the request ends, for whom it is, or who sends it."""
+    twice = any(len(headers.get_all(name, ())) > 1 for name in _ONCE)
+    return twice or ("Content-Length" in headers and "Transfer-Encoding" in headers)
 
 
 def asked(

@@ -14,7 +14,6 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
 from email.utils import format_datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -22,7 +21,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 from gpuwatch.agent.access import client_of
-from gpuwatch.agent.asked import LARGEST_HEAD_BYTES, Ration, Request, asked, takes_gzip, without_bearer
+from gpuwatch.agent.asked import Ration, Request, ambiguous, asked, takes_gzip, without_bearer
 from gpuwatch.agent.places import FULL, Places, cut
 from gpuwatch.clock import Clock
 
@@ -35,7 +34,6 @@ _END = b"Content-Length: %d\r\nConnection: close\r\n\r\n"
 _NOT_TLS = b"400 this port speaks https\n"
 _METHODS = ("GET", "HEAD")
 _APP_METHODS = (*_METHODS, "POST", "DELETE")
-_CUT_OFF = (MissingHeaderBodySeparatorDefect, FirstHeaderLineIsContinuationDefect)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """A new request has a new ration."""
-        self._ration.left = LARGEST_HEAD_BYTES
+        self._ration.begin()
         super().handle_one_request()
 
     def parse_request(self) -> bool:
@@ -251,11 +249,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
             return False
+        if self._ration.malformed:
+            self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
+            self.send_error(HTTPStatus.BAD_REQUEST, "no request by RFC 9112")
+            return False
         if not super().parse_request():
             return False
-        if any(isinstance(each, _CUT_OFF) for each in self.headers.defects):
-            self.close_connection = True  # what follows, such as a body's length, was not read as headers
-            self.send_error(HTTPStatus.BAD_REQUEST, "one of the headers is none")
+        if self._ration.malformed or ambiguous(self.headers):
+            self.close_connection = True  # what follows is read as nothing
+            self.send_error(HTTPStatus.BAD_REQUEST, "one of the headers is none, or is there twice")
             return False
         methods = self.server.methods
         if self.command in methods:
