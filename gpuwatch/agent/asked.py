@@ -53,12 +53,16 @@ class Ration(io.BufferedIOBase):
     def begin(self) -> None:
         """A new request has a new ration."""
         self.left = LARGEST_HEAD_BYTES
-        self.malformed = False
+        self._malformed = False
         self._form = _REQUEST_LINE
+
+    def malformed(self) -> bool:
+        """Whether a line that was read is none of a head."""
+        return self._malformed
 
     def readline(self, size: int | None = -1, /) -> bytes:
         """A line, or as much of it as is left; nothing more of a head that is malformed."""
-        if self.malformed:
+        if self._malformed:
             return b""
         if self.left <= 0:
             raise LineTooLong("head")
@@ -66,7 +70,7 @@ class Ration(io.BufferedIOBase):
         line = self._source.readline(asked)
         self.left -= len(line)
         if line and self.left > 0:  # what is cut off is too long, as the next line will tell
-            self.malformed = self._form.fullmatch(line) is None
+            self._malformed = self._form.fullmatch(line) is None
             self._form = _FIELD_LINE
         return line
 

@@ -249,13 +249,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
             self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
             return False
-        if self._ration.malformed:
+        if self._ration.malformed():
             self.requestline, self.request_version, self.command, self.close_connection = "", "", "", True
             self.send_error(HTTPStatus.BAD_REQUEST, "no request by RFC 9112")
             return False
         if not super().parse_request():
             return False
-        if self._ration.malformed or ambiguous(self.headers):
+        if self._ration.malformed() or ambiguous(self.headers):
             self.close_connection = True  # what follows is read as nothing
             self.send_error(HTTPStatus.BAD_REQUEST, "one of the headers is none, or is there twice")
             return False

@@ -64,7 +64,7 @@ class Asker:
     def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Any:  # noqa: ANN401  any JSON
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is no http URL")
-        told = {"Accept": "application/json", **headers}
+        told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         request = urllib.request.Request(url, data=body, headers=told)  # noqa: S310  checked above
         opener = urllib.request.build_opener(_SameHost)
         with opener.open(request, timeout=self.timeout_seconds) as answer:

@@ -18,6 +18,8 @@ from gpuwatch.model.knobs import format_duration
 from gpuwatch.reread import Reread
 from gpuwatch.signals.credentials import Credentials, credentials_of, failure_of
 from gpuwatch.signals.knobs import PromqlKnobs
+from gpuwatch.signals.plainly import body_of
+from gpuwatch.signals.plainly import session as plain_session
 
 if TYPE_CHECKING:
     import aiohttp
@@ -130,9 +132,8 @@ class PromApi:
             async with limit:
                 return await self._ask(session, path, parameters, read)
 
-        timeout = aiohttp.ClientTimeout(total=None)
         try:
-            async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
+            async with plain_session(connector, headers) as session:
                 answers = await asyncio.gather(*map(ask, told.values()))
         except ValueError as error:  # a header that is none
             answers = [Answer(doubt=f"Prometheus cannot be asked: {error}")] * len(told)
@@ -161,7 +162,7 @@ class PromApi:
                 ) as response,
             ):
                 doubt = self._skewed(response.headers.get("Date"))
-                body = await _read(response.content)
+                body = await body_of(response, _LARGEST_ANSWER_BYTES)
         except TimeoutError:
             return Answer(doubt=f"Prometheus did not answer within {format_duration(seconds)}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -179,15 +180,6 @@ class PromApi:
         if abs(skew) <= self.most_skew_seconds:
             return None
         return f"the clock of Prometheus is {format_duration(skew)} ahead of ours; check both"
-
-
-async def _read(content: "aiohttp.StreamReader") -> bytes:
-    """The whole body, or its beginning where it is far too large."""
-    parts, size = [], 0
-    while size <= _LARGEST_ANSWER_BYTES and (more := await content.read(1 << 20)):
-        parts.append(more)
-        size += len(more)
-    return b"".join(parts)
 
 
 def read_answer(status: int, body: bytes, at: datetime | tuple[float, float]) -> Answer:

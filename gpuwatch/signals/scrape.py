@@ -21,6 +21,8 @@ from gpuwatch.reread import Reread
 from gpuwatch.signals.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.signals.knobs import ScrapeKnobs
 from gpuwatch.signals.measures import evaluated, of_verdicts
+from gpuwatch.signals.plainly import body_of
+from gpuwatch.signals.plainly import session as plain_session
 from gpuwatch.signals.promapi import PromApi
 
 __all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
@@ -89,7 +91,6 @@ class ScrapeSource:
         """One session for all, so many at the same time."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
-        timeout = aiohttp.ClientTimeout(total=None)
         limit = asyncio.Semaphore(self.knobs.concurrency)
         connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
         server_name = self.knobs.tls_server_name
@@ -116,9 +117,7 @@ class ScrapeSource:
                     ):
                         if response.status != 200:  # noqa: PLR2004  HTTP
                             return Signal(failure=refusal_of(response.status))
-                        body = await response.content.read(_LARGEST_ANSWER_BYTES + 1)
-                        while len(body) <= _LARGEST_ANSWER_BYTES and (more := await response.content.read(65536)):
-                            body += more
+                        body = await body_of(response, _LARGEST_ANSWER_BYTES)
                 except TimeoutError:
                     return Signal(failure=f"its agent did not answer within {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -126,7 +125,7 @@ class ScrapeSource:
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
+        async with plain_session(connector, headers) as session:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 

@@ -17,6 +17,8 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.signals.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.signals.plainly import body_of
+from gpuwatch.signals.plainly import session as plain_session
 
 __all__ = ["HostNote", "told_on_hosts"]
 
@@ -93,16 +95,14 @@ async def _all_told(
                 ):
                     if response.status != 200:  # noqa: PLR2004  HTTP
                         return _STATUS.get(response.status) or refusal_of(response.status)
-                    body = b""
-                    while len(body) <= _LARGEST_ANSWER_BYTES and (more := await response.content.read(65536)):
-                        body += more
+                    body = await body_of(response, _LARGEST_ANSWER_BYTES)
             except TimeoutError:
                 return f"its agent did not answer within {format_duration(knobs.timeout)}"
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 return failure_of(error)
         return _why_not(body, note)
 
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), connector=connector) as session:
+    async with plain_session(connector) as session:
         return list(await asyncio.gather(*(tell(note) for note in notes)))
 
 

@@ -1,0 +1,78 @@
+"""signals/plainly.py: what agents and Prometheus answer is counted as it comes, and nothing packed is unpacked."""
+
+import ast
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.clock import SystemClock
+from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
+from gpuwatch.signals.promapi import PromApi
+from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.signals.terminals import HostNote, told_on_hosts
+from tests.fleets import a_node
+from tests.price_servers import Answer, Asked, serving
+
+BOMB = zlib.compress(b" " * 50_000_000, wbits=31)  # 49 kB
+ROOM = Path(__file__).parent.parent / "gpuwatch"
+
+
+def scraped(url: str) -> str | None:
+    """A verdict."""
+    knobs = ScrapeKnobs(targets={"i-1": url}, timeout=5.0)
+    return ScrapeSource(knobs=knobs, clock=SystemClock(), max_age_seconds=30.0).confirm(a_node("i-1")).failure
+
+
+def queried(url: str) -> str | None:
+    """An answer of Prometheus."""
+    clock = SystemClock()
+    return PromApi(knobs=PromqlKnobs(url=url, timeout=5.0), clock=clock).instant({"up": "up"}, clock.now())["up"].doubt
+
+
+def written(url: str) -> str | None:
+    """A notice on terminals."""
+    clock = SystemClock()
+    note = HostNote(node=a_node("i-1"), key="k", stop_at=clock.now() + timedelta(hours=1))
+    return told_on_hosts(ScrapeKnobs(targets={"i-1": url}, timeout=5.0), clock, [note])[0]
+
+
+@pytest.mark.parametrize("client", [scraped, queried, written])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd", "identity, gzip", "GZIP", "x"])
+def test_a_packed_answer_is_not_asked_for_and_not_unpacked(
+    client: Callable[[str], str | None], coding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a megabyte may be hundreds: it is refused by its header."""
+    asked: list[Asked] = []
+
+    def respond(request: Asked) -> Answer:
+        asked.append(request)
+        return Answer(body=BOMB.decode("latin-1"), headers={"Content-Encoding": coding})
+
+    def unpacked(*_: object, **__: object) -> None:
+        raise AssertionError("something is unpacked")
+
+    monkeypatch.setattr(zlib, "decompressobj", unpacked)
+    with serving(respond) as server:
+        said = client(server.url)
+
+    assert "is packed" in (said or "")
+    assert [each.headers["accept-encoding"] for each in asked] == ["identity"]
+
+
+def test_no_other_session_of_aiohttp_is_opened() -> None:
+    """The one place that opens them is the one that holds them to this."""
+    found = {
+        str(path.relative_to(ROOM))
+        for path in ROOM.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in {"ClientSession", "request"} and _is_aiohttp(node)
+    }
+
+    assert found == {"signals/plainly.py"}
+
+
+def _is_aiohttp(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "aiohttp"
