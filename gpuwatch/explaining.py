@@ -8,6 +8,7 @@ from gpuwatch import show
 from gpuwatch.controller import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, LedgerError, PastRound
+from gpuwatch.legible import legible
 from gpuwatch.model.decision import Review, Step
 from gpuwatch.model.fleet import Node
 from gpuwatch.parts import Parts, Round
@@ -75,7 +76,7 @@ def judged(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, 
     observation = done.observation
     node = observation.fleet.node(name)
     if node is None:
-        known = ", ".join(each.name for each in observation.fleet.nodes[:10]) or "none"
+        known = ", ".join(legible(each.name) for each in observation.fleet.nodes[:10]) or "none"
         raise UnknownNodeError(f"No GPU node has the id or the unique name {name!r}. There are: {known}.")
     step, review = explained(observation, done.decisions, node, rules)
     history: tuple[Entry, ...] = ledger.history(node.id)
@@ -94,7 +95,7 @@ def _told(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, *
     found, now = judged(done, rules, ledger, name, round_id=round_id), done.observation.now
     parts = (found.node, found.step, found.review, found.history)
     text, lines = show.explain_text(*parts), list(found.pool_says)
-    text += "".join(("\n\nPool:", *(f"\n    {line}" for line in lines))) if lines else ""
+    text += "".join(("\n\nPool:", *(f"\n    {legible(line)}" for line in lines))) if lines else ""
     if round_id is not None:
         text = f"Round {round_id} of {now:%Y-%m-%d %H:%M:%S} UTC, under the rules of then.\n\n{text}"
     extra = {"round": round_id, "at": now.isoformat(), "pool_says": lines}

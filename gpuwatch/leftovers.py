@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuwatch import prices
 from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.legible import legible
 
 _WORDS = {
     LeftoverKind.UNATTACHED_VOLUME: "volume, attached to nothing",
@@ -72,7 +73,7 @@ def _line(left: Leftover) -> str:
     size = "" if left.size_bytes is None else f" {left.size_bytes // _GIB} GiB"
     what = _WORDS[left.kind].format(node=left.node_id)
     where = " ".join(filter(None, (left.region, left.account)))
-    return f"{price:>10}  {left.id:<22} {left.type}{size}  {what}  {where}  {left.name}".rstrip()
+    return legible(f"{price:>10}  {left.id:<22} {left.type}{size}  {what}  {where}  {left.name}".rstrip())
 
 
 def _sum(found: Sequence[Leftover]) -> Decimal:

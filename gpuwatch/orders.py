@@ -26,7 +26,7 @@ def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | N
         given = ledger.pause(pool, whoever(), reason, now, until)
     finally:
         ledger.close()
-    return f"Paused: {pause_line(given)}. What a controller has asked the cloud for already goes on."
+    return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
 
 
 def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
@@ -36,7 +36,7 @@ def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
         held = ledger.resume(pool, whoever(), clock.now())
     finally:
         ledger.close()
-    return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {pause_line(each)}." for each in held)])
+    return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
 
 
 def known(pool: str | None, pools: Iterable[str]) -> None:
@@ -115,7 +115,7 @@ def rounds_text(lines: tuple[RoundLine, ...]) -> str:
         f"{line.intents:>4} intents  {'whole' if line.whole else 'compacted'}  {line.controller}".rstrip()
         for line in lines
     ]
-    return "\n".join(told) or "No round is on record yet."
+    return "\n".join(map(legible, told)) or "No round is on record yet."
 
 
 def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ from gpuwatch.cost import rightsize
 from gpuwatch.cost.rightsize import Sizing
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.legible import legible
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.model.money import Offer
@@ -109,7 +110,7 @@ def as_json(found: Told) -> dict[str, object]:
 
 def as_text(found: Told) -> str:
     """For people."""
-    return "\n".join(_lines(found))
+    return "\n".join(map(legible, _lines(found)))
 
 
 def _lines(found: Told) -> Iterator[str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from gpuwatch.legible import shown
 from gpuwatch.relaunch import own_command
 
 _FAILED = 1
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     from gpuwatch.agent.knobs import AgentKnobs, Handed  # noqa: PLC0415  likewise
 
     handed, mistakes = judge.communicate()
-    sys.stderr.write(_as_typed(mistakes.decode(errors="replace"), overrides))
+    sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
     if judge.returncode != 0:
         return judge.returncode if judge.returncode > 0 else _FAILED
 
@@ -91,9 +92,9 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     try:
         answer = order(path, verb, arguments.reason)
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"gpuwatch agent {verb}: {error}\n")
+        sys.stderr.write(shown(f"gpuwatch agent {verb}: {error}\n"))
         return _FAILED
-    (sys.stdout if answer.done else sys.stderr).write(f"{answer.text}\n")
+    (sys.stdout if answer.done else sys.stderr).write(shown(f"{answer.text}\n"))
     return 0 if answer.done else _FAILED
 
 

@@ -6,6 +6,7 @@ from gpuwatch.backtest.compare import Figures
 from gpuwatch.backtest.report import MEASURES, Backtest, Line
 from gpuwatch.backtest.stops import Told
 from gpuwatch.backtest.tariff import prices_of
+from gpuwatch.legible import legible
 from gpuwatch.model.knobs import format_duration
 
 LISTED = 5  # stops of each policy
@@ -39,16 +40,15 @@ def as_text(told: Backtest, most: int = LISTED) -> str:
     cost = [_cells(each, _COST) for each in figures]
     trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
     stops = (line for each in told.lines if each.figures.stops for line in _stops(told, each.figures, most))
-    return "\n".join(
-        [
-            *_table(("policy", *_COST), cost),
-            "",
-            *_table(("policy", *_TROUBLE, *_CHECKS), trouble),
-            "",
-            *stops,
-            *sentences(told),
-        ]
-    )
+    lines = [
+        *_table(("policy", *_COST), cost),
+        "",
+        *_table(("policy", *_TROUBLE, *_CHECKS), trouble),
+        "",
+        *stops,
+        *sentences(told),
+    ]
+    return "\n".join(map(legible, lines))
 
 
 def checked_cells(line: Line) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, json_option, say, settings_of
 
 
 @commands.command()
@@ -45,4 +45,4 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
                 )
                 for each in found
             )
-        click.echo(json.dumps(told) if as_json else text or "No node waits for an approval.")
+        say(json.dumps(told) if as_json else text or "No node waits for an approval.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.commands.base import above_zero, commands, explained, json_option
+from gpuwatch.commands.base import above_zero, commands, explained, json_option, say
 from gpuwatch.commands.histories import Asked, history_options
 from gpuwatch.commands.trial import OWN, Trial, may_be_kept, trial_of
 
@@ -107,7 +107,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         bounds = None if check_hours == 0 else Bounds(hours=check_hours, faults=faults)
         told = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
     except DemoError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     listed = report.LISTED if most is None else most
     if html is not None:
@@ -116,9 +116,9 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         except OSError as error:
             raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
     if as_json:
-        click.echo(json.dumps(report.as_json(told, listed)))
+        say(json.dumps(report.as_json(told, listed)))
     else:
-        click.echo(text.as_text(told, text.LISTED if most is None else most))
+        say(text.as_text(told, text.LISTED if most is None else most))
     passed = trial is None or not keep or trial.keep(told, SystemClock())
     if not (told.sound and passed):
         sys.exit(1)

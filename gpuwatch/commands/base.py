@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
+from gpuwatch.legible import shown
 
 if TYPE_CHECKING:
     from gpuwatch.controller import Parts, Round
@@ -91,6 +92,11 @@ def duration_or_none(context: click.Context, param: click.Parameter, value: str 
     return None if value is None else above_zero(context, param, value)
 
 
+def say(words: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print text: the one way to the terminal, on which nothing that others wrote is obeyed."""
+    click.echo(shown(str(words)), err=err, nl=nl)
+
+
 @contextmanager
 def a_plan(path: Path | None) -> Iterator[tuple["Parts", "Round"]]:
     """One round that ends before anything is written down, over the live fleet."""
@@ -112,9 +118,9 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (CloudError, LedgerError, PricesError) as error:
-        click.echo(error, err=True)
+        say(error, err=True)
     except ImportError as error:
-        click.echo(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+        say(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
     else:
         return
     sys.exit(2)
@@ -127,7 +133,7 @@ def settings_of(path: Path | None) -> "Settings":
     try:
         settings = load(path, os.environ)
     except ConfigError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     from gpuwatch.secrets import use  # noqa: PLC0415  likewise
 

@@ -4,9 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-import click
-
-from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, json_option, say, settings_of
 
 
 @commands.command()
@@ -24,13 +22,13 @@ def budget(path: Path | None, *, as_json: bool) -> None:
 
         settings = settings_of(path)
         if not settings.budgets:
-            click.echo("No budget is configured: add one under `budgets`, as docs/budgets.md shows.", err=True)
+            say("No budget is configured: add one under `budgets`, as docs/budgets.md shows.", err=True)
             sys.exit(2)
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
             newest = ledger.rounds(limit=1)
             if not newest:
-                click.echo("No round is on record yet; `gpuwatch controller` makes them.", err=True)
+                say("No round is on record yet; `gpuwatch controller` makes them.", err=True)
                 sys.exit(2)
             seen = ledger.observation(newest[0].id)
             zone = ZoneInfo(settings.cost.timezone)
@@ -38,5 +36,5 @@ def budget(path: Path | None, *, as_json: bool) -> None:
         finally:
             ledger.close()
         told = budgets.as_object(states, seen.now)
-        click.echo(json.dumps(told) if as_json else budgets.as_text(states, seen.now, SystemClock().now()))
+        say(json.dumps(told) if as_json else budgets.as_text(states, seen.now, SystemClock().now()))
         sys.exit(1 if any(each.doubt is not None for each in states) else 0)

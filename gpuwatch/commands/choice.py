@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.commands.advise import advise
-from gpuwatch.commands.base import json_option
+from gpuwatch.commands.base import json_option, say
 
 if TYPE_CHECKING:
     from gpuwatch.cost.memory import Workload
@@ -102,10 +102,10 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
             weights=options["weights"],
         )
     except ValueError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     limit = options["limit"]
-    click.echo(json.dumps(choosing.as_json(told, limit)) if as_json else choosing.as_text(told, limit))
+    say(json.dumps(choosing.as_json(told, limit)) if as_json else choosing.as_text(told, limit))
 
 
 def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":

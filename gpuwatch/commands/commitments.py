@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.commands.advise import advise
-from gpuwatch.commands.base import config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import config_option, explained, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.cost.commitments import Advice, Case, Plan
@@ -81,16 +81,16 @@ def commitments(
             raise click.UsageError(str(error)) from error
         told = advice_of(load, offer, committed)
     except SeriesError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     except ValueError as error:
-        click.echo(f"{place}: {error}", err=True)
+        say(f"{place}: {error}", err=True)
         sys.exit(2)
     warnings = [*notes, *told.warnings]
     if as_json:
-        click.echo(json.dumps(_as_json(told, source, warnings), default=str))
+        say(json.dumps(_as_json(told, source, warnings), default=str))
     else:
-        click.echo(_as_text(told, source, warnings))
+        say(_as_text(told, source, warnings))
 
 
 def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, str]:

@@ -5,9 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from gpuwatch.commands.base import commands, config_option, settings_of
+from gpuwatch.commands.base import commands, config_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.settings import Settings
@@ -27,13 +25,13 @@ def check(path: Path | None) -> None:
 
     settings = settings_of(path)
     source = path or default_path(os.environ) or "no file, all defaults"
-    click.echo(f"OK: {source}: {settings.summary}")
+    say(f"OK: {source}: {settings.summary}")
     for each in warnings(settings.pools):
-        click.echo(f"Mind: {each.wrong}\n    better: {each.right}")
+        say(f"Warning: {each.wrong}\n    better: {each.right}")
     for line in settings.cautions:
-        click.echo(f"Warning: {line}")
+        say(f"Warning: {line}")
     for line in _untried(settings):
-        click.echo(f"Mind: {line}")
+        say(f"Warning: {line}")
 
 
 def _untried(settings: "Settings") -> list[str]:
@@ -56,7 +54,7 @@ def schema() -> None:
     """Print the JSON Schema of the file, for editors."""
     from gpuwatch import configuration  # noqa: PLC0415  loaded by this command only
 
-    click.echo(json.dumps(configuration.schema(), indent=2))
+    say(json.dumps(configuration.schema(), indent=2))
 
 
 @commands.group()
@@ -69,7 +67,7 @@ def docs_metrics() -> None:
     """Print docs/METRICS.md."""
     from gpuwatch.agent.catalogue import render_metrics_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_metrics_md(), nl=False)
+    say(render_metrics_md(), nl=False)
 
 
 @docs.command("controller-metrics")
@@ -77,7 +75,7 @@ def docs_controller_metrics() -> None:
     """Print docs/CONTROLLER_METRICS.md."""
     from gpuwatch.telling import render_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_md(), nl=False)
+    say(render_md(), nl=False)
 
 
 @docs.command("api")
@@ -85,7 +83,7 @@ def docs_api() -> None:
     """Print docs/api.md."""
     from gpuwatch.web.openapi import render_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_md(), nl=False)
+    say(render_md(), nl=False)
 
 
 @docs.command("health")
@@ -93,7 +91,7 @@ def docs_health() -> None:
     """Print docs/health.md."""
     from gpuwatch.agent.health_manual import render_health_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_health_md(), nl=False)
+    say(render_health_md(), nl=False)
 
 
 @docs.command("doctor")
@@ -101,7 +99,7 @@ def docs_doctor() -> None:
     """Print docs/doctor.md."""
     from gpuwatch.doctor.manual import render_doctor_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_doctor_md(), nl=False)
+    say(render_doctor_md(), nl=False)
 
 
 @docs.command("configuration")
@@ -109,7 +107,7 @@ def docs_configuration() -> None:
     """Print docs/CONFIGURATION.md."""
     from gpuwatch.configuration.manual import render_configuration_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_configuration_md(), nl=False)
+    say(render_configuration_md(), nl=False)
 
 
 @docs.command("commands")
@@ -117,4 +115,4 @@ def docs_commands() -> None:
     """Print docs/commands.md."""
     from gpuwatch.commands.manual import render_commands_md  # noqa: PLC0415  loaded by this command only
 
-    click.echo(render_commands_md(), nl=False)
+    say(render_commands_md(), nl=False)

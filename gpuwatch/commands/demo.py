@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuwatch.commands.base import above_zero, commands
+from gpuwatch.commands.base import above_zero, commands, say
 
 
 @commands.command()
@@ -49,12 +49,12 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
         try:
             figures = run_headless(options)
         except DemoError as error:
-            click.echo(error, err=True)
+            say(error, err=True)
             sys.exit(2)
     except ImportError as error:
-        click.echo(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
+        say(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
         sys.exit(2)
     if as_json:
-        click.echo(json.dumps(figures))
+        say(json.dumps(figures))
     else:
-        click.echo("\n".join(f"{name:<22}{value}" for name, value in figures.items()))
+        say("\n".join(f"{name:<22}{value}" for name, value in figures.items()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
-from gpuwatch.commands.base import commands, config_option, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.doctor.report import Finding
@@ -39,7 +39,7 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
     try:
         knobs = load_agent(path, os.environ)
     except ConfigError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     clock = SystemClock()
     if alive:
@@ -65,9 +65,7 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
         from gpuwatch.doctor.running import examine  # noqa: PLC0415  likewise
         from gpuwatch.rounds import cloud_of  # noqa: PLC0415  likewise
     except ImportError as error:
-        click.echo(
-            f"The controller needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True
-        )
+        say(f"The controller needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
         sys.exit(2)
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
@@ -79,7 +77,7 @@ def _tell(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
     from gpuwatch.doctor.report import Examination, Severity, as_object, as_text  # noqa: PLC0415  likewise
 
     told = Examination(part=part, version=__version__, user=_user(), findings=findings)
-    click.echo(json.dumps(as_object(told)) if as_json else as_text(told))
+    say(json.dumps(as_object(told)) if as_json else as_text(told))
     sys.exit(1 if told.count(Severity.PROBLEM) else 0)
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.commands.base import a_plan, commands, config_option, explained, json_option, log_to_stderr, settings_of
+from gpuwatch.commands.base import (
+    a_plan,
+    commands,
+    config_option,
+    explained,
+    json_option,
+    log_to_stderr,
+    say,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from gpuwatch.settings import Settings
@@ -40,7 +49,7 @@ def plan(path: Path | None, *, as_json: bool) -> None:
     with a_plan(path) as (_, done):
         from gpuwatch import show  # noqa: PLC0415  loaded by this command only
 
-        click.echo(json.dumps(show.plan_object(done)) if as_json else show.plan_text(done))
+        say(json.dumps(show.plan_object(done)) if as_json else show.plan_text(done))
         sys.exit(1 if done.trouble else 0)
 
 
@@ -53,16 +62,16 @@ def status(path: Path | None, *, as_json: bool) -> None:
         from gpuwatch import show  # noqa: PLC0415  loaded by this command only
 
         if done.trouble:
-            click.echo(done.trouble, err=True)
+            say(done.trouble, err=True)
             sys.exit(1)
-        click.echo(json.dumps(show.fleet_rows(done)) if as_json else show.status_table(done))
+        say(json.dumps(show.fleet_rows(done)) if as_json else show.status_table(done))
         told = (
             *show.cautions(parts.rules),
             *show.remarks(done, parts.ledger.leader()),
             *show.untried(done, parts.rules),
         )
         for line in () if as_json else told:
-            click.echo(line)
+            say(line)
 
 
 @commands.command()
@@ -84,16 +93,16 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
         if number is None and when is None:
             with a_plan(path) as (parts, done):
                 if done.trouble:
-                    click.echo(done.trouble, err=True)
+                    say(done.trouble, err=True)
                     sys.exit(1)
                 told = explaining.of_now(parts, done, node)
         else:
             with explained():
                 told = explaining.of_past(settings_of(path), node, number=number, when=when)
     except explaining.UnknownNodeError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
-    click.echo(json.dumps(told.as_object) if as_json else told.as_text)
+    say(json.dumps(told.as_object) if as_json else told.as_text)
 
 
 @commands.command()
@@ -107,4 +116,4 @@ def leftovers(path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.rounds import cloud_of  # noqa: PLC0415  likewise
 
         found = cloud_of(settings_of(path), SystemClock()).leftovers()
-        click.echo(json.dumps(left.as_object(found)) if as_json else left.as_text(found))
+        say(json.dumps(left.as_object(found)) if as_json else left.as_text(found))

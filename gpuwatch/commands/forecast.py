@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.commands.base import above_zero, commands, json_option
+from gpuwatch.commands.base import above_zero, commands, json_option, say
 
 if TYPE_CHECKING:
     from gpuwatch.cost.forecast import Forecast
@@ -51,7 +51,7 @@ def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as
         more = models() if fitted else {}
         samples = read_samples(path)
     except (SeriesError, MissingError) as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     seconds = step or natural_step(samples)
     steps = ceil(horizon / seconds - 1e-9)
@@ -60,9 +60,9 @@ def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as
     try:
         told = told_of(resample(samples, seconds), steps, {**offered(Rhythm.of(seconds)), **more})
     except ValueError as error:
-        click.echo(f"{path}: {error}", err=True)
+        say(f"{path}: {error}", err=True)
         sys.exit(2)
-    click.echo(json.dumps(_as_json(told)) if as_json else _as_text(told))
+    say(json.dumps(_as_json(told)) if as_json else _as_text(told))
 
 
 def _as_json(told: "Forecast") -> dict[str, Any]:

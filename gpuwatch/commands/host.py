@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, duration_or_none, json_option
+from gpuwatch.commands.base import commands, config_option, duration_or_none, json_option, say
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -50,15 +50,15 @@ def keep(duration: float | None, reason: str, path: Path | None, *, listing: boo
     try:
         knobs = load_agent(path, os.environ).evidence
         if duration is not None:
-            click.echo(leases.keep(knobs, duration, reason, SystemClock()))
+            say(leases.keep(knobs, duration, reason, SystemClock()))
         elif ending:
-            click.echo("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
+            say("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
         else:
             found = leases.held(knobs.keep, SystemClock())
-            click.echo(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
+            say(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
     except ConfigError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(2)
     except leases.LeaseError as error:
-        click.echo(error, err=True)
+        say(error, err=True)
         sys.exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.ledger import Ledger
@@ -72,7 +72,7 @@ def cost(  # noqa: PLR0913  one for each option
             found = cloud_of(settings, SystemClock()).leftovers()
             document["leftovers"] = left.as_object(found)
             lines += ["", "Beside that, now, with no running machine:", left.as_text(found)]
-        click.echo(json.dumps(document) if as_json else "\n".join(lines))
+        say(json.dumps(document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 
 
@@ -102,7 +102,7 @@ def reconcile(
         own = mapped(columns) if columns else None
         zone = ZoneInfo(settings.cost.timezone)
         told = reconciling.compared(ledger, bill, zone, settings.prices.rates, own)
-        click.echo(json.dumps(reconciling.as_object(told)) if as_json else reconciling.as_text(told, limit))
+        say(json.dumps(reconciling.as_object(told)) if as_json else reconciling.as_text(told, limit))
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _ledger(path: Path | None) -> Iterator[tuple["Settings", "Ledger"]]:
             with ledger.spend.snapshot():
                 yield settings, ledger
         except (BillError, ValueError) as error:
-            click.echo(error, err=True)
+            say(error, err=True)
             sys.exit(2)
         finally:
             ledger.close()

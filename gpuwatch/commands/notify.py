@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, explained, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, say, settings_of
 
 
 @commands.group()
@@ -33,6 +33,6 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
             raise click.UsageError("notify.to names nobody: nothing is sent")
         results = tried(settings, SystemClock(), [name] if name is not None else list(there), owner, whoever())
         for each in results:
-            click.echo(legible(f"{each.name}: {each.told}"), err=not each.arrived)
+            say(legible(f"{each.name}: {each.told}"), err=not each.arrived)
     if not all(each.arrived for each in results):
         sys.exit(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.prices.live import Live
@@ -40,7 +40,7 @@ def prices(
         books = {name: Book(provider=name, rates=knobs.rates, own=own, live=live) for name in catalogue.PROVIDERS}
         told = listing.rows(listing.merged(fetched), books, clock.now())
         told = [row for row in told if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
-        click.echo(json.dumps(listing.as_object(told)) if as_json else listing.as_text(told))
+        say(json.dumps(listing.as_object(told)) if as_json else listing.as_text(told))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:
@@ -52,4 +52,4 @@ def _refresh(live: "Live | None", provider: str | None, region: str | None, kind
     for kind in kinds:
         live.want(provider, region, kind)
     for trouble in live.refresh():
-        click.echo(trouble, err=True)
+        say(trouble, err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, duration_or_none, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
 
 _pool_option = click.option("--pool", help="This pool alone; without it, all of them.")
 
@@ -26,7 +26,7 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 
         settings = settings_of(path)
         orders.known(pool, settings.rulebook.known)
-        click.echo(orders.pause(settings.ledger, SystemClock(), pool, seconds, reason))
+        say(orders.pause(settings.ledger, SystemClock(), pool, seconds, reason))
 
 
 @commands.command()
@@ -40,7 +40,7 @@ def resume(pool: str | None, path: Path | None) -> None:
 
         settings, clock = settings_of(path), SystemClock()
         orders.known(pool, (*settings.rulebook.known, *orders.paused(settings.ledger, clock)))
-        click.echo(orders.resume(settings.ledger, clock, pool))
+        say(orders.resume(settings.ledger, clock, pool))
 
 
 @commands.command()
@@ -53,7 +53,7 @@ def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
 
         lines = orders.rounds(settings_of(path).ledger, limit)
-        click.echo(json.dumps(orders.rounds_object(lines)) if as_json else orders.rounds_text(lines))
+        say(json.dumps(orders.rounds_object(lines)) if as_json else orders.rounds_text(lines))
 
 
 @commands.group()
@@ -95,7 +95,7 @@ def log(
             raise click.BadParameter(str(error), param_hint="--since") from error
         asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
         found = orders.trail(settings_of(path).ledger, asked)
-        click.echo(json.dumps(orders.trail_object(found)) if as_json else orders.trail_text(found))
+        say(json.dumps(orders.trail_object(found)) if as_json else orders.trail_text(found))
 
 
 @audit.command()
@@ -110,7 +110,7 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
         found = orders.audit(settings_of(path).ledger, anchor)
         well = found.broken is None
         if as_json:
-            click.echo(json.dumps(orders.audit_object(found)))
+            say(json.dumps(orders.audit_object(found)))
         else:
-            click.echo(orders.audit_text(found), err=not well)
+            say(orders.audit_text(found), err=not well)
         sys.exit(0 if well else 1)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from gpuwatch.commands.base import commands, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import commands, config_option, explained, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.cost.report import Report
@@ -65,7 +65,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
                 first, last = f"{year}-01-01", f"{year}-12-31"
             told = _made(settings, ledger, day, month, first, last, leftovers=leftovers)
             if send is None:
-                click.echo(FORMS["json" if as_json else form or "txt"](told), nl=False)
+                say(FORMS["json" if as_json else form or "txt"](told), nl=False)
             else:
                 _send(settings, ledger, told, send)
         finally:
@@ -110,7 +110,7 @@ def _send(settings: "Settings", ledger: "Ledger", told: "Report", name: str) -> 
 
     key = key_of(ledger, name, f"{told.facts.stretch}-{told.facts.now:%Y%m%dT%H%M%S}")
     try:
-        click.echo(f"Sent: {delivered(Parcel(report=told, key=key), settings.report.to[name])}")
+        say(f"Sent: {delivered(Parcel(report=told, key=key), settings.report.to[name])}")
     except DeliveryError as error:
-        click.echo(f"The report did not get to {name}: {error}", err=True)
+        say(f"The report did not get to {name}: {error}", err=True)
         sys.exit(1)

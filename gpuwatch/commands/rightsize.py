@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.commands.advise import advise
-from gpuwatch.commands.base import above_zero, config_option, explained, json_option, settings_of
+from gpuwatch.commands.base import above_zero, config_option, explained, json_option, say, settings_of
 
 
 @advise.command()
@@ -22,4 +22,4 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
 
         found = sizing.told(settings_of(path).ledger, SystemClock(), over)
-        click.echo(json.dumps(sizing.as_json(found)) if as_json else sizing.as_text(found))
+        say(json.dumps(sizing.as_json(found)) if as_json else sizing.as_text(found))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from gpuwatch.commands.base import explained, settings_of
+from gpuwatch.commands.base import explained, say, settings_of
 from gpuwatch.commands.histories import Asked
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Trial:
         with explained():
             orders.keep_backtest(self.settings.ledger, made)
         word = "passed" if made.failure is None else f"failed: {made.failure}"
-        click.echo(f"Kept in {self.settings.ledger.place}: the backtest of pool {self.pool} {word}.", err=True)
+        say(f"Kept in {self.settings.ledger.place}: the backtest of pool {self.pool} {word}.", err=True)
         return made.failure is None
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import fill
 
+from gpuwatch.legible import legible
+
 
 class Severity(StrEnum):
     """How bad it is; the exit status is 1 where there is a problem."""
@@ -56,10 +58,10 @@ def fine(check: str, looked_at: str, seen: str) -> Finding:
 
 def as_text(told: Examination) -> str:
     """For people: a paragraph each, what was looked at first, and a sum at the end."""
-    lines = [f"gpuwatch {told.version}: {told.part}, looked at as {told.user}", ""]
+    lines = [legible(f"gpuwatch {told.version}: {told.part}, looked at as {told.user}"), ""]
     for each in told.findings:
         mark = each.severity.value.upper() if each.remedy else "ok"
-        lines.append(f"{mark:<8} {each.looked_at} [{each.code}]")
+        lines.append(legible(f"{mark:<8} {each.looked_at} [{each.code}]"))
         lines.append(_indented(each.seen))
         if each.remedy:
             lines.append(_indented(f"remedy: {each.remedy}"))
@@ -99,7 +101,7 @@ def shown(names: Sequence[str], most: int = 5) -> str:
 
 
 def _indented(text: str) -> str:
-    return fill(" ".join(text.split()), width=110, initial_indent=" " * 9, subsequent_indent=" " * 9)
+    return fill(legible(" ".join(text.split())), width=110, initial_indent=" " * 9, subsequent_indent=" " * 9)
 
 
 def _counted(number: int, word: str) -> str:

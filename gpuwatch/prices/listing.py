@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from gpuwatch.legible import legible
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Hire, Offer, Price
 from gpuwatch.prices import catalogue
@@ -95,7 +96,7 @@ def as_text(told: Sequence[Row]) -> str:
     unknown = {row.paid.why: None for row in told if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
     lines += [f"Mind: {each}" for each in warnings(told)]
-    return "\n".join(lines)
+    return "\n".join(map(legible, lines))
 
 
 def warnings(told: Sequence[Row]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gpuwatch.legible import legible
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.spending.report import aligned
@@ -30,7 +31,7 @@ def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     age = (now - at).total_seconds()
     if age > _OLD_SECONDS:
         lines += ["", f"Mind: that round is {format_duration(age)} old; what was billed since is not known."]
-    return "\n".join(lines)
+    return "\n".join(map(legible, lines))
 
 
 def _row(each: BudgetState) -> list[str]:

@@ -18,6 +18,7 @@ from gpuwatch.cost.reconciliation import Bill, Line, Reconciliation, gathered, r
 from gpuwatch.cost.slices import Calendar
 from gpuwatch.cost.totals import Total
 from gpuwatch.ledger import Ledger
+from gpuwatch.legible import legible
 from gpuwatch.spending.report import aligned, dollars
 
 _CENT = Fraction(1, 100)
@@ -96,7 +97,7 @@ def as_text(told: Compared, limit: int) -> str:
         [each.resource, str(each.day), _dollars(each.usd), _dollars(each.billed_usd), _dollars(each.metered_usd)]
         for each in found.differences[:limit]
     ]
-    whys = ["why", *(each.why for each in found.differences[:limit])]
+    whys = ["why", *(legible(each.why) for each in found.differences[:limit])]
     lines = [f"{line}  {why}" for line, why in zip(aligned(rows), whys, strict=True)] if found.differences else []
     more = len(found.differences) - limit
     if more > 0:

@@ -10,6 +10,7 @@ from gpuwatch.cost.energy import Energy, EnergyKnobs, energy
 from gpuwatch.cost.slices import HOUR_MS, USES, Calendar
 from gpuwatch.cost.totals import Total, grouping, shown, totals, whole
 from gpuwatch.ledger import Ledger
+from gpuwatch.legible import legible
 from gpuwatch.spending.period import Period
 
 _CENT = Fraction(1, 100)
@@ -100,6 +101,7 @@ def dollars(cents: int) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns; the first one to the left, the others to the right."""
+    rows = [[legible(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])

@@ -19,6 +19,7 @@ from gpuwatch.agent.host.files import listed, read_small
 from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
 from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError, printable, say, several, user_name
 from gpuwatch.clock import Clock
+from gpuwatch.legible import legible
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.knobs import format_duration
 
@@ -235,7 +236,7 @@ def listing(leases: Sequence[Lease], broken: Sequence[str]) -> str:
         f"{each.user} until {each.expires_at:%Y-%m-%d %H:%M} UTC ({format_duration(each.left_seconds)}): {each.reason}"
         for each in leases
     ]
-    return "\n".join([*told, *(f"Broken: {each}" for each in broken)]) or "No lease holds."
+    return "\n".join(map(legible, [*told, *(f"Broken: {each}" for each in broken)])) or "No lease holds."
 
 
 def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, object]:

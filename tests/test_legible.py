@@ -1,0 +1,98 @@
+"""What others wrote is read on operators' terminals and never obeyed there, whatever command shows it."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch import leftovers
+from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.commands.base import say
+from gpuwatch.doctor import report as doctor
+from gpuwatch.doctor.report import Examination, fine
+from gpuwatch.legible import legible, shown
+from gpuwatch.spending.report import aligned
+
+ROOM = Path(__file__).parent.parent / "gpuwatch"
+ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
+# Generators of pages and policies, the probe's own protocol, the agent's two orders, and the hand-over of settings.
+WRITERS = {
+    "agent/catalogue.py",
+    "agent/compat/manual.py",
+    "agent/launch.py",
+    "agent/probe.py",
+    "clouds/aws_iam.py",
+    "configuration/handover.py",
+    "demo.py",
+    "logs.py",
+    "signals/recording.py",
+}
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_is_shown(text: str) -> None:
+    """Lines stay lines; all else that cannot be seen is told by its code."""
+    assert all(letter.isprintable() or letter == "\n" for letter in shown(text))
+    assert legible(text).isprintable()
+    assert shown(text).count("\n") == text.count("\n")
+
+
+def test_every_command_says_it_by_the_one_way(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also an error, whose words may come from a cloud or an agent."""
+    say(f"it failed: {ODD}")
+    say(ValueError(ODD), err=True)
+    told = capsys.readouterr()
+
+    for text in (told.out, told.err):
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+def test_there_is_no_other_way_to_the_terminal() -> None:
+    """click.echo and its like are called in one place; who writes to a stream of the process is listed here."""
+    echoed, writers = set(), set()
+    for path in ROOM.rglob("*.py"):
+        name = str(path.relative_to(ROOM))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in {"echo", "secho", "echo_via_pager", "get_text_stream"}:
+                echoed.add(name)
+            if isinstance(node, ast.Attribute) and node.attr in {"stdout", "stderr"} and _is_sys(node):
+                writers.add(name)
+            if isinstance(node, ast.Name) and node.id in {"print", "Console"}:
+                writers.add(name)
+
+    assert echoed == {"commands/base.py"}
+    assert writers <= WRITERS
+
+
+def _is_sys(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "sys"
+
+
+def left_over() -> str:
+    """`gpuwatch leftovers`."""
+    found = Leftover(
+        id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="r", name=ODD, type="gp3", size_bytes=1 << 30
+    )
+    return leftovers.as_text([found])
+
+
+def cost_table() -> str:
+    """`gpuwatch cost --by owner`, `--by pool`, `--by tag:…`, `budget` and `cost reconcile`."""
+    return "\n".join(aligned([["owner", "billed"], [ODD, "1.00"]]))
+
+
+def examined() -> str:
+    """`gpuwatch doctor`."""
+    return doctor.as_text(Examination(part=ODD, version="1", user=ODD, findings=(fine("x", ODD, ODD),)))
+
+
+@pytest.mark.parametrize("shows", [left_over, cost_table, examined])
+def test_a_tag_makes_no_line_of_its_own(shows: Callable[[], str]) -> None:
+    """Lines are ours: one that is forged in a name stands in the line of that name."""
+    told = shows()
+
+    assert not any(line.startswith("nothing is running") for line in told.split("\n"))
+    assert all(letter.isprintable() or letter == "\n" for letter in told)
