@@ -71,12 +71,12 @@ def test_a_label_can_be_switched_off(tmp_path: Path, knob: str, missing: str) ->
     for on in (True, False):
         folder = tmp_path / str(on)
         host = Host(folder, knobs={knob: on})
-        host.process(7, environ=b"SLURM_JOB_ID=5\0", cgroup="0::/system.slice/a.service\n")
+        host.process(7, environ=b"SLURM_JOB_ID=5\0", cgroup="0::/system.slice/slurmd.service\n")
         lines += host.holding(7).lines("gpuwatch_process_info")
 
     assert missing in lines[0]
     assert missing not in lines[1]
-    assert 'systemd_unit="a.service"' in lines[1]
+    assert 'systemd_unit="slurmd.service"' in lines[1]
 
 
 def test_only_the_largest_are_told(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_file_without_permission_leaves_out_its_label_only() -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         Path(open_to_all).chmod(0o755)
         host = Host(Path(open_to_all))
-        folder = host.process(7, cgroup="0::/system.slice/a.service\n", environ=b"SLURM_JOB_ID=5\0")
+        folder = host.process(7, cgroup="0::/system.slice/slurmd.service\n", environ=b"SLURM_JOB_ID=5\0")
         (folder / "environ").chmod(0)
         os.seteuid(NOBODYS_UID)
         try:
@@ -262,7 +262,7 @@ def test_a_file_without_permission_leaves_out_its_label_only() -> None:
             os.seteuid(0)
 
     assert host.told.owners[7].user == "root"
-    assert host.told.owners[7].placement.systemd_unit == "a.service"
+    assert host.told.owners[7].placement.systemd_unit == "slurmd.service"
     assert host.told.owners[7].placement.slurm_job is None
 
 

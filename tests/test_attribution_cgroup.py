@@ -26,7 +26,7 @@ PATHS: dict[str, tuple[str, Placement]] = {
     "podman as root": (f"0::/machine.slice/libpod-{ID}.scope/container", Placement(container_id=SHORT)),
     "podman of a user": (
         f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
-        Placement(container_id=SHORT, systemd_unit="user@1000.service"),
+        Placement(systemd_unit="user@1000.service"),
     ),
     "podman's monitor is no container": (f"0::/machine.slice/libpod-conmon-{ID}.scope", Placement()),
     "CRI-O": (
@@ -91,6 +91,26 @@ PATHS: dict[str, tuple[str, Placement]] = {
     "slurmd in a pod": (
         f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope/system.slice/slurmstepd.scope/job_7/s",
         Placement(container_id=SHORT, pod_uid=UID, slurm_job="7"),
+    ),
+    "a pod that a user made up": (
+        f"0::/user.slice/user-7.slice/user@7.service/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope",
+        Placement(systemd_unit="user@7.service"),
+    ),
+    "a container that a user made up": (
+        f"0::/user.slice/user-7.slice/user@7.service/app.slice/docker-{ID}.scope",
+        Placement(systemd_unit="user@7.service"),
+    ),
+    "a job that a user made up": (
+        "0::/user.slice/user-7.slice/user@7.service/app.slice/slurmstepd.scope/job_7/step_0",
+        Placement(systemd_unit="slurmstepd.scope"),
+    ),
+    "made up, seen from another cgroup namespace": (
+        f"0::/../../user.slice/user-7.slice/user@7.service/docker-{ID}.scope",
+        Placement(systemd_unit="user@7.service"),
+    ),
+    "a folder of that name elsewhere": (
+        f"0::/system.slice/docker-{ID}.scope/user.slice/x",
+        Placement(container_id=SHORT),
     ),
     "a job of nobody's": ("0::/home/job_4242", Placement()),
     "63 digits are no id": (f"0::/docker/{ID[:-1]}", Placement()),

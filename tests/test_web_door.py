@@ -207,6 +207,11 @@ def test_what_is_no_browser_needs_the_header_alone(site: Site) -> None:
         (b'{"seconds": 0}', "application/json", 400),
         (b'{"seconds": 1e300}', "application/json", 400),
         (b'{"reason": "a\\u0000b"}', "application/json", 400),
+        (b'{"reason": "a line\\n"}', "application/json", 400),
+        (b'{"reason": "a\\u0085b"}', "application/json", 400),
+        (b'{"reason": "a\\u2028b"}', "application/json", 400),
+        (b'{"reason": "a\\u202eb"}', "application/json", 400),
+        (b'{"reason": "a\\ufeffb"}', "application/json", 400),
         (b'{"reason": "' + b"x" * 20000 + b'"}', "application/json", 413),
     ],
 )

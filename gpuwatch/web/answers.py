@@ -16,7 +16,8 @@ from gpuwatch.web.snapshot import NodeRow, PoolRow
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
 _YEAR_SECONDS = 366 * 86_400
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
+_END = r"(?![\s\S])"  # `$` would let a line end before it in Python, and `\Z` is no end elsewhere
+_PLAIN = rf"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*{_END}"
 _Text = Annotated[str, Meta(max_length=200)]
 
 
@@ -49,31 +50,39 @@ class RoundsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class CostQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`period` is today, month (this one), a day or a month; `by` as in `gpuwatch cost --by`."""
 
-    period: Annotated[str, Meta(pattern=r"^(today|month|[0-9]{4}-[0-9]{2}(-[0-9]{2})?)$")] = "month"
-    by: Annotated[str, Meta(pattern=r"^(pool|owner|account|node|type|region|capacity|day|tag:.+)$", max_length=200)] = (
-        "pool"
-    )
+    period: Annotated[str, Meta(pattern=r"^(today|month|[0-9]{4}-[0-9]{2}(-[0-9]{2})?)" + _END)] = "month"
+    by: Annotated[
+        str, Meta(pattern=r"^(pool|owner|account|node|type|region|capacity|day|tag:.+)" + _END, max_length=200)
+    ] = "pool"
 
 
-class PauseOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What somebody asks for; the reason is on record, and read by others on pages, in mails and on terminals."""
+
+    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
+
+    def __post_init__(self) -> None:
+        """Nothing that cannot be seen, such as marks that turn the direction of what follows."""
+        if not self.reason.isprintable():
+            raise ValueError("`reason` holds a character that cannot be seen")
+
+
+class PauseOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pool: null for all. Seconds: null until somebody resumes it."""
 
     pool: _Text | None = None
     seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)] | None = None
-    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
 
 
-class KeepOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeepOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For how long; the pool's snooze_max at most."""
 
     seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)]
-    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
 
 
-class ApproveOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApproveOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Notice: the key of the one that was looked at; without it, whichever is in force."""
 
-    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
     notice: _Text | None = None
 
 

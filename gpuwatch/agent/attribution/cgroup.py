@@ -1,10 +1,11 @@
 """PURE: what the path of a control group tells of a process. Any text will do; of no known form, it says nothing.
 
-Every fact has a closed alphabet (hexadecimal ids, digits, unit names), so nothing else of the text can get out.
+Every fact has a closed alphabet (hexadecimal ids, digits, unit names), so nothing else of the text can get out. Below
+user.slice the names are the user's own choice (`systemd-run --user`): no pod, container or job is believed there.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # A container's own group: docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope, libpod-ID.scope, ID by itself, and
 # kubepods-…-podUID.slice:cri-containerd:ID. Those with conmon in front are the container's monitor.
@@ -25,29 +26,39 @@ _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,248}\.(?:service|scope)")  # systemd.u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a process runs; None is not there or not known."""
+    """Where a process runs; None is not there or not known. `own_names`: below user.slice, in some hierarchy."""
 
     container_id: str | None = None
     pod_uid: str | None = None
     slurm_job: str | None = None
     systemd_unit: str | None = None
+    own_names: bool = field(default=False, compare=False)
 
 
 def parse_cgroup(text: str) -> Placement:
     """The innermost container and pod, the job and the unit of /proc/PID/cgroup, of either version."""
     container = pod = job = unit = None
+    own_names = False
     for line in text.splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if not path.startswith("/"):
             continue
         parts = path.split("/")
-        container = container or _container(parts)
-        pod = pod or _pod(parts)
-        found = _JOB.search(path)
-        job = job or (found and found[1])
+        if _is_the_users(parts):
+            own_names = True
+        else:
+            container = container or _container(parts)
+            pod = pod or _pod(parts)
+            found = _JOB.search(path)
+            job = job or (found and found[1])
         if controllers in {"", "name=systemd"}:
             unit = unit or _unit(parts)
-    return Placement(container_id=container, pod_uid=pod, slurm_job=job, systemd_unit=unit)
+    return Placement(container_id=container, pod_uid=pod, slurm_job=job, systemd_unit=unit, own_names=own_names)
+
+
+def _is_the_users(parts: list[str]) -> bool:
+    """Whether the path leads below user.slice; seen from another cgroup namespace it begins with steps up."""
+    return next((part for part in parts[1:] if part != ".."), "") == "user.slice"
 
 
 def _container(parts: list[str]) -> str | None:

@@ -13,6 +13,7 @@ _MOST_ENVIRONMENT_BYTES = 2 * 1024 * 1024
 
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)  # the effective one, as ps shows it
 _JOB_ID = re.compile(rb"(?:\A|\0)SLURM_JOB_ID=([0-9]{1,10})(?=\0|\Z)")
+_SLURMD = re.compile(r"(?:[^/]*_)?slurm(?:d|stepd)\.(?:service|scope)")
 _START_TIME = 19  # stat's field 22, counted behind the name
 
 GONE = (FileNotFoundError, ProcessLookupError)  # not there, or ended while it was read
@@ -51,13 +52,25 @@ def read_owner(proc: Path, pid: int, *, users: bool, environment: bool) -> Owner
     """Whose it is, as far as our rights go; `environment` allows to look there for a job that no cgroup tells."""
     folder = proc / str(pid)
     placement = parse_cgroup(_try_read(folder / "cgroup").decode("utf-8", "replace"))
-    if environment and placement.slurm_job is None:
+    if environment and placement.slurm_job is None and _may_be_slurms(placement):
         # Last, because it is the one file that waits for a lock of the process's memory.
         job = job_in_environment(_try_read(folder / "environ", _MOST_ENVIRONMENT_BYTES))
         placement = replace(placement, slurm_job=job)
     contained = placement.container_id is not None or placement.pod_uid is not None
     user = _user(_try_read(folder / "status"), named=not contained) if users else None
     return Owner(user=user, placement=placement)
+
+
+def _may_be_slurms(placement: Placement) -> bool:
+    """Whether a job number in the environment can be Slurm's own: anybody can set the variable.
+
+    Without control groups of its own Slurm's jobs run in the service of slurmd; on a system without systemd nobody can
+    tell.
+    """
+    contained = placement.container_id is not None or placement.pod_uid is not None
+    if contained or placement.own_names:
+        return False
+    return placement.systemd_unit is None or _SLURMD.fullmatch(placement.systemd_unit) is not None
 
 
 def job_in_environment(environment: bytes) -> str | None:
