@@ -43,6 +43,10 @@ def served(
         clock=clock,
         max_connections=_CONNECTIONS,
         timeout_seconds=_CONNECTION_SECONDS,
-        door=replace(door, open=None if web is None or web.links is None else KEEP),
+        door=replace(
+            door,
+            names=door.names | (frozenset() if web is None else web.names),
+            open=None if web is None or web.links is None else KEEP,
+        ),
         app=app,
     )

@@ -52,7 +52,7 @@ class ControllerKnobs:
     ] = ()
     names: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Names by which browsers may ask for the page over plain http, beside localhost and addresses."),
+        Knob("Names by which browsers and others may ask over plain http, beside localhost and addresses."),
     ] = ()
     http_sd: Annotated[
         bool, Knob("Serve the fleet of the last round at /v1/http_sd, for Prometheus' http_sd_configs.")
@@ -68,6 +68,10 @@ class ControllerKnobs:
     tls_client_ca: Annotated[
         str | None, Knob("CA certificates in PEM; only clients with a certificate of theirs are served.")
     ] = None
+    tls_client_names: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("A client's certificate must have one of these as a subjectAltName. Without any: any of the CA will do."),
+    ] = ()
     users_file: Annotated[
         str | None, Knob("Lines of USER:HASH as `htpasswd -B` writes them; only these users are served.")
     ] = None
@@ -84,7 +88,9 @@ class ControllerKnobs:
             tls_certificate=self.tls_certificate,
             tls_key=self.tls_key,
             tls_client_ca=self.tls_client_ca,
+            tls_client_names=self.tls_client_names,
             users_file=self.users_file,
+            names=self.names,
             insecure=self.insecure,
         )
 

@@ -9,7 +9,7 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from gpuwatch.agent.knobs import AgentKnobs
@@ -18,6 +18,7 @@ from gpuwatch.model.knobs import Contradiction
 # A cost of 15 takes about two seconds of a core for each password that is tried; one of 31 takes days.
 _HASH = re.compile(r"\$2[aby]\$(0[4-9]|1[0-5])\$[./A-Za-z0-9]{53}")
 _RIGHT_HASH = "a bcrypt hash of cost 4 to 15; make one with `htpasswd -nBC 12 NAME`"
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.-]+))(?::\d*)?")  # RFC 9110, 7.2
 _FIXED_PREFIX = 64  # bits of an IPv6 address that its holder does not choose
 
 
@@ -36,6 +37,18 @@ def contradictions(knobs: AgentKnobs) -> Iterator[Contradiction]:
             keys=(("agent", "tls_client_ca"), certificate),
             wrong="agent.tls_client_ca is set without agent.tls_certificate: without TLS no client shows a certificate",
             right="also agent.tls_certificate and agent.tls_key",
+        )
+    if knobs.tls_client_names and knobs.tls_client_ca is None:
+        yield Contradiction(
+            keys=(("agent", "tls_client_names"), ("agent", "tls_client_ca")),
+            wrong="agent.tls_client_names is set without agent.tls_client_ca: nobody is asked for a certificate",
+            right="also agent.tls_client_ca",
+        )
+    if knobs.notice_users and not (knobs.basic_auth_users or knobs.users_file or knobs.tls_client_ca):
+        yield Contradiction(
+            keys=(("agent", "notice_users"), ("agent", "users_file")),
+            wrong="agent.notice_users is set, and nobody is asked who he is: no notice could be written",
+            right="agent.users_file or agent.tls_client_ca",
         )
     for user, hashed in knobs.basic_auth_users.items():
         if not user or ":" in user or not _HASH.fullmatch(hashed):
@@ -67,6 +80,21 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.split("%", 1)[0]).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_known(host_header: str, names: Collection[str]) -> bool:
+    """Whether a Host header's name is an address, localhost or one of `names`: no other site's name may lead here."""
+    found = _HOST.fullmatch(host_header.strip())
+    name = "" if found is None else (found[1] or found[2]).lower()
+    return name == "localhost" or name in names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.split("%", 1)[0])
+    except ValueError:
+        return False
+    return True
 
 
 def client_of(address: str) -> str:

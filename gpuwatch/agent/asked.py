@@ -118,6 +118,12 @@ def _named(connection: socket.socket) -> str | None:
     return None
 
 
+def names_of(connection: socket.socket) -> frozenset[str]:
+    """The subjectAltNames of the client's certificate, of whatever kind."""
+    told: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    return frozenset(str(value) for _, value in (told or {}).get("subjectAltName", ()))
+
+
 def without_bearer(text: str, prefix: str | None) -> str:
     """A line for the log: paths that begin so say who may come in, and must not be read there."""
     return text if prefix is None else re.sub(rf"({re.escape(prefix)})[^\s\"']+", r"\1…", text)

@@ -95,7 +95,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
             max_connections=knobs.max_connections,
             timeout_seconds=knobs.connection_timeout,
             door=door,
-            app=answering(terminals, tuple(answers)) if knobs.terminals else None,
+            app=answering(terminals, tuple(answers), knobs.notice_users) if knobs.terminals else None,
             queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
         )
     except OSError as error:

@@ -42,6 +42,10 @@ class AgentKnobs:
     tls_client_ca: Annotated[
         str | None, Knob("CA certificates in PEM; only clients with a certificate of theirs are served.")
     ] = None
+    tls_client_names: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("A client's certificate must have one of these as a subjectAltName. Without any: any of the CA will do."),
+    ] = ()
     users_file: Annotated[
         str | None, Knob("Lines of USER:HASH as `htpasswd -B` writes them; only these users are served.")
     ] = None
@@ -49,6 +53,20 @@ class AgentKnobs:
         dict[str, str],
         Knob("Further users and their bcrypt hashes; a user of the file goes before one of the same name."),
     ] = field(default_factory=dict, repr=False)
+    notice_users: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob(
+            "Users (by password, or by their certificate's common name) who may have notices written on terminals. "
+            "Without any: whoever may ask."
+        ),
+    ] = ()
+    names: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob(
+            "Names by which it may be asked over plain http on loopback without users, beside localhost and addresses: "
+            "other sites' names may be made to lead there."
+        ),
+    ] = ()
     insecure: Annotated[
         bool, Knob("Listen beyond loopback also without TLS or without authentication: whoever gets there may ask.")
     ] = False

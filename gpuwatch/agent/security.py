@@ -73,6 +73,8 @@ def door_of(knobs: AgentKnobs, clock: Clock, section: str = "agent") -> Door:
         failures=dict if gate is None else gate.failures,
         secure=None if contexts is None else lambda: contexts.value,
         max_per_client=knobs.max_connections_per_client,
+        client_names=frozenset(knobs.tls_client_names),
+        names=frozenset((knobs.host, *knobs.names)),
     )
 
 

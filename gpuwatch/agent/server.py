@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import format_datetime
 from http import HTTPStatus
@@ -20,8 +20,8 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
-from gpuwatch.agent.access import client_of
-from gpuwatch.agent.asked import Ration, Request, ambiguous, asked, takes_gzip, without_bearer
+from gpuwatch.agent.access import client_of, is_known, is_loopback
+from gpuwatch.agent.asked import Ration, Request, ambiguous, asked, names_of, takes_gzip, without_bearer
 from gpuwatch.agent.places import FULL, Places, cut
 from gpuwatch.clock import Clock
 
@@ -33,6 +33,7 @@ _TURNS, _TURN_SECONDS = 20, 0.001
 _END = b"Content-Length: %d\r\nConnection: close\r\n\r\n"
 _NOT_TLS = b"400 this port speaks https\n"
 _METHODS = ("GET", "HEAD")
+_HSTS = "max-age=31536000"  # not of subdomains, which are others'
 _APP_METHODS = (*_METHODS, "POST", "DELETE")
 
 
@@ -61,6 +62,8 @@ class Door:
     failures: Callable[[], Mapping[str, int]] = dict  # log-ins that the gate refused, by result
     secure: Callable[[], ssl.SSLContext] | None = None
     max_per_client: int = 64
+    client_names: frozenset[str] = frozenset()  # one of which a client's certificate must have, where there are any
+    names: frozenset[str] = frozenset()  # by which it may be asked on loopback, in plain http and without a gate
     open: str | None = None  # paths that begin so take no user: they are their bearer's right, and in no log
 
     def gate_to(self, path: str) -> Gate | None:
@@ -210,6 +213,10 @@ def _drain(connection: socket.socket) -> None:
             pass
 
 
+def _refused(status: HTTPStatus, why: str) -> Response:
+    return Response(status=status, body=f"{why}\n".encode(), content_type=TEXT)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One connection's requests."""
 
@@ -237,6 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile = self._ration = Ration(self.rfile)
         self._passed: set[str] = set()
+        self._is_error = False
 
     def handle_one_request(self) -> None:
         """A new request has a new ration."""
@@ -275,11 +283,30 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # a body is read by the app alone, and nothing after it
         gate = self.server.door.gate_to(self.path)
         given = self.headers.get("Authorization", "")
-        refusal = None if gate is None else gate(given, self.client_address[0], self._passed)
+        refusal = self._misled()
+        if refusal is None and gate is not None:
+            refusal = gate(given, self.client_address[0], self._passed)
         answer = refusal or self._page()
         self.server.places.answering(self.connection)
         self._send(answer, with_body=with_body)
         self.server.places.again(self.connection)
+
+    def _misled(self) -> Response | None:
+        """What to answer a client with the wrong certificate, or a browser that a made-up name has led here.
+
+        Only on loopback, in plain http and without a gate is the name all there is to tell such a browser by. An app
+        judges its own paths.
+        """
+        door = self.server.door
+        if door.client_names and not door.client_names & names_of(self.connection):
+            return _refused(HTTPStatus.FORBIDDEN, "403 this certificate has none of the names of tls_client_names")
+        host = self.headers.get("Host")
+        if door.gate is not None or door.secure is not None or host is None or is_known(host, door.names):
+            return None
+        if not is_loopback(str(self.server.server_address[0])) or self.path.split("?", 1)[0] not in self.server.routes:
+            return None
+        why = "421 this host name is not known here: use an address, localhost, or add it to `names` in the settings"
+        return _refused(HTTPStatus.MISDIRECTED_REQUEST, why)
 
     def _page(self) -> Response:
         """Find and run the route, or ask the app."""
@@ -316,11 +343,34 @@ class _Handler(BaseHTTPRequestHandler):
             gated=self.server.door.gate_to(self.path) is not None,
         )
 
+    def _safe(self) -> Iterator[tuple[str, str]]:
+        """What browsers are told with every answer: no guessing of its type, and https from now on where it is that."""
+        yield "X-Content-Type-Options", "nosniff"
+        if self.server.door.secure is not None:
+            yield "Strict-Transport-Security", _HSTS
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """As any other answer."""
+        self._is_error = True
+        super().send_error(code, message, explain)
+
+    def end_headers(self) -> None:
+        """Errors of the base class have these headers, too."""
+        if self._is_error:
+            self._is_error = False
+            for name, value in self._safe():
+                self.send_header(name, value)
+        super().end_headers()
+
     def _send(self, response: Response, *, with_body: bool) -> None:
         """Headers and body, packed if the client takes gzip and there is a packed one."""
         body = response.body
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
+        given = {name.lower() for name, _ in response.headers}
+        for name, value in self._safe():
+            if name.lower() not in given:
+                self.send_header(name, value)
         if response.packed is not None:
             self.send_header("Vary", "Accept, Accept-Encoding")
             if takes_gzip(self.headers.get("Accept-Encoding", "")):

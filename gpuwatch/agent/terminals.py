@@ -267,8 +267,11 @@ def write(path: Path, data: bytes) -> None:
 _ORDER = msgspec.json.Decoder(Order)
 
 
-def answering(terminals: Terminals, others: tuple[str, ...]) -> App:
-    """What answers POST on the one path that takes it; `others` are the paths that an agent answers besides."""
+def answering(terminals: Terminals, others: tuple[str, ...], users: tuple[str, ...] = ()) -> App:
+    """What answers POST on the one path that takes it; `others` are the paths that an agent answers besides.
+
+    Of `users`, where there are any, one must ask. No browser may: a site could be made to be one's own (DNS rebinding).
+    """
 
     def answer(request: Request) -> Response:
         path = request.target.split("?", 1)[0]
@@ -276,6 +279,10 @@ def answering(terminals: Terminals, others: tuple[str, ...]) -> App:
             return _plain(HTTPStatus.NOT_FOUND, f"404 try {', '.join((*others, PATH))}")
         if request.method != "POST":
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED, "405 only POST", ("Allow", "POST"))
+        if "origin" in request.headers or "sec-fetch-site" in request.headers:
+            return _plain(HTTPStatus.FORBIDDEN, "403 this is not for browsers")
+        if users and request.user not in users:
+            return _plain(HTTPStatus.FORBIDDEN, "403 this user is none of agent.notice_users")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             return _plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "415 only application/json")
         if request.body is None or len(request.body) > _LARGEST_BYTES:

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from annotated_types import Ge, Le, MinLen
 
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})  # hosts by which only this machine is reached
+_PLAIN_HTTP = re.compile(r"http://(?:[^/?#]*@)?(\[[^\]]*\]|[^/:?#]*)", re.IGNORECASE)
 ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 
 
@@ -86,16 +86,10 @@ def in_the_clear(to: Transports) -> str | None:
     mail, url = to.mail, to.webhook.url
     if mail.host is not None and mail.security == "none" and mail.host not in LOOPBACK:
         return "mail.security"
-    if url is not None and url.startswith("http://") and _host(url) not in LOOPBACK:
+    plain = None if url is None else _PLAIN_HTTP.match(url)
+    if plain is not None and plain[1].lower() not in LOOPBACK:
         return "webhook.url"
     return None
-
-
-def _host(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
 
 
 def of_ways(

@@ -7,7 +7,6 @@
 4. Nothing from outside is loaded, framed or run: the policy in the headers says so, and the browser holds to it.
 """
 
-import ipaddress
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from gpuwatch.agent.access import is_loopback
+from gpuwatch.agent.access import is_known, is_loopback
 from gpuwatch.agent.asked import Request
 from gpuwatch.agent.server import Response
 from gpuwatch.links import KEEP
@@ -78,17 +77,9 @@ class Web:
         if not signed and request.user is None and not is_loopback(request.client.removeprefix("::ffff:")):
             sentence = "beyond this machine it takes a user: set controller.users_file or controller.tls_client_ca"
             raise RefusedError(HTTPStatus.FORBIDDEN, sentence)
-        if not request.secure and not self._knows(request.headers.get("host", "")):
+        if not request.secure and not is_known(request.headers.get("host", ""), self.names):
             sentence = "this host name is not known here: use an address, localhost, or add it to controller.names"
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, sentence)
-
-    def _knows(self, host: str) -> bool:
-        """Whether a Host header's name is not one that somebody else's name server made up."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        return name == "localhost" or name in self.names or _is_address(name)
 
     def _asset(self, path: str, request: Request) -> Response:
         """A file of the page."""
@@ -136,14 +127,6 @@ class Web:
         if request.user not in self.operators:
             return f"{request.user} is not one of controller.operators"
         return None
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.split("%", 1)[0])
-    except ValueError:
-        return False
-    return True
 
 
 def _found(path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:

@@ -5,7 +5,8 @@
 set -eu
 here=$(dirname "$0")
 python=${PYTHON:-.venv/bin/python}
-folder=${1:-${TMPDIR:-/tmp}/gpuwatch-dashboards-check}
+# Not a name that others could have taken before: what lies in it is run. FOLDER, if given, is kept from run to run.
+folder=${1:-$(mktemp -d "${TMPDIR:-/tmp}/gpuwatch-dashboards-check.XXXXXXXX")}
 mkdir -p "$folder"
 cp "$here/package.json" "$here/page.tsx" "$folder"
 echo '<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="page.css"><body><script src="page.js"></script>' \
