@@ -10,6 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch import guard, policies
+from gpuwatch.caution import with_foreign
 from gpuwatch.clouds import (
     DECISION_ID,
     NOTIFIED_AT,
@@ -161,7 +162,7 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
     node, fleet = said.kept(node), observation.fleet
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    ledger = replace(observation.ledger, pauses=said.pauses, keeps=said.keeps)
+    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=said.pauses, keeps=said.keeps)
     fresh = replace(observation, now=now, ledger=ledger, fleet=fleet.later(observed_at=now, nodes=nodes, groups=groups))
     rules = parts.rules.pool(node.pool)
     proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool))
@@ -198,9 +199,8 @@ def _call(parts: Parts, intent: Intent, observation: Observation, permit: Permit
             return _ask(parts, intent, observation, permit)
     except PermitExpiredError as error:
         if not parts.ledger.leading():
-            raise LeadLostError(
-                f"another controller leads now; {intent.verb} of {intent.node_id} is left to it"
-            ) from None
+            why = parts.ledger.identity.trouble or "another controller leads now"
+            raise LeadLostError(f"{why}; {intent.verb} of {intent.node_id} is not carried out") from None
         log.warning("%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
         return Status.CANCELLED, f"not sent: {error}"
     except CloudError as error:

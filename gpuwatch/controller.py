@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from gpuwatch import guard, policies
 from gpuwatch.acting import carry_out
+from gpuwatch.caution import begin, cautious, with_foreign
 from gpuwatch.clouds import CloudError
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
@@ -26,9 +27,11 @@ __all__ = ["Act", "Parts", "Round", "decide", "explained", "observe", "step"]
 
 def step(parts: Parts, *, act: bool = True) -> Round:
     """One round. With `act=False` (plan) it ends before anything is written down."""
+    if act:
+        begin(parts)
     settled = tuple(settle_open(parts)) if act else ()
     try:
-        observation = observe(parts)
+        observation = cautious(parts, observe(parts), act=act)
         observation, gaps = _timed(parts, observation)
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
@@ -56,7 +59,7 @@ def observe(parts: Parts) -> Observation:
     now = parts.clock.now()
     launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
     known = of_fleet(parts.prices, fleet, launches, now)
-    ledger = parts.ledger.view(now, recent=_memory(parts, fleet))
+    ledger = with_foreign(parts, parts.ledger.view(now, recent=_memory(parts, fleet)), fleet.nodes)
     if ledger.keeps:
         fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
     seen = Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)

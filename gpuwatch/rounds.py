@@ -281,11 +281,11 @@ class Seen:
         self.unknown_pools.clear()
         self.unknown_pools.update(pools)
 
-    def tell(self, done: Round | None, seconds: float, *, leading: bool = True) -> None:
-        """A round is over; the fleet of one that saw nothing is not told."""
-        self.telling.round(done, seconds, leading=leading)
+    def tell(self, done: Round | None, seconds: float, *, leading: bool = True, trouble: str | None = None) -> None:
+        """A round is over; the fleet of one that saw nothing is not told. `trouble` is the ledger's."""
+        self.telling.round(done, seconds, leading=leading, ledger_ok=trouble is None)
         if self.web is not None:
-            self.web.state.tell(done, leading=leading)
+            self.web.state.tell(done, leading=leading, trouble=trouble)
         if done is not None and done.trouble is None:
             self.discovery.tell(done.observation.fleet)
 
@@ -298,7 +298,7 @@ def one_round(parts: Parts, seen: Seen | None = None) -> Round | None:
     begun = parts.clock.monotonic()
     done, leading = _round(parts, seen)
     if seen is not None:
-        seen.tell(done, parts.clock.monotonic() - begun, leading=leading)
+        seen.tell(done, parts.clock.monotonic() - begun, leading=leading, trouble=parts.ledger.identity.trouble)
     if done is not None:
         log.log(logging.WARNING if done.trouble else logging.INFO, "%s", round_line(done))
         if seen is not None and done.trouble is None:
@@ -310,6 +310,9 @@ def _round(parts: Parts, seen: "Seen | None") -> tuple[Round | None, bool]:
     """The round, and whether this controller leads."""
     try:
         if not parts.ledger.lead():
+            if parts.ledger.identity.trouble is not None:
+                log.error("Nothing is done: %s", parts.ledger.identity.trouble)
+                return None, False
             log.info("This controller waits: %s leads.", parts.ledger.leader() or "nobody")
             return None, False
         done = step(parts)

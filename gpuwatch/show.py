@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch import guard
+from gpuwatch.caution import decided_elsewhere
 from gpuwatch.clouds.claims import EXPIRED_REMEDY, expired
 from gpuwatch.controller import Round
 from gpuwatch.guard import Rulebook
@@ -21,6 +22,8 @@ from gpuwatch.model.knobs import format_duration
 from gpuwatch.policies import unplaced
 
 _NAMED = 5  # machines that one line names
+
+_NAMED = 5
 
 
 def round_line(done: Round) -> str:
@@ -94,6 +97,14 @@ def remarks(done: Round, leader: str) -> Iterator[str]:
 
 
 def _remarks(done: Round, leader: str) -> Iterator[str]:
+    seen = done.observation
+    elsewhere = decided_elsewhere(seen.fleet, seen.ledger, seen.now)
+    if elsewhere:
+        named = ", ".join(node.id for node in elsewhere[:_NAMED]) + (", …" if len(elsewhere) > _NAMED else "")
+        yield (
+            f"Warning: another ledger has decided about {len(elsewhere)} machine(s) within a day ({named}): a second "
+            "controller works on this fleet, or records were lost. Nothing is done to them."
+        )
     for pause in done.observation.ledger.pauses:
         until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
         what = "everything" if pause.pool is None else f"pool {pause.pool}"

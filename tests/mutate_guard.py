@@ -19,11 +19,11 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import budgets, bursts, consent, pace, standing, trials, use
+from gpuwatch.guard import budgets, bursts, consent, ledgers, pace, standing, trials, use
 from gpuwatch.policies import capacity, hasten, idle, shield, unplaced
 
 MODULES: tuple[ModuleType, ...] = (
-    *(standing, consent, trials, use, pace, budgets, bursts, guard),
+    *(standing, ledgers, consent, trials, use, pace, budgets, bursts, guard),
     *(idle, hasten, capacity, shield, unplaced),
 )
 TESTS = (

@@ -12,6 +12,7 @@ from gpuwatch.model.fleet import CapacityType, NodeGroup, NodeState, Signal, Sta
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Approval, Pause
 from gpuwatch.policies import PoolRules
+from tests import foreign
 from tests.budgeted import alone, budgeted
 from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
 
@@ -76,8 +77,7 @@ def with_ledger(case: Case, **changes: object) -> Case:
 
 def with_verdict(case: Case, **changes: object) -> Case:
     """The case with another answer of its agent."""
-    verdict = replace(a_verdict(), **changes)  # type: ignore[arg-type]
-    return with_node(case, signal=Signal(verdict=verdict))
+    return with_node(case, signal=Signal(verdict=replace(a_verdict(), **changes)))  # type: ignore[arg-type]
 
 
 def blind(case: Case) -> Case:
@@ -197,6 +197,7 @@ def approved(case: Case, **changes: object) -> Case:
 # What is spoiled, which rule must object, and what its sentence must name.
 SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("observing", "observe_only", lambda c: replace(c, enforce=False), "observes"),
+    *foreign.SPOILED,
     ("no tag", "not_enrolled", lambda c: with_node(c, enrolled=False), "enrolled"),
     ("protect tag", "protected", lambda c: with_node(c, protected="tag gpuwatch:protect"), "gpuwatch:protect"),
     ("in no pool", "unknown_pool", lambda c: replace(c, unknown_pool=NOWHERE), "Prod-Inference"),
@@ -378,6 +379,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
 # Steps that no rule objects to, besides `a_case`: each verb's rules are tried on one that is fair.
 FAIR: list[tuple[str, Callable[[Case], Case]]] = [
     ("stop", lambda c: c),
+    *foreign.FAIR,
     ("terminate a member", with_group),
     ("grow a group", a_growth),
     ("stop after a backtest", tried),

@@ -83,16 +83,8 @@ def test_the_readmes_configuration_loads(tmp_path: Path) -> None:
 
 def test_every_guard_rule_is_counted_in_the_policys_page() -> None:
     """The page and the README say how many rules run."""
-    words = {
-        25: "Twenty-five",
-        26: "Twenty-six",
-        27: "Twenty-seven",
-        28: "Twenty-eight",
-        31: "Thirty-one",
-        32: "Thirty-two",
-        33: "Thirty-three",
-    }
-    number = words[len(RULES)]
+    words = ["Thirty", "Thirty-one", "Thirty-two", "Thirty-three", "Thirty-four", "Thirty-five", "Thirty-six"]
+    number = words[len(RULES) - 30]
 
     assert f"{number} rules" in (ROOT / "docs/policies/idle.md").read_text(encoding="utf-8")
     assert f"{number} such rules" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.doctor import ledger
 from gpuwatch.doctor.cases import ControllerCase
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from tests.doctored import a_controller, codes
+from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
+from tests.broken_ledgers import cut_the_chain
+from tests.doctored import a_controller, codes, the
+from tests.fleets import NOW, Desk, a_node
 
 
 def a_case(path: Path) -> ControllerCase:
@@ -94,3 +98,50 @@ def test_room_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free
 
     assert codes(findings) == expected
     assert f"{free / 1024**2:,.0f} MiB are free" in findings[0].seen
+
+
+def test_a_ledger_that_is_not_the_one_written_last_is_a_problem(tmp_path: Path) -> None:
+    """It has lost records, or is gone while its marker is still there."""
+    path = tmp_path / "ledger.db"
+    with closing(Ledger.open(path)) as ledger_:
+        ledger_.pause(None, "ann@host", "", NOW)
+        ledger_.pause(None, "ann@host", "", NOW)
+    cut_the_chain(path)
+    seen = the(ledger.ledger(a_case(path)), "ledger.other").seen
+    path.unlink()
+
+    assert "has lost its records 2 to 2" in seen
+    assert codes(ledger.ledger(a_case(path))) == ["ledger.unusable"]
+
+
+def test_files_that_everybody_may_read_are_a_warning(tmp_path: Path) -> None:
+    """Unless their folder lets nobody in."""
+    path = tmp_path / "ledger.db"
+    Ledger.open(path).close()
+    path.chmod(0o644)
+    tmp_path.chmod(0o755)
+    assert "ledger.db" in the(ledger.ledger(a_case(path)), "ledger.open").seen
+    tmp_path.chmod(0o700)
+
+    assert codes(ledger.ledger(a_case(path))) == []
+
+
+def test_decisions_of_another_ledger_are_a_warning_for_a_day(tmp_path: Path) -> None:
+    """On machines of the fleet; of a ledger that is not there yet all are another's."""
+    path = tmp_path / "ledger.db"
+    desk = Desk()
+    desk.clock.advance(0)
+
+    def told(tag: str, *, enrolled: bool = True) -> list[str]:
+        desk.fleet.put(a_node("i-1", enrolled=enrolled, tags={DECISION_TAG: tag, NOTIFIED_TAG: "2026-03-02T11:00:00Z"}))
+        settings = {"ledger": LedgerKnobs(path=str(path))}
+        return codes(ledger.others(a_controller(desk.fleet, desk.clock, settings=settings)))
+
+    assert told("gpuwatch-other-1-0a") == ["ledger.foreign"]
+    with closing(Ledger.open(path)) as ours:
+        key = ours.intend(Verb.NOTICE, "i-1", "default", NOW, Reason(code="candidate", sentence="Idle."), 1).key
+    assert told("gpuwatch-other-1-0a") == ["ledger.foreign"]
+    assert told("gpuwatch-other-1-0a", enrolled=False) == []
+    assert told(key) == []
+    desk.clock.advance(86400.0)
+    assert told("gpuwatch-other-1-0a") == []

@@ -73,7 +73,9 @@ def shared(cluster: Cluster) -> Iterator[Place]:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=on_postgresql)])
-def deposed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Ledger, Ledger, Intent]]:
+def deposed(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Ledger, Ledger, Intent]]:
     """A leader with an open intent that lost its lead without noticing, and the new leader."""
     knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
     if request.param == "postgresql":
@@ -83,6 +85,7 @@ def deposed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Le
     intent = old.intend(Verb.STOP, "i-1", "default", NOW, REASON, old.record_round(an_observation()))
     if knobs.url is None:
         (tmp_path / "ledger.db.lock").unlink()  # as on a file system whose locks do not hold
+        monkeypatch.setattr("gpuwatch.ledger.files._SET_LOCK", None)
     else:
         end_sessions(postgresql(), knobs.url)
     yield old, place.open(), intent

@@ -195,6 +195,9 @@ def test_who_may_not_open_the_ledger_is_told_who_may(
         refused = gpuwatch(*command)
     place.chmod(0o755)
 
+    if file == 0o444 and command[0] != "pause":  # to read it is enough, and leaves nothing beside it
+        assert refused.exit_code == 0, refused.output
+        return
     assert refused.exit_code == 2
     assert "ledger.db cannot be opened" in refused.output
     assert refused.output.endswith("run this as root or as the controller's user\n")

@@ -329,6 +329,24 @@ _CONTROLLER = (
         "Do what the sentence says; a damaged file is restored from a backup (docs/ledger.md).",
     ),
     (
+        "ledger.other",
+        _P,
+        "The ledger is not the one that was written here last, or has lost records: a controller begins paused.",
+        "Put the right ledger back, or look at what is lost and `gpuwatch resume` (docs/ledger.md).",
+    ),
+    (
+        "ledger.foreign",
+        _W,
+        "Machines bear decisions of less than a day that are not in this ledger: nothing is done to them.",
+        "Run one ledger for a fleet; if there is no other controller, see docs/ledger.md.",
+    ),
+    (
+        "ledger.open",
+        _W,
+        "Every user of this machine may read the ledger: owners, machines and reasons.",
+        "chmod o= the file and what lies beside it, or its folder.",
+    ),
+    (
         "ledger.closed",
         _P,
         "This user may not write the ledger, or make it.",

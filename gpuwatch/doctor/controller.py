@@ -52,6 +52,7 @@ CHECKS: tuple[Check[ControllerCase], ...] = (
     Check(name="prices", look=cloud.prices, seconds=_CLOUD_SECONDS),
     Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
     Check(name="ledger", look=ledger.ledger, seconds=30.0),
+    Check(name="other ledgers", look=ledger.others, seconds=_CLOUD_SECONDS),
     Check(name="port", look=port),
     Check(name="identity", look=identity, seconds=30.0),
 )

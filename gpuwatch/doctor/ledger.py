@@ -2,15 +2,19 @@
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from gpuwatch.doctor.access import closed
 from gpuwatch.doctor.ailments import found
 from gpuwatch.doctor.cases import ControllerCase
-from gpuwatch.doctor.report import Finding, fine
+from gpuwatch.doctor.cloud import listed, skipped
+from gpuwatch.doctor.report import Finding, fine, shown
+from gpuwatch.guard.ledgers import recent
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.glance import Glance, glance
+from gpuwatch.model.decision import DECISION_TAG
 
 _MIB = 1024**2
 FULL_BYTES = 100 * _MIB
@@ -28,7 +32,9 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
             yield found("ledger.closed", where, shut[0])
             return
         yield _room(next(each for each in file.absolute().parents if each.exists()))
-        if not file.exists():
+        if not knobs.unwritten:
+            yield from _modes(file)
+        else:
             yield fine("ledger", where, "it is not there yet; the controller makes it when it starts")
             return
     try:
@@ -36,12 +42,45 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
     except LedgerError as error:
         yield found("ledger.unusable", where, str(error))
         return
+    if seen.doubt is not None:
+        yield found("ledger.other", where, seen.doubt)
     yield fine("ledger", where, _told(seen, None if file is None else _holder(file)))
+
+
+def others(case: ControllerCase) -> Iterator[Finding]:
+    """Whether another ledger has decided about the fleet's machines of late."""
+    knobs, nodes, now = case.settings.ledger, listed(case), case.clock.now()
+    where = "decisions on the fleet's machines"
+    if nodes is None:
+        yield skipped(where)
+        return
+    young = [node for node in nodes if node.enrolled and node.tags.get(DECISION_TAG) and recent(node, now)]
+    keys = {node.tags[DECISION_TAG] for node in young}
+    try:
+        foreign = keys if knobs.unwritten else glance(knobs, keys).foreign
+    except LedgerError:
+        return  # `ledger` says why
+    strange = sorted(node.id for node in young if node.tags[DECISION_TAG] in foreign)
+    if strange:
+        yield found("ledger.foreign", where, f"of another ledger on {len(strange)}: {shown(strange)}")
+    else:
+        yield fine("ledger", where, f"{len(young)} of the last day, all in this ledger")
+
+
+def _modes(file: Path) -> Iterator[Finding]:
+    """Whether others may read it: older versions made it as the umask said."""
+    lets_in = file.absolute().parent.stat().st_mode & stat.S_IXOTH
+    files = [each for each in _files(file)[1:] if each.exists() and each.stat().st_mode & stat.S_IRWXO]
+    if lets_in and files:
+        yield found("ledger.open", f"ledger {file}", f"open to others: {', '.join(each.name for each in files)}")
 
 
 def _files(file: Path) -> list[Path]:
     """What the controller writes: the folder, the file in it, and what SQLite and the lock add."""
-    return [file.absolute().parent, *(file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", ".lock"))]
+    return [
+        file.absolute().parent,
+        *(file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", ".lock", ".id")),
+    ]
 
 
 def _room(folder: Path) -> Finding:
@@ -57,7 +96,9 @@ def _told(seen: Glance, holder: int | None) -> str:
     """In words; the head is for whoever compares it with one kept elsewhere."""
     held = "no controller holds it" if holder is None else f"a controller holds it, process {holder}"
     led = f"led last by {seen.leader}" if seen.leader else "led by nobody yet"
-    return f"schema {seen.schema}, {seen.links} records, {held}, {led}; audit head {seen.links}:{seen.head}"
+    return (
+        f"id {seen.id}, schema {seen.schema}, {seen.links} records, {held}, {led}; audit head {seen.links}:{seen.head}"
+    )
 
 
 def _holder(file: Path) -> int | None:

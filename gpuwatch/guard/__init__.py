@@ -7,7 +7,7 @@ objects. A new rule is one function, one line in RULES and one page in docs/guar
 
 from collections.abc import Sequence
 
-from gpuwatch.guard import consent, pace, standing, trials, use
+from gpuwatch.guard import consent, ledgers, pace, standing, trials, use
 from gpuwatch.guard.budgets import month_budget
 from gpuwatch.guard.bursts import Burst, burst
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
@@ -44,6 +44,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "observe_only": (_ALL, standing.observe_only),
     "paused": (_ALL, standing.paused),
     "not_enrolled": (_ALL, standing.not_enrolled),
+    "other_ledger": (_ALL - _NO_NODE, ledgers.other_ledger),
     "protected": (_LET_GO | ADDITIONS, standing.protected),
     "snoozed": (_LET_GO, standing.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS, standing.unknown_pool),

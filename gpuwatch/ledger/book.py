@@ -18,17 +18,18 @@ from gpuwatch.ledger import bodies, chain, compaction, views
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.deeds import DeedBook
 from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
+from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.ledger.messages import MessageBook
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.spend import SpendBook
-from gpuwatch.ledger.stores import SqliteStore, Store
+from gpuwatch.ledger.sqlite import SqliteStore
+from gpuwatch.ledger.stores import Store
 from gpuwatch.ledger.tables import (
     BODIES,
     CONTROLS,
     GAPS,
     INTENTS,
-    META,
     NOTICES,
     OPEN_INTENTS,
     PAUSES,
@@ -68,10 +69,10 @@ class Ledger:
         self._knobs = knobs or LedgerKnobs()
         self.spend = SpendBook(store, self._knobs.keep_hours)
         self.deeds = DeedBook(store)
+        self.identity = Identity(store)
         self.messages = MessageBook(store)
         self.trail = TrailBook(store)
-        with store.reading() as db:
-            self._id: str = db.execute(select(META.c.value).where(META.c.name == "ledger_id")).scalar_one()
+        self._id = store.id
 
     @classmethod
     def connect(cls, knobs: LedgerKnobs, *, read_only: bool = False, controls_only: bool = False) -> Self:

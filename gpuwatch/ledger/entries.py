@@ -15,6 +15,10 @@ class LeadLostError(LedgerError):
     """Another controller leads: nothing was written."""
 
 
+class OtherLedgerError(LedgerError):
+    """This is not the ledger that the process has written so far: it must not decide by it, nor write to it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An intent with all that came of it, for people."""

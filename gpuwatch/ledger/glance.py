@@ -1,26 +1,35 @@
 """A look at a ledger that leaves no trace: not even the files that SQLite makes for whoever reads."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.ledger.postgresql import PostgresqlStore
-from gpuwatch.ledger.stores import SqliteStore, Store
+from gpuwatch.ledger.sqlite import SqliteStore
+from gpuwatch.ledger.stores import Store
 from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What a ledger says of itself: records so far, the newest link's hash, and who leads or led last."""
+    """What a ledger says of itself: records so far, the newest link's hash, and who leads or led last.
+
+    `doubt` is how it is not as it was left, `foreign` the decisions asked about that are not in it.
+    """
 
     schema: int
+    id: str
     links: int
     head: str
     leader: str
+    doubt: str | None
+    foreign: tuple[str, ...]
 
 
-def glance(knobs: LedgerKnobs) -> Glance:
+def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
     """Look.
 
     Raises:
@@ -31,10 +40,19 @@ def glance(knobs: LedgerKnobs) -> Glance:
     if knobs.file is None:
         store = PostgresqlStore(knobs, read_only=True, controls_only=False)
     else:
-        store = SqliteStore.beside(knobs.file, read_only=True, untouched=True)
+        store = SqliteStore.beside(knobs.file, read_only=True)
     try:
         with store.reading() as db:
             head = db.execute(select(HEAD)).one()
+        foreign = Identity(store).foreign(decisions)
     finally:
         store.close()
-    return Glance(schema=SCHEMA_VERSION, links=head.links, head=head.hash, leader=head.leader)
+    return Glance(
+        schema=SCHEMA_VERSION,
+        id=store.id,
+        links=head.links,
+        head=head.hash,
+        leader=head.leader,
+        doubt=store.doubt,
+        foreign=foreign,
+    )

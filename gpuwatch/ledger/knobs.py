@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from annotated_types import Ge, MinLen
 
+from gpuwatch.ledger.files import left_over
 from gpuwatch.model.knobs import STRICT, Contradiction, Knob, Seconds, format_duration
 
 DEFAULT_PATH = "/var/lib/gpuwatch/ledger.db"
@@ -56,9 +57,9 @@ class LedgerKnobs:
 
     @property
     def unwritten(self) -> bool:
-        """Whether it is a file that is not there yet; of one that this user may not look for nobody says so."""
+        """Whether it is a file that is not there yet, nor was; of one that this user may not look for: no."""
         try:
-            return self.file is not None and not self.file.exists()
+            return self.file is not None and not self.file.exists() and left_over(self.file) is None
         except OSError:
             return False
 

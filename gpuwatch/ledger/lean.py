@@ -13,6 +13,7 @@ from decimal import Decimal
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.book import HOUR, Ledger
 from gpuwatch.ledger.entries import LedgerError
+from gpuwatch.ledger.identity import NoIdentity
 from gpuwatch.ledger.views import CHANGES_MACHINES, MAY_HAVE_HAPPENED, OF_CALLS
 from gpuwatch.model.decision import (
     FINAL,
@@ -47,6 +48,7 @@ class LeanLedger(Ledger):
     def __init__(self, ledger_id: str = "lean") -> None:
         """Nothing is written yet."""
         self._id = ledger_id
+        self.identity = NoIdentity()
         self._number = 0
         self._opened: dict[str, OpenIntent] = {}
         self._notices: dict[str, Notice] = {}

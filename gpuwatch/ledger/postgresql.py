@@ -17,7 +17,7 @@ from gpuwatch.ledger import schema
 from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs, is_postgresql
 from gpuwatch.ledger.stores import Store, cause, this_process
-from gpuwatch.ledger.tables import META
+from gpuwatch.ledger.tables import HEAD
 from gpuwatch.secrets import read_secret
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,7 @@ class PostgresqlStore(Store):
         self._waiting_for: str | None = None
         try:
             self._begin_session(make=not (read_only or controls_only))
+            self._adopt()
         except BaseException:
             self.close()
             raise
@@ -94,6 +95,9 @@ class PostgresqlStore(Store):
         except (SQLAlchemyError, LedgerError) as error:
             self._drop()
             leads, other = False, cause(error) if isinstance(error, SQLAlchemyError) else str(error)
+            self.trouble = other
+        else:
+            self.trouble = None
         if leads:
             log.info("This controller (%s) leads now, epoch %s.", self.controller, self.epoch)
         elif led or other != self._waiting_for:
@@ -111,8 +115,8 @@ class PostgresqlStore(Store):
         """Try for the lock; with it, begin a lead."""
         with self._turn:
             with self._db().begin():
-                ledger_id = self._db().scalar(select(META.c.value).where(META.c.name == "ledger_id"))
-                number = hashlib.sha256(f"gpuwatch leader {ledger_id}".encode()).digest()[:8]
+                self._recognise(self._db(), self._db().execute(select(HEAD)).one())  # a server that lags may answer
+                number = hashlib.sha256(f"gpuwatch leader {self.id}".encode()).digest()[:8]
                 wanted = func.pg_try_advisory_lock(int.from_bytes(number, "big", signed=True))
                 won, self._session = self._db().execute(select(wanted, func.pg_backend_pid())).one()
                 version = int(self._db().scalar(text("SHOW server_version_num")) or 0)

@@ -20,14 +20,19 @@ _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
 }
 
 
-def prepare(db: Connection, place: str, ledger_id: str | None = None) -> None:
-    """Make or migrate the tables, within a transaction of the caller's.
+def prepare(db: Connection, place: str, ledger_id: str | None = None, *, new: bool = True) -> None:
+    """Make or migrate the tables, within a transaction of the caller's. `new`: they may be missing.
 
     Raises:
-        LedgerError: the database is of a version that this gpuwatch does not know.
+        LedgerError: the database is of a version that this gpuwatch does not know, or has lost its tables.
 
     """
     found = _version(db, place)
+    if found is None and not new:
+        raise LedgerError(
+            f"{place} is a database without a ledger: it has lost its -wal file, or belongs to another program; "
+            "nothing was changed. Put the ledger back (docs/ledger.md, Restore), or move it away to begin a new one"
+        )
     if found is None:
         for statement in _statements(db.dialect):
             db.exec_driver_sql(statement)

@@ -1,44 +1,48 @@
 """Where a ledger lives: one connection, transactions that are ours, and the fence against a second leader.
 
 Every write of the leader's reads the head in its own transaction and must find its own epoch there. So whoever took the
-lead since then has shut it out, however long this process was away.
+lead since then has shut it out, however long this process was away. And every write, as every look whether this process
+still leads, must find the ledger that it has known so far: its id, and in its chain the newest link that was seen.
 """
 
-import fcntl
 import os
 import socket
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import RLock
-from typing import IO, Self
+from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select, update
+from sqlalchemy import Connection, Engine, Row, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
-from gpuwatch.ledger import schema
 from gpuwatch.ledger.chain import Writer
-from gpuwatch.ledger.entries import LeadLostError, LedgerError
-from gpuwatch.ledger.tables import HEAD
+from gpuwatch.ledger.entries import LeadLostError, LedgerError, OtherLedgerError
+from gpuwatch.ledger.tables import CHAIN, HEAD, META
 
-_CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
-_AS_ITS_USER = "run this as root or as the controller's user"
-_BUSY_SECONDS = 10  # how long a write waits for `gpuwatch pause`, and that one for a write
+_ID = select(META.c.value).where(META.c.name == "ledger_id")
+RESTART = "restart the controller once the right one is back (docs/ledger.md, What survives what)"
 
 
 class Store:
-    """An open database. `epoch` is the number of this process's lead; None where it does not lead."""
+    """An open database. `epoch` is the number of this process's lead; None where it does not lead.
+
+    `trouble` is why nothing may be done by it now, as of the last look; None: nothing is known against it. `doubt` is
+    why whoever begins with it begins paused; None: it is as it was left.
+    """
 
     def __init__(self, engine: Engine, place: str, controller: str) -> None:
         """Use `SqliteStore` or `PostgresqlStore`."""
         self.place = place
         self.controller = controller
         self.epoch: int | None = None
+        self.trouble: str | None = None
+        self.doubt: str | None = None
+        self.id = ""
         self._engine = engine
         self._turn = RLock()  # a status page may read while a round writes
         self._held: Connection | None = None
+        self._seen: tuple[int, str] | None = None  # the newest link and its hash, as of the last look
+        self._other: str | None = None  # once it was another ledger, this process never trusts it again
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -52,30 +56,42 @@ class Store:
 
         Raises:
             LeadLostError: another one leads, or nobody; nothing is written.
+            OtherLedgerError: it is not the ledger that this process knows; nothing is written.
             LedgerError: the database failed; nothing is written.
 
         """
-        with self._turn, self._explained(), self._db().begin():
-            db = self._db()
-            head = db.execute(select(HEAD).with_for_update()).one()
-            if fenced and (self.epoch is None or head.epoch != self.epoch):
-                raise LeadLostError(f"this controller does not lead; {head.leader or 'nobody'} does")
-            writer = Writer(db, links=head.links, head=head.hash)
-            yield writer
-            if writer.links != head.links:
-                db.execute(update(HEAD).values(links=writer.links, hash=writer.head))
+        with self._turn:
+            with self._explained(), self._db().begin():
+                db = self._db()
+                head = db.execute(select(HEAD).with_for_update()).one()
+                self._recognise(db, head)
+                if fenced and (self.epoch is None or head.epoch != self.epoch):
+                    raise LeadLostError(f"this controller does not lead; {head.leader or 'nobody'} does")
+                writer = Writer(db, links=head.links, head=head.hash)
+                yield writer
+                if writer.links != head.links:
+                    db.execute(update(HEAD).values(links=writer.links, hash=writer.head))
+            self._seen = (writer.links, writer.head)
 
     def lead(self) -> bool:
         """Take the lead where nobody has it; whether this process has it now."""
         return self.leading()
 
     def leading(self) -> bool:
-        """Whether this process has the lead at this moment; an error is no."""
+        """Whether this process has the lead at this moment; an error, or another ledger, is no and is `trouble`."""
         try:
             with self.reading() as db:
-                return self.epoch is not None and self._leads(db)
-        except LedgerError:
+                self._recognise(db, db.execute(select(HEAD)).one())
+                leads = self.epoch is not None and self._leads(db)
+        except LedgerError as error:
+            self.trouble = str(error)
             return False
+        self.trouble = None
+        return leads
+
+    def begin_paused(self) -> None:
+        """The pause that `doubt` asks for is on record: from here on the ledger counts as it is."""
+        self.doubt = None
 
     def leader(self) -> str:
         """Who leads, or led last."""
@@ -86,6 +102,43 @@ class Store:
         """Let go."""
         self._drop()
         self._engine.dispose()
+
+    def _adopt(self) -> None:
+        """This is the ledger from here on."""
+        with self.reading() as db:
+            self.id = str(db.scalar(_ID))
+            head = db.execute(select(HEAD)).one()
+        self._seen = (head.links, head.hash)
+
+    def _recognise(self, db: Connection, head: Row[Any]) -> None:
+        """It is the ledger that this process has known so far, with all that was in it.
+
+        Raises:
+            OtherLedgerError: it is not, or once was not.
+
+        """
+        if self._seen is None:
+            return
+        if self._other is None:
+            self._other = self._difference(db, head, *self._seen)
+        if self._other is not None:
+            self.trouble = self._other
+            raise OtherLedgerError(self._other)
+        self._seen = (head.links, head.hash)
+
+    def _difference(self, db: Connection, head: Row[Any], links: int, known: str) -> str | None:
+        """How it is another than the one whose newest link was that; None: it is not."""
+        found = db.scalar(_ID)
+        if found != self.id:
+            return f"{self.place} is another ledger ({found}) than this controller's ({self.id}); {RESTART}"
+        if (head.links, head.hash) == (links, known):
+            return None
+        if head.links < links:
+            missing = f"records {head.links + 1} to {links}" if head.links + 1 < links else f"record {links}"
+            return f"{self.place} has lost {missing}: it was replaced by an older copy; {RESTART}"
+        if links and db.scalar(select(CHAIN.c.hash).where(CHAIN.c.id == links)) != known:
+            return f"{self.place} is another copy: its record {links} is not the one that was there; {RESTART}"
+        return None
 
     def _leads(self, db: Connection) -> bool:
         """What the database says of it."""
@@ -124,108 +177,6 @@ class Store:
             raise LedgerError(f"the ledger {self.place} failed: {cause(error)}") from error
 
 
-class SqliteStore(Store):
-    """A file, or memory. The controller holds the file's lock: two can never share it by mistake."""
-
-    def __init__(self, uri: str, place: str, controller: str, lock: IO[bytes] | None = None) -> None:
-        """Use the class methods."""
-        engine = create_engine("sqlite://", creator=lambda: _connect(uri), poolclass=NullPool, hide_parameters=True)
-        super().__init__(engine, place, controller)
-        self._lock = lock
-        self._begin = "BEGIN"
-        event.listen(engine, "begin", lambda db: db.exec_driver_sql(self._begin))
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Lock, create and migrate the file, and lead."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = path.with_name(path.name + ".lock").open("wb")
-        except OSError as error:
-            raise LedgerError(f"{path} cannot be written ({error.strerror}); set ledger.path") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.close()
-            raise LedgerError(f"{path} is held by another controller; run one controller per ledger") from error
-        store = cls(f"file:{path}", str(path), this_process(), lock)
-        try:
-            store._prepare()
-        except BaseException:
-            store.close()
-            raise
-        return store
-
-    @classmethod
-    def beside(cls, path: Path, *, read_only: bool, untouched: bool = False) -> Self:
-        """A file that another process may hold: to read it, or for a person's short orders.
-
-        `untouched` where nobody has it open: SQLite makes no files beside it then, and does not look for changes.
-        """
-        try:
-            there = path.exists()
-        except OSError as error:
-            raise LedgerError(f"{path} cannot be opened ({error.strerror}); {_AS_ITS_USER}") from error
-        if not there:
-            raise LedgerError(f"{path} does not exist yet; start `gpuwatch controller`, or set ledger.path")
-        at_rest = untouched and not path.with_name(path.name + "-wal").exists()
-        mode = f"{'ro' if read_only else 'rw'}{'&immutable=1' if at_rest else ''}"
-        store = cls(f"file:{path}?mode={mode}", str(path), this_process())
-        try:
-            with store._readable() as db:
-                schema.check(db, store.place)
-        except BaseException:
-            store.close()
-            raise
-        return store
-
-    @classmethod
-    def in_memory(cls, ledger_id: str) -> Self:
-        """As long as its process."""
-        store = cls("file::memory:", "in memory", "this process")
-        store._prepare(ledger_id)
-        return store
-
-    def close(self) -> None:
-        """Release the file."""
-        super().close()
-        if self._lock is not None:
-            self._lock.close()
-
-    @contextmanager
-    def writing(self, *, fenced: bool = True) -> Iterator[Writer]:
-        """As told; the write lock is taken first, so that a head once read stays the head."""
-        with self._turn, self._at_once(), super().writing(fenced=fenced) as writer:
-            yield writer
-
-    def _prepare(self, ledger_id: str | None = None) -> None:
-        """Schema and lead."""
-        with self._at_once():
-            with self._readable() as db:
-                schema.prepare(db, self.place, ledger_id)
-            self._take()
-
-    @contextmanager
-    def _at_once(self) -> Iterator[None]:
-        """Transactions that begin with the write lock."""
-        self._begin = "BEGIN IMMEDIATE"
-        try:
-            yield
-        finally:
-            self._begin = "BEGIN"
-
-    @contextmanager
-    def _readable(self) -> Iterator[Connection]:
-        """What is no database at all is told by its name, and left as it is."""
-        try:
-            with self._db().begin():
-                yield self._db()
-        except DBAPIError as error:
-            if getattr(error.orig, "sqlite_errorname", "").startswith(_CLOSED):
-                raise LedgerError(f"{self.place} cannot be opened ({cause(error)}); {_AS_ITS_USER}") from error
-            raise LedgerError(f"{self.place} is no ledger: {cause(error)}") from error
-
-
 def this_process() -> str:
     """Who writes, for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
@@ -235,12 +186,3 @@ def cause(error: SQLAlchemyError) -> str:
     """The database's own words, first line."""
     told = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
     return (told.strip().splitlines() or [type(error).__name__])[0]
-
-
-def _connect(uri: str) -> sqlite3.Connection:
-    """In autocommit: transactions are ours. Rounds run on a scheduler's thread, never two at once."""
-    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
-    if "?mode=ro" not in uri:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-    return db

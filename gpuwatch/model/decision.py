@@ -38,6 +38,8 @@ class Verb(StrEnum):
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
 # The tag by which a machine tells the intent that it was launched or told about with; its value is the intent's key.
 DECISION_TAG = "gpuwatch:decision-id"
+# The tag that says when a machine was told, or its notice withdrawn.
+NOTIFIED_TAG = "gpuwatch:notified-at"
 
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
 
@@ -254,7 +256,7 @@ class LedgerView:
     """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None).
 
     `backtests` are the newest of each pool's rules, in the order in which they were kept; `approvals` are of the
-    notices in force.
+    notices in force; `foreign` the decisions that machines of the fleet bear (DECISION_TAG) and this ledger lacks.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -267,6 +269,7 @@ class LedgerView:
     backtests: tuple[Backtested, ...] = ()
     keeps: tuple[Keep, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     def kept(self, node: Node) -> Node:
         """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+ITSELF = "gpuwatch"  # who pauses where no person does: a controller that doubts its ledger
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:

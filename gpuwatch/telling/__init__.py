@@ -46,12 +46,12 @@ class Telling(Collector):
         with self._lock:
             return self._told.leading
 
-    def round(self, done: Round | None, seconds: float, *, leading: bool = True) -> None:
-        """A round is over: done, in trouble, failed (None), or another controller's (not leading)."""
+    def round(self, done: Round | None, seconds: float, *, leading: bool = True, ledger_ok: bool = True) -> None:
+        """A round is over: done, in trouble, failed (None), or another controller's (not leading, its ledger well)."""
         with self._lock:
             told = self._told
-            told.leading = leading
-            told.count("rounds", (_result(done, leading=leading),))
+            told.leading, told.ledger_ok = leading, ledger_ok
+            told.count("rounds", (_result(done, leading=leading or not ledger_ok),))
             if done is None or done.trouble is not None:
                 return
             told.last, told.duration_seconds, told.ended_at = done, seconds, told.clock.now()

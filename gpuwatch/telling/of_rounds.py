@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gpuwatch import __version__
 from gpuwatch.agent.catalogue import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
+from gpuwatch.caution import decided_elsewhere
 from gpuwatch.telling.told import ROUND, Told, Value, counter, gauge
 
 
@@ -14,6 +15,17 @@ def _info(told: Told) -> Iterator[Value]:
 
 def _leading(told: Told) -> Iterator[Value]:
     yield (), float(told.leading)
+
+
+def _ledger_ok(told: Told) -> Iterator[Value]:
+    if told.ledger_ok is not None:
+        yield (), float(told.ledger_ok)
+
+
+def _elsewhere(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None:
+        yield (), float(len(decided_elsewhere(seen.fleet, seen.ledger, seen.now)))
 
 
 def _timestamp(told: Told) -> Iterator[Value]:
@@ -91,6 +103,20 @@ FAMILIES = (
     ),
     gauge(
         "controller_leader", (), "1 while this controller leads; of several on one ledger one does.", "ledger", _leading
+    ),
+    gauge(
+        "controller_ledger_ok",
+        (),
+        "1 while the ledger answers and is the one that this controller has written; at 0 nothing is done.",
+        "ledger",
+        _ledger_ok,
+    ),
+    gauge(
+        "controller_foreign_decisions",
+        (),
+        "Machines that another ledger has decided about within a day: a second controller, or lost records.",
+        ROUND,
+        _elsewhere,
     ),
     counter(
         "controller_rounds_total",

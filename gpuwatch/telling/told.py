@@ -26,6 +26,7 @@ class Told:
     duration_seconds: float | None = None
     ended_at: datetime | None = None
     leading: bool = False
+    ledger_ok: bool | None = None  # None before the first round
     certificates: Certificates = tuple
     logins: Callable[[], Mapping[str, int]] = dict
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)

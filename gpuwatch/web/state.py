@@ -75,10 +75,12 @@ class State:
     _seen: _Seen = field(default_factory=_Seen)
     _making: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, done: Round | None, *, leading: bool) -> None:
-        """A round is over: done, in trouble, failed (None), or another controller's."""
+    def tell(self, done: Round | None, *, leading: bool, trouble: str | None = None) -> None:
+        """A round is over: done, in trouble, failed (None), or another controller's. `trouble` is the ledger's."""
         before = self._seen
-        if not leading:
+        if trouble is not None:
+            self._seen = _Seen(done=before.done, trouble=f"Nothing is done: {trouble}")
+        elif not leading:
             self._seen = _Seen(leading=False)
         elif done is None:
             self._seen = _Seen(done=before.done, trouble="The newest round failed; the controller's log says why.")
