@@ -40,8 +40,7 @@ def step(parts: Parts, *, act: bool = True) -> Round:
     reviews = guard.review(observation, decisions, parts.rules)
     acts: tuple[Act, ...] = ()
     if act:
-        parts.ledger.keep_gaps(gaps)
-        round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules)
+        round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
         acts = tuple(carry_out(parts, observation, reviews, round_id))
     return Round(
         observation=observation, proposals=proposals, decisions=decisions, reviews=reviews, settled=settled, acts=acts

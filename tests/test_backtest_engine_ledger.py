@@ -84,7 +84,7 @@ class Both(RuleBasedStateMachine):
     def keep_gaps(self, spare: float) -> None:
         """A pool has learnt something."""
         for ledger in self.ledgers:
-            ledger.keep_gaps({"a": GapHistory(saved=spare)})
+            ledger.record_round(an_observation(now=self.now), gaps={"a": GapHistory(saved=spare)})
 
     @rule(minutes=st.sampled_from([0, 1, 30, 600]))
     def wait(self, minutes: int) -> None:

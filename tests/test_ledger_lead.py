@@ -29,7 +29,7 @@ WRITES: dict[str, Callable[[Ledger, Intent], object]] = {
     "an intent": lambda ledger, _: ledger.intend(Verb.STOP, "i-2", "default", NOW, REASON, 1),
     "an outcome": lambda ledger, intent: ledger.settle(intent, Status.SETTLED, "done", NOW),
     "the end of a notice": lambda ledger, _: ledger.drop_notice("i-1"),
-    "what a pool has learnt": lambda ledger, _: ledger.keep_gaps({"default": GapHistory()}),
+    "what a pool has learnt": lambda ledger, _: ledger.record_round(an_observation(), gaps={"default": GapHistory()}),
     "a compaction": lambda ledger, _: ledger.compact(NOW),
 }
 

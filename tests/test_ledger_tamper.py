@@ -1,6 +1,7 @@
 """Whoever changes the past is found out: the audit names the first record that is not what was written."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,7 +11,9 @@ import pytest
 from gpuwatch.cost.accounting import Metering
 from gpuwatch.ledger import Broken, LedgerKnobs
 from gpuwatch.ledger.tables import RECORDS
-from gpuwatch.model.decision import Reason, Status, Verb
+from gpuwatch.model.decision import Proposal, Reason, Status, Verb
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.policies.timing.history import GapHistory
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, a_backtest, a_node, an_observation
 
@@ -25,7 +28,9 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
     ledger = place.open()
     for at in (NOW, NOW + timedelta(minutes=1)):
-        round_id = ledger.record_round(an_observation(a_node(), now=at))
+        wish = Proposal(policy="promql", pool="default", reason=REASON, wish=3 if at == NOW else 4)
+        known = {"default": GapHistory(saved=1.0 if at == NOW else 2.0)}
+        round_id = ledger.record_round(an_observation(a_node(), now=at), [wish], gaps=known)
         intent = ledger.intend(Verb.STOP, "i-1", "default", at, REASON, round_id)
         ledger.settle(intent, Status.ACCEPTED, "the cloud accepted the stop", at)
         if at == NOW:
@@ -118,6 +123,19 @@ def test_a_changed_or_dropped_body_is_found(written: Place) -> None:
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [
+        ("INSERT INTO notices SELECT 'i-1', key, at FROM notices", "notices"),
+        ("INSERT INTO notices VALUES ('i-7', 'gpuwatch-x-1-y', '2026-03-01')", "notices"),
+        ("UPDATE notices SET at = '2026-03-01T12:00:00.000000+00:00'", "notices"),
+        ("UPDATE notices SET key = (SELECT MIN(key) FROM intents WHERE verb = 'stop')", "notices"),
+        ("INSERT INTO stopped SELECT 'i-1', MIN(key), '2026-03-01' FROM intents", "stopped"),
+        ("INSERT INTO stopped SELECT node_id, key, at FROM notices", "stopped"),
+        ("UPDATE gaps SET body = (SELECT body FROM bodies WHERE round_id = 1)", "gaps"),
+        ("DELETE FROM gaps", "gaps"),
+        ("INSERT INTO gaps SELECT 'other', body FROM gaps", "gaps"),
+        ("DELETE FROM wishes WHERE want = 3", "wishes"),
+        ("UPDATE wishes SET want = 99 WHERE want = 4", "wishes"),
+        ("INSERT INTO wishes SELECT at, 'other', policy, want FROM wishes WHERE want = 3", "wishes"),
+        ("INSERT INTO wishes VALUES ('2026-03-02T12:00:30.000000+00:00', 'default', 'promql', 5)", "wishes"),
         ("UPDATE head SET hash = '00'", "head"),
         ("UPDATE head SET links = 15", "link"),
         ("UPDATE chain SET hash = '00' WHERE id = 6", "intent"),
@@ -157,3 +175,37 @@ def loosen(place: Place) -> None:
             "SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f'"
         ):
             place.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+
+
+def test_an_old_notice_or_stop_is_not_brought_back(written: Place) -> None:
+    """What ended it is on record; decisions do not believe the row, and the audit names it."""
+    ledger = written.open()
+    node = replace(a_node("i-3"), state=NodeState.STOPPED)
+    stop = ledger.intend(Verb.STOP, "i-3", "default", NOW, REASON, 1)
+    ledger.settle(stop, Status.SETTLED, "the cloud shows it stopped", NOW)
+    assert [each.node_id for each in ledger.view(NOW).stopped] == ["i-3"]
+    start = ledger.intend(Verb.START, "i-3", "default", NOW, REASON, 1)
+    ledger.settle(start, Status.SETTLED, "the cloud shows it running", NOW)
+    assert ledger.audit().broken is None
+    at = NOW.isoformat(timespec="microseconds")
+    written.execute(f"INSERT INTO stopped VALUES ('i-3', '{stop.key}', '{at}')")  # noqa: S608  a key of ours
+    ledger.record_round(an_observation(node))
+
+    assert ledger.view(NOW).stopped == ()
+    assert found(written).kind == "stopped"
+
+
+@pytest.mark.parametrize("key", ["its own, unsettled", "of another node", "of no intent"])
+def test_a_forged_stop_makes_nothing_ours(written: Place, key: str) -> None:
+    """Only what gpuwatch itself stopped, by the records, may ever be terminated for it."""
+    ledger = written.open()
+    other = ledger.intend(Verb.STOP, "i-4", "default", NOW, REASON, 1)
+    ledger.settle(other, Status.SETTLED, "the cloud shows it stopped", NOW)
+    own = ledger.intend(Verb.STOP, "i-5", "default", NOW, REASON, 1)
+    forged = {"its own, unsettled": own.key, "of another node": other.key, "of no intent": "k"}[key]
+    at = NOW.isoformat(timespec="microseconds")
+    written.execute(f"INSERT INTO stopped VALUES ('i-5', '{forged}', '{at}')")  # noqa: S608  likewise
+
+    assert [each.node_id for each in ledger.view(NOW).stopped] == ["i-4"]
+    assert found(written).kind == "stopped"
+    assert "i-5" in found(written).wrong

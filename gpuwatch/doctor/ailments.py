@@ -347,6 +347,12 @@ _CONTROLLER = (
         "chmod o= the file and what lies beside it, or its folder.",
     ),
     (
+        "ledger.plain",
+        _W,
+        "The URL of the ledger asks for less than a verified certificate: others may read the password, or answer.",
+        "Take sslmode out of the URL; where the server's authority is your own, name it as sslrootcert=FILE.",
+    ),
+    (
         "ledger.closed",
         _P,
         "This user may not write the ledger, or make it.",

@@ -13,7 +13,7 @@ from gpuwatch.doctor.cloud import listed, skipped
 from gpuwatch.doctor.report import Finding, fine, shown
 from gpuwatch.guard.ledgers import recent
 from gpuwatch.ledger import LedgerError
-from gpuwatch.ledger.glance import Glance, glance
+from gpuwatch.ledger.glance import Glance, glance, plain
 from gpuwatch.model.decision import DECISION_TAG
 
 _MIB = 1024**2
@@ -38,6 +38,9 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
             yield fine("ledger", where, "it is not there yet; the controller makes it when it starts")
             return
     try:
+        mode = None if file is not None else plain(knobs)
+        if mode is not None:
+            yield found("ledger.plain", where, f"sslmode={mode} in the URL")
         seen = glance(knobs)
     except LedgerError as error:
         yield found("ledger.unusable", where, str(error))

@@ -1,7 +1,8 @@
 """What a round saw and said, as bytes: encoded piece by piece, so that memory does not grow with the fleet's text."""
 
+import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,7 @@ V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, ea
 PIECES = 2  # zlib over MessagePack pieces, each after its length: the observation without nodes, the rules, nodes, …
 _NODES_PER_PIECE = 100
 _LENGTH_BYTES = 4
+_SAID = 3  # pieces after the nodes: proposals, decisions, reviews; then the digests of the gaps
 _LEVEL = 1  # of zlib: 3 takes a third longer for 3 % less
 
 _ITS_NODES = Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence")
@@ -28,11 +30,42 @@ def encode(
     proposals: Sequence[Proposal],
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
+    gaps: Mapping[str, str] | None = None,
 ) -> bytes:
-    """A round's body in PIECES."""
+    """A round's body in PIECES; `gaps` are the digests of what pools know of their gaps after it."""
     squeeze = zlib.compressobj(_LEVEL)
-    pieces = _pieces(observation, rulebook, proposals, decisions, reviews)
+    pieces = [*_pieces(observation, rulebook, proposals, decisions, reviews), msgspec.msgpack.encode(dict(gaps or {}))]
     return b"".join([*(squeeze.compress(_framed(piece)) for piece in pieces), squeeze.flush()])
+
+
+def digest(gaps: bytes) -> str:
+    """Of what a pool knows."""
+    return hashlib.sha256(gaps).hexdigest()
+
+
+def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, int]]:
+    """Pool, policy and number of each wish in a round; raises as `decode`."""
+    if codec != PIECES:
+        return
+    try:
+        pieces = _unframed(zlib.decompress(body))
+        for _ in iter(lambda: next(pieces), b""):
+            pass
+        proposals = _said(pieces, tuple[Proposal, ...])
+    except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
+        raise _unreadable(round_id, error) from error
+    yield from ((each.pool, each.policy, each.wish) for each in proposals if each.wish is not None)
+
+
+def gaps(codec: int, body: bytes) -> dict[str, str] | None:
+    """The digests of what pools knew after a round; None of a round of an older gpuwatch."""
+    if codec != PIECES:
+        return None
+    pieces = _unframed(zlib.decompress(body))
+    for _ in iter(lambda: next(pieces), b""):
+        pass
+    told = list(pieces)
+    return msgspec.msgpack.decode(told[_SAID], type=dict[str, str]) if len(told) > _SAID else None
 
 
 def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
@@ -48,10 +81,14 @@ def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
         if codec == PIECES:
             return _decode_pieces(round_id, at, body)
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
-        raise LedgerError(f"round {round_id} cannot be read: {error}; `gpuwatch audit verify` tells more") from error
+        raise _unreadable(round_id, error) from error
     raise LedgerError(
         f"round {round_id} is written in codec {codec}, which this gpuwatch does not know; use a later one"
     )
+
+
+def _unreadable(round_id: int, error: Exception) -> LedgerError:
+    return LedgerError(f"round {round_id} cannot be read: {error}; `gpuwatch audit verify` tells more")
 
 
 def frame_v1(observation: bytes, reviews: bytes) -> bytes:

@@ -134,9 +134,18 @@ class Ledger:
         decisions: Sequence[Decision] = (),
         reviews: Sequence[Review] = (),
         rulebook: Rulebook | None = None,
+        *,
+        gaps: Mapping[str, GapHistory] | None = None,
     ) -> int:
-        """Keep what a round saw, proposed, decided and what the guard said under which rules; gives the round's id."""
-        body = bodies.encode(observation, rulebook, proposals, decisions, reviews)
+        """Keep what a round saw, proposed, decided and what the guard said under which rules; gives the round's id.
+
+        `gaps` is what pools know from now on of their idle gaps. It is an estimate and no record; its digest is kept.
+        """
+        known = {pool: msgspec.json.encode(each) for pool, each in sorted((gaps or {}).items())}
+        with self._store.reading() as db:
+            left = {row.pool: row.body for row in db.execute(select(GAPS))}
+        digests = {pool: bodies.digest(each) for pool, each in (left | known).items()}
+        body = bodies.encode(observation, rulebook, proposals, decisions, reviews, digests)
         at = text(observation.now)
         about = {
             "at": at,
@@ -157,6 +166,9 @@ class Ledger:
             writer.db.execute(BODIES.insert(), row)
             if wishes:
                 writer.db.execute(WISHES.insert(), wishes)
+            if known:
+                writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(known))))
+                writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
             self._see_stopped(writer.db, observation)
         return round_id
 
@@ -346,15 +358,6 @@ class Ledger:
         with self._store.reading() as db:
             rows = db.execute(select(GAPS)).all()
         return {row.pool: msgspec.json.decode(row.body, type=GapHistory) for row in rows}
-
-    def keep_gaps(self, gaps: Mapping[str, GapHistory]) -> None:
-        """Keep what these pools know from now on; it is an estimate and no record, so the chain does not hold it."""
-        if not gaps:
-            return
-        rows = [{"pool": pool, "body": msgspec.json.encode(each)} for pool, each in sorted(gaps.items())]
-        with self._store.writing() as writer:
-            writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(gaps))))
-            writer.db.execute(GAPS.insert(), rows)
 
     def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
         """What decisions may know of the past: ended intents, wishes and resumes as far back as `recent`."""

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Result, Row, Table, func, select
 
+from gpuwatch.ledger import indexes
 from gpuwatch.ledger.entries import Audit, Broken
-from gpuwatch.ledger.tables import BODIES, CHAIN, CONTROLS, HEAD, INTENTS, OPEN_INTENTS, OUTCOMES, PAUSES, RECORDS
-from gpuwatch.model.decision import FINAL
+from gpuwatch.ledger.tables import BODIES, CHAIN, CONTROLS, HEAD, RECORDS
 
 GENESIS = "0" * 64
 _ROWS_AT_ONCE = 500
@@ -106,7 +106,7 @@ class _Walk:
             if found != known:
                 wrong = "missing" if found is None else f"its hash is {found[:12]}…, not the anchor's: made anew"
                 yield Broken(kind="link", id=number, at="", wrong=wrong)
-        yield from self._indexes()
+        yield from indexes.untrue(self.db)
         dropped = select(func.count()).select_from(CONTROLS).where(CONTROLS.c.verb == "compact")
         told = sum(int(each) for each in self.db.scalars(select(CONTROLS.c.reason).where(CONTROLS.c.verb == "compact")))
         gone = (self.db.scalar(select(func.count()).select_from(RECORDS["round"])) or 0) - self.bodies
@@ -114,26 +114,6 @@ class _Walk:
             count = self.db.scalar(dropped)
             wrong = f"{gone} are gone, but the {count} compactions on record dropped {told}"
             yield Broken(kind="bodies of rounds", id=self.count, at="", wrong=wrong)
-
-    def _indexes(self) -> Iterator[Broken]:
-        """The open intents and pauses that the records tell must be those of the indexes."""
-        closed = select(OUTCOMES.c.key).where(OUTCOMES.c.status.in_(sorted(FINAL)))
-        told = select(INTENTS.c.key).where(INTENTS.c.key.not_in(closed))
-        different = set(self.db.scalars(told)) ^ set(self.db.scalars(select(OPEN_INTENTS.c.key)))
-        for row in self.db.execute(select(INTENTS).where(INTENTS.c.key.in_(sorted(different)[:1]))):
-            yield Broken(
-                kind="intent", id=row.id, at=row.at, wrong="open_intents does not say of it what its outcomes say"
-            )
-        held: dict[int, Row[Any]] = {}
-        for row in self.db.execute(select(CONTROLS).where(CONTROLS.c.verb != "compact").order_by(CONTROLS.c.id)):
-            if row.verb == "pause":
-                held[row.id] = row
-            else:
-                held = {} if row.pool is None else {n: each for n, each in held.items() if each.pool != row.pool}
-        stored = set(self.db.scalars(select(PAUSES.c.id)))
-        for number in sorted(stored ^ held.keys())[:1]:
-            at = held[number].at if number in held else ""
-            yield Broken(kind="control", id=number, at=at, wrong="pauses does not say of it what the controls say")
 
     def _judge(self, link: Row[Any], row: Row[Any]) -> Iterator[Broken]:
         """One record against its link, and a round's body against the record."""

@@ -1,13 +1,16 @@
 """A look at a ledger that leaves no trace: not even the files that SQLite makes for whoever reads."""
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from gpuwatch.ledger.encryption import weaker
+from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.knobs import LedgerKnobs
-from gpuwatch.ledger.postgresql import PostgresqlStore
+from gpuwatch.ledger.postgresql import PostgresqlStore, conninfo
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.stores import Store
 from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
@@ -56,3 +59,16 @@ def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
         doubt=store.doubt,
         foreign=foreign,
     )
+
+
+def plain(knobs: LedgerKnobs) -> str | None:
+    """The sslmode of a PostgreSQL URL that lets others read along or step in between; None: it does not.
+
+    Raises:
+        LedgerError: the URL cannot be used, or the driver is missing.
+
+    """
+    try:
+        return weaker(conninfo(knobs), os.environ)
+    except ImportError as error:
+        raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error

@@ -91,9 +91,12 @@ class LeanLedger(Ledger):
         decisions: Sequence[Decision] = (),
         reviews: Sequence[Review] = (),
         rulebook: Rulebook | None = None,
+        *,
+        gaps: Mapping[str, GapHistory] | None = None,
     ) -> int:
         """Give the round a number and keep what later rounds need of it."""
         del decisions, reviews, rulebook
+        self._gaps |= gaps or {}
         self._wishes.extend(
             Wish(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
             for each in proposals
@@ -183,10 +186,6 @@ class LeanLedger(Ledger):
     def gaps(self) -> dict[str, GapHistory]:
         """What pools know of their idle gaps."""
         return dict(self._gaps)
-
-    def keep_gaps(self, gaps: Mapping[str, GapHistory]) -> None:
-        """Keep it."""
-        self._gaps |= gaps
 
     def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
         """What decisions may know of the past."""

@@ -7,6 +7,7 @@ lock, which is noticed, and then nobody leads.
 
 import hashlib
 import logging
+import os
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, func, select, text
@@ -14,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from gpuwatch.ledger import schema
+from gpuwatch.ledger.encryption import HINT, guarded
 from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs, is_postgresql
 from gpuwatch.ledger.stores import Store, cause, this_process
@@ -57,7 +59,7 @@ class PostgresqlStore(Store):
         except ImportError as error:
             raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error
 
-        about = _conninfo(knobs)
+        about = guarded(conninfo(knobs), os.environ, psycopg.pq.version())
         self._secret = about.get("password")
         options = dict(_SESSION)
         if read_only:
@@ -139,10 +141,12 @@ class PostgresqlStore(Store):
     def _said(self, error: Exception) -> str:
         """The driver's words in one line, without the password should they ever hold it."""
         told = " ".join(str(error).split())
+        if "SSL" in told or "certificate" in told:
+            told = f"{told}; {HINT}"
         return told.replace(self._secret, "***") if self._secret else told
 
 
-def _conninfo(knobs: LedgerKnobs) -> dict[str, Any]:
+def conninfo(knobs: LedgerKnobs) -> dict[str, Any]:
     """What the URL says, for libpq, which adds its passfile and PG* variables; never repeated in an error."""
     from psycopg import ProgrammingError  # noqa: PLC0415  as above
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415  as above

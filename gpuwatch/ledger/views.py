@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.entries import Entry
+from gpuwatch.ledger.indexes import ENDS_STOP
 from gpuwatch.ledger.tables import (
     APPROVALS,
     BACKTESTS,
@@ -54,7 +55,25 @@ _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
 _TOLD_AT = select(func.min(MESSAGES.c.at)).where(MESSAGES.c.key == NOTICES.c.key, MESSAGES.c.reached == 1)
 _NOTICES = select(NOTICES, _TOLD_AT.scalar_subquery().label("told_at")).order_by(NOTICES.c.node_id)
 _APPROVALS = select(APPROVALS).where(APPROVALS.c.key.in_(select(NOTICES.c.key)))
-_STOPPED = select(STOPPED).order_by(STOPPED.c.node_id)
+# A stop is believed where the records say so: the node's newest settled stop, start or end is that stop.
+_ENDED = INTENTS.alias("ended")
+_ENDING = (
+    select(func.max(OUTCOMES.c.id))
+    .join(_ENDED, OUTCOMES.c.key == _ENDED.c.key)
+    .where(
+        _ENDED.c.node_id == STOPPED.c.node_id,
+        _ENDED.c.verb.in_([verb.value for verb in ENDS_STOP]),
+        OUTCOMES.c.status == Status.SETTLED.value,
+    )
+)
+_STOPS = OUTCOMES.alias("stops")
+_STOPPED = (
+    select(STOPPED)
+    .join(INTENTS, (INTENTS.c.key == STOPPED.c.key) & (INTENTS.c.node_id == STOPPED.c.node_id))
+    .join(_STOPS, (_STOPS.c.key == STOPPED.c.key) & (_STOPS.c.at == STOPPED.c.at))
+    .where(INTENTS.c.verb == Verb.STOP.value, _STOPS.c.id == _ENDING.correlate(STOPPED).scalar_subquery())
+    .order_by(STOPPED.c.node_id)
+)
 _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
 _RESUMED = select(CONTROLS).where(CONTROLS.c.verb == "resume", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
 _PAUSES = select(CONTROLS).where(
