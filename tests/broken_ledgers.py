@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.tables import RECORDS
 
 NAMES = ("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.lock", "ledger.db.id")
 
@@ -114,7 +115,11 @@ def make_read_only(path: Path) -> None:
 def cut_the_chain(path: Path) -> None:
     """As a restore into the same file does."""
     db = sqlite3.connect(path)
-    db.execute("DELETE FROM chain WHERE id > 1")
+    for table in ("chain", *(each.name for each in RECORDS.values())):
+        db.execute(f"DELETE FROM {table} WHERE id > 1")  # noqa: S608  fixed names
+    for table in ("open_intents", "notices", "stopped", "pauses", "wishes"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608  likewise
+    db.execute("DELETE FROM bodies WHERE round_id > 1")
     db.execute("UPDATE head SET links = 1, hash = (SELECT hash FROM chain)")
     db.commit()
     db.close()

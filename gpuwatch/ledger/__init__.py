@@ -6,7 +6,16 @@ SQLAlchemy.
 
 from typing import TYPE_CHECKING
 
-from gpuwatch.ledger.entries import Audit, Broken, Entry, LeadLostError, LedgerError, PastRound, RoundLine
+from gpuwatch.ledger.entries import (
+    Audit,
+    Broken,
+    Entry,
+    LeadLostError,
+    LedgerError,
+    OtherLedgerError,
+    PastRound,
+    RoundLine,
+)
 from gpuwatch.ledger.knobs import LedgerKnobs
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "LedgerKnobs",
+    "OtherLedgerError",
     "PastRound",
     "RoundLine",
 ]
