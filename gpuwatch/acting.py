@@ -10,6 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch import guard, policies
+from gpuwatch.absent import close_gone
 from gpuwatch.caution import with_foreign
 from gpuwatch.clouds import (
     DECISION_ID,
@@ -26,10 +27,23 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.permit import Permit, in_force
 from gpuwatch.ledger import LeadLostError
-from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVALS, Intent, Observation, Outcome, Review, Status, Step, Verb
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    FINAL,
+    LAUNCHED_AT,
+    REMOVALS,
+    Intent,
+    Observation,
+    Outcome,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
 from gpuwatch.model.fleet import NodeState, Signal
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.parts import Act, Parts
+from gpuwatch.settling import given_up
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +72,7 @@ _DENIED_IN_A_ROW = 3
 def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...], round_id: int) -> Iterator[Act]:
     """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
     _drop_unwanted(parts, observation, reviews)
+    close_gone(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
     denied = 0
     for review in (review for review in reviews if review.allowed):
@@ -79,19 +94,16 @@ def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review
         if all(refusal.rule in {"in_flight", "growth_rate"} for refusal in review.refusals)
     }
     for entry in observation.ledger.open_intents:
-        if entry.resumable and (entry.intent.node_id, entry.intent.verb) not in wanted:
-            status = Status.FAILED if entry.reached else Status.CANCELLED
-            parts.ledger.settle(entry.intent, status, "no longer wanted", parts.clock.now())
-    for notice in observation.ledger.notices:
-        if observation.fleet.find(notice.node_id) is None:
-            parts.ledger.drop_notice(notice.node_id)
+        ended = None if (entry.intent.node_id, entry.intent.verb) in wanted else given_up(parts, entry)
+        if ended is not None:
+            parts.ledger.settle(entry.intent, *ended, parts.clock.now())
 
 
 def _act(parts: Parts, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]) -> Outcome:
     """One step."""
     move, now = review.step, parts.clock.now()
-    entry = observation.ledger.open_for(move.node_id)
-    if entry is not None and entry.intent.verb is move.verb:
+    entry = observation.ledger.open_step(move.node_id, move.verb)
+    if entry is not None:
         intent = entry.intent
     else:
         owner, usd = _whose(observation, move)
@@ -102,12 +114,15 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
             now,
             move.reason,
             round_id,
-            arguments=move.arguments,
+            arguments=_arguments(observation, move),
             owner=owner,
             usd_per_hour=usd,
         )
     # An earlier attempt may have been carried out: then it counts against the limits, whatever becomes of this one.
     reached = entry is not None and entry.intent is intent and entry.reached
+    if entry is not None and move.verb in REMOVALS:
+        # Should this process end before the answer is written down, this attempt may have been carried out, too.
+        parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
     permit = _permit(parts, move.verb)
     veto = _confirm(parts, observation, review, tried) if move.verb in _CONFIRMED else None
     if veto is not None:
@@ -127,6 +142,14 @@ def _permit(parts: Parts, verb: Verb) -> Permit:
     ledger, epoch = parts.ledger, parts.ledger.epoch
     seconds = parts.rules.limits.max_confirmation_age if verb in _CONFIRMED else _DECIDED_SECONDS
     return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
+
+
+def _arguments(observation: Observation, move: Step) -> Mapping[str, str]:
+    """What goes with the intent; of a removal also its machine's launch time, so that a later start can be told."""
+    node = observation.fleet.find(move.node_id)
+    if move.verb not in REMOVALS or node is None or node.launched_at is None:
+        return move.arguments
+    return {**move.arguments, LAUNCHED_AT: node.launched_at.isoformat()}
 
 
 def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
@@ -158,7 +181,7 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
             return late
         node = replace(node, signal=signal)
     now = parts.clock.now()
-    said = parts.ledger.view(now)  # somebody may have just paused or kept it
+    said = parts.past(now)  # somebody may have just paused or kept it
     node, fleet = said.kept(node), observation.fleet
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)

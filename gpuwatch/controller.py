@@ -49,16 +49,23 @@ def step(parts: Parts, *, act: bool = True) -> Round:
 
 def observe(parts: Parts) -> Observation:
     """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
-    fleet = parts.signals.observe(parts.cloud.nodes())
-    fleet = fleet.later(groups=tuple(parts.cloud.groups()), named=tuple(sorted(parts.rules.growing)))
-    rules = {pool: parts.rules.pool(pool) for pool in fleet.pools}
+    nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    named = tuple(sorted(parts.rules.growing))
+    pools = {*(node.pool for node in nodes), *(group.pool for group in groups), *named}
+    rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
     queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
     queries += [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]
-    measures = parts.signals.measure(fleet, queries) if queries else ()
+    # The agents come last: a slow Prometheus, or cloud, must not make old what they say.
+    expressions = [query for query in queries if query.expression is not None]
+    listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
+    measures = parts.signals.measure(listed, expressions) if expressions else ()
+    fleet = parts.signals.observe(nodes).later(groups=groups, named=named)
+    told = [query for query in queries if query.expression is None]
+    measures += parts.signals.measure(fleet, told) if told else ()
     now = parts.clock.now()
     launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
     known = of_fleet(parts.prices, fleet, launches, now)
-    ledger = with_foreign(parts, parts.ledger.view(now, recent=_memory(parts, fleet)), fleet.nodes)
+    ledger = with_foreign(parts, parts.past(now, recent=_memory(parts, fleet)), fleet.nodes)
     if ledger.keeps:
         fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
     seen = Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)
@@ -83,6 +90,7 @@ def _memory(parts: Parts, fleet: Fleet) -> timedelta:
     waits = [
         3600.0,
         parts.rules.limits.failure_cooldown,
+        parts.rules.limits.refusal_cooldown,
         parts.rules.limits.capacity_cooldown,
         parts.rules.limits.mass_idleness_freeze,
     ]

@@ -1,18 +1,36 @@
 """What a controller is made of and what a round leaves: the nouns that `controller`, `settling` and `acting` share."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from gpuwatch.clock import Clock
+from gpuwatch.clock_steps import ClockSteps
 from gpuwatch.clouds import Cloud
 from gpuwatch.cost.accounting import Metering
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.decision import Decision, Observation, Outcome, Proposal, Review
+from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Hire, Price
 from gpuwatch.signals import SignalSource
+
+
+@dataclass(slots=True, kw_only=True)
+class Missing:
+    """A machine that the cloud does not list: since when, and when it was asked for by its id. Monotonic seconds."""
+
+    since: float
+    asked: float = -math.inf
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What a process knows between its rounds beside the ledger; without it waits are longer, and nothing else."""
+
+    missing: dict[str, Missing] = field(default_factory=dict)
+    clock_steps: ClockSteps = field(default_factory=ClockSteps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +45,13 @@ class Parts:
     prices: Callable[[Hire, datetime], Price | None] = lambda _hire, _now: None
     metering: Metering | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
+    memory: Memory = field(default_factory=Memory)
+
+    def past(self, now: datetime, *, recent: timedelta = timedelta(hours=1)) -> LedgerView:
+        """What the ledger holds of the past, each record as old as it is, whatever was done to the wall clock since."""
+        steps = self.memory.clock_steps
+        steps.look(self.clock)
+        return steps.seen(self.ledger.view(now - timedelta(seconds=steps.back_seconds), recent=recent), now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

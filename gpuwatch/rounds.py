@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -22,6 +22,7 @@ from gpuwatch.ending import Ending
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.notify.crier import Crier
+from gpuwatch.parts import Memory
 from gpuwatch.prices.opening import open_book
 from gpuwatch.prices.own_file import PricesError
 from gpuwatch.reporting.schedule import Postman
@@ -35,6 +36,7 @@ from gpuwatch.signals.credentials import files_of
 from gpuwatch.signals.promql import PromqlSource
 from gpuwatch.signals.scrape import ScrapeSource
 from gpuwatch.spending.budgeting import Budgeting
+from gpuwatch.steady import SteadyScheduler
 from gpuwatch.telling import Telling
 from gpuwatch.tls_validity import Ends
 from gpuwatch.web.app import Web
@@ -120,23 +122,24 @@ def run(settings: Settings, reread: Callable[[], Settings]) -> None:
 
     At SIGHUP `reread` gives the settings of the next round; those that raise one of `_UNUSABLE` change nothing.
     """
-    ending = Ending()
-    following = _rounds(settings, ending, reread)
+    ending, memory = Ending(), Memory()
+    following = _rounds(settings, ending, reread, memory)
     while following is not None:
         before, settings = settings, following
         try:
-            following = _rounds(settings, ending, reread)
+            following = _rounds(settings, ending, reread, memory)
             continue
         except _UNUSABLE as error:
             why = str(error)
         log.error("The settings stay as they were: %s", why)
         settings = before
-        following = _rounds(settings, ending, reread)
+        following = _rounds(settings, ending, reread, memory)
 
 
-def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings]) -> Settings | None:
+def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings], memory: Memory) -> Settings | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
-    with assembled(settings, read_only=False) as parts:
+    with assembled(settings, read_only=False) as made:
+        parts = replace(made, memory=memory)
         seen = Seen(
             discovery=Discovery(signals=settings.signals),
             telling=Telling(settings.mode, settings.fleet, parts.clock, _certificates(settings).told),
@@ -220,11 +223,13 @@ def _web(settings: Settings, parts: Parts) -> Web:
 
 
 def scheduled(parts: Parts, interval_seconds: float, seen: "Seen | None" = None) -> BackgroundScheduler:
-    """Rounds from now on, not yet started. A late one is made up for once, never twice; no two run at the same time.
+    """Rounds from now on, not yet started, their distance by the monotonic clock.
+
+    A late one is made up for once, never twice; no two run at the same time.
 
     `seen` is told each round.
     """
-    scheduler = BackgroundScheduler(timezone=UTC)
+    scheduler = SteadyScheduler(parts.clock)
     scheduler.add_job(
         one_round,
         IntervalTrigger(seconds=interval_seconds, timezone=UTC),

@@ -27,9 +27,8 @@ from gpuwatch.model.fleet import (
 )
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.model.money import Price
-from gpuwatch.model.orders import Backtested
+from gpuwatch.parts import Memory
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -110,26 +109,6 @@ def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW) -
     return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age))
 
 
-def a_backtest(**changes: object) -> Backtested:
-    """A passing backtest of the default pool's RULES, of yesterday."""
-    base = Backtested(
-        pool="default",
-        at=NOW - timedelta(days=1),
-        who="ann@host",
-        rules=fingerprint(RULES),
-        source="load.csv",
-        node_hours=720.5,
-        stops=40,
-        suspected_wrong_stops=1,
-        checked_node_hours=24.0,
-        checked_stops=9,
-        wrongly_stopped=0,
-        violations=0,
-        saved_ratio=0.25,
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
-
-
 @dataclass(slots=True)
 class FakeFleet:
     """Cloud and signal source of a controller under test, with every fault at hand; its truth is plain fields.
@@ -145,15 +124,18 @@ class FakeFleet:
     lose: Callable[[str, str], CloudError | None] = lambda _call, _node: None
     lag: Callable[[], float] = lambda: 0.0
     watch_stop: Callable[[str, str], None] = lambda _node, _key: None
+    stale: Callable[[float], float] = lambda _now: 0.0  # how old an answer about machines is
     groups_: dict[str, NodeGroup] = field(default_factory=dict)
     numbers: dict[tuple[str, str], float | None] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     stopped_while: list[State] = field(default_factory=list)
     _until: dict[str, tuple[float, NodeState]] = field(default_factory=dict)
+    _past: dict[str, list[tuple[float, Node]]] = field(default_factory=dict)
 
     def put(self, node: Node) -> None:
         """Add or replace a machine."""
         self.nodes_[node.id] = node
+        self._past.setdefault(node.id, []).append((self.clock.monotonic(), node))
 
     def show(self, node_id: str, state: State, held: float = 0.0) -> None:
         """Change what a machine is doing."""
@@ -164,14 +146,18 @@ class FakeFleet:
     def nodes(self) -> tuple[Node, ...]:
         """The cloud's list; signals are not the cloud's to tell."""
         self._ask("nodes", "")
-        listed = [self._now(node) for node in list(self.nodes_.values())]
+        listed = [shown for node_id in list(self.nodes_) if (shown := self._shown(node_id)) is not None]
         return tuple(replace(node, signal=Signal()) for node in listed if node.state is not NodeState.TERMINATED)
 
     def node(self, node_id: str) -> Node | None:
         """One machine."""
         self._ask("node", node_id)
-        node = self.nodes_.get(node_id)
-        return None if node is None else replace(self._now(node), signal=Signal())
+        if node_id not in self.nodes_:
+            return None
+        node = self._shown(node_id)
+        if node is None:
+            raise NotFoundError(f"{node_id} is too new")
+        return replace(node, signal=Signal())
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop: accepted at once, seen after the lag."""
@@ -226,7 +212,8 @@ class FakeFleet:
     def find(self, key: str) -> Node | None:
         """The machine of that key."""
         self._ask("find", key)
-        return next((self._now(node) for node in self.nodes_.values() if node.tags.get(DECISION_TAG) == key), None)
+        shown = [self._shown(node.id) for node in list(self.nodes_.values()) if node.tags.get(DECISION_TAG) == key]
+        return next((node for node in shown if node is not None), None)
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """All groups."""
@@ -264,7 +251,7 @@ class FakeFleet:
         self._answer("protect", node_id)
 
     def leftovers(self) -> tuple[Leftover, ...]:
-        """Nothing is left over."""
+        """Nothing."""
         return ()
 
     def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
@@ -298,6 +285,8 @@ class FakeFleet:
         """One agent's answer: fresh at this clock, unless `answer` says otherwise."""
         if node.state is not NodeState.RUNNING:
             return Signal(failure=f"it is {node.state.value}")
+        if self._now(self.nodes_[node.id]).state is not NodeState.RUNNING:  # which an old list does not show
+            return Signal(failure="its agent did not answer within 5s")
         if self.answer is not None:
             return self.answer(self.nodes_[node.id])
         signal = self.nodes_[node.id].signal
@@ -308,6 +297,16 @@ class FakeFleet:
     def stops(self) -> list[str]:
         """Which machines were told to stop."""
         return [node_id for call, node_id, _ in self.calls if call == "stop"]
+
+    def _shown(self, node_id: str) -> Node | None:
+        """A machine as it was when an answer was made that arrives now; None: it did not exist then."""
+        now = self.clock.monotonic()
+        shown, at = self._now(self.nodes_[node_id]), now - self.stale(now)
+        if at >= now:
+            return shown
+        past = self._past[node_id]
+        before = [node for since, node in past if since <= at]
+        return before[-1] if before else past[0][1] if past[0][0] <= 0.0 else None
 
     def _now(self, node: Node) -> Node:
         """Let the lag run out."""
@@ -340,6 +339,7 @@ class Desk:
     ledger: Ledger = field(default_factory=Ledger.in_memory)
     prices: dict[str, Price] = field(default_factory=dict)
     fleet: FakeFleet = field(init=False)
+    memory: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
         """An empty fleet on the same clock."""
@@ -364,7 +364,8 @@ class Desk:
             signals=self.fleet,
             ledger=self.ledger,
             rules=self.rulebook,
-            prices=lambda hire, _now: self.prices.get(hire.instance_type),
+            memory=self.memory,
+            prices=lambda hire, _: self.prices.get(hire.instance_type),
         )
 
     def plan(self) -> Round:

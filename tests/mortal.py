@@ -68,8 +68,10 @@ class Story:
     befalls: Callable[[Desk, int], None] = lambda _desk, _number: None
 
 
-def every_cut(story: Story, downtime: float, *, pace: int = 1, most: int | None = None) -> Iterator[tuple[str, Desk]]:
-    """The story's end after a cut at each boundary that there is, or at each second, third, … of the first `most`.
+def every_cut(
+    story: Story, downtime: float, *, pace: int = 1, least: int = 1, most: int | None = None
+) -> Iterator[tuple[str, Desk]]:
+    """The story's end after a cut at each boundary that there is, or at each second, third, … from `least` to `most`.
 
     What the ledger acknowledged survives (test_ledger proves that with kill -9), all else of the controller is lost:
     between two rounds it has nothing else. So stories that share a beginning are told together up to their cut.
@@ -83,7 +85,7 @@ def every_cut(story: Story, downtime: float, *, pace: int = 1, most: int | None 
             cut = before + boundary
             if most is not None and cut > most:
                 return
-            if cut % pace == 0:
+            if cut >= least and cut % pace == 0:
                 yield f"cut {cut} ({where})", _ended(story, copied(base), number, boundary, downtime)
         before += len(fate.passed)
         whole.rest(60.0)

@@ -7,42 +7,24 @@ from decimal import Decimal
 
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.budget import Scope
-from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Reason, Status, Step, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, NodeGroup, NodeState, Signal, State
+from gpuwatch.model.decision import Status, Stopped, Verb
+from gpuwatch.model.fleet import CapacityType, NodeState, Signal, State
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Approval, Pause
 from gpuwatch.policies import PoolRules
 from tests import foreign
+from tests.backtested import a_backtest
 from tests.budgeted import alone, budgeted
-from tests.fleets import NOW, RULES, a_backtest, a_node, a_notice, a_verdict, an_observation
+from tests.fleets import NOW, RULES, a_node, a_notice, a_verdict, an_observation
+from tests.past_steps import a_done, a_group, a_step, an_open, launching_since, received
 
 NOWHERE = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")  # a tag with a slip
 SUDDEN = Burst(count=9, members=10, first=NOW, last=NOW)
-REASON = Reason(code="expired", sentence="Its notice has run out.")
-
-
-def a_step(node_id: str = "i-1", verb: Verb = Verb.STOP) -> Step:
-    """A stop of the first node."""
-    return Step(node_id=node_id, verb=verb, reason=REASON, change="Any activity.")
 
 
 def a_rulebook(rules: PoolRules, limits: Limits) -> Rulebook:
     """Rules in force."""
     return Rulebook(pools={"default": rules}, limits=limits, enforce=True)
-
-
-def a_done(node_id: str = "i-9", status: Status = Status.SETTLED, *, minutes_ago: float = 10.0, key: str = "k") -> Done:
-    """A finished stop of the recent past."""
-    at = NOW - timedelta(minutes=minutes_ago)
-    return Done(key=key, verb=Verb.STOP, node_id=node_id, pool="default", status=status, at=at)
-
-
-def an_open(node_id: str, status: Status | None, *, attempts: int = 1, seconds_ago: float = 3600.0) -> OpenIntent:
-    """An intent that is not closed."""
-    at = NOW - timedelta(seconds=seconds_ago)
-    intent = Intent(key=f"k-{node_id}", verb=Verb.STOP, node_id=node_id, pool="default", at=at, reason=REASON)
-    last = None if status is None else Outcome(key=intent.key, at=at, status=status, detail="as told")
-    return OpenIntent(intent=intent, attempts=attempts, last=last)
 
 
 def a_case() -> Case:
@@ -85,24 +67,6 @@ def blind(case: Case) -> Case:
     deaf = tuple(a_node(f"i-d{n}", signal=Signal(failure="no answer")) for n in range(4))
     fleet = replace(case.observation.fleet, nodes=case.observation.fleet.nodes + deaf)
     return replace(case, observation=replace(case.observation, fleet=fleet))
-
-
-def a_group(**changes: object) -> NodeGroup:
-    """A consented group of one zone with room at both ends."""
-    base = NodeGroup(
-        id="g-1",
-        name="trainers",
-        pool="default",
-        min_size=0,
-        max_size=9,
-        desired=3,
-        region="us-east-1",
-        zones=("us-east-1a",),
-        enrolled=True,
-        instance_type="g6.xlarge",
-        node_ids=("i-1", "i-2", "i-3"),
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def with_group(case: Case, **changes: object) -> Case:
@@ -214,6 +178,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("silent", "unknown", lambda c: with_node(c, signal=Signal(failure="no answer")), "no answer"),
     ("old by its count", "stale", lambda c: with_verdict(c, age_seconds=31.0), "31s"),
     ("old by our clock", "stale", lambda c: with_verdict(c, at=NOW - timedelta(seconds=40)), "40s"),
+    ("long ago", "stale", lambda c: with_node(c, signal=received(31.0)), "31s"),
     ("from the future", "stale", lambda c: with_verdict(c, at=NOW + timedelta(seconds=40)), "-40s"),
     ("busy", "busy", lambda c: with_node(c, signal=Signal(verdict=a_verdict(state=State.BUSY))), "busy"),
     ("parked", "busy", lambda c: with_node(c, signal=Signal(verdict=a_verdict(state=State.PARKED))), "parked"),
@@ -224,9 +189,23 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("impossible", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=7000)), "claims"),
     ("mostly deaf pool", "blind", blind, "3 of 7"),
     ("failed lately", "cooling_down", lambda c: with_ledger(c, recent=(a_done("i-1", Status.FAILED),)), "given up"),
-    ("other stopping", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-2", Status.ACCEPTED),)), "i-2"),
-    ("nobody knows", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-2", Status.UNAVAILABLE),)), "i-2"),
+    ("nobody knows", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.UNAVAILABLE),)), "i-1"),
     ("accepted", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.ACCEPTED),)), "i-1"),
+    ("nothing on record", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", None),)), "i-1"),
+    (
+        "another launch is open",
+        "in_flight",
+        lambda c: with_ledger(a_start(c), open_intents=(launching_since(540.0),)),
+        "new:default:9",
+    ),
+    (
+        "refused for good",
+        "cooling_down",
+        lambda c: with_ledger(
+            c, recent=(replace(a_done("i-1", Status.FAILED, minutes_ago=350.0), refused=True, reached=False),)
+        ),
+        "given up",
+    ),
     (
         "backing off",
         "in_flight",

@@ -64,10 +64,10 @@ class Both(RuleBasedStateMachine):
                 self.open.remove(pair)
 
     @rule(node=NODES)
-    def drop_notice(self, node: str) -> None:
+    def forget_stop(self, node: str) -> None:
         """A node is gone."""
         for ledger in self.ledgers:
-            ledger.drop_notice(node)
+            ledger.forget_stop(node)
 
     @rule(pool=POOLS, resume=st.booleans(), minutes=st.none() | st.integers(1, 90))
     def order(self, pool: str | None, resume: bool, minutes: int | None) -> None:

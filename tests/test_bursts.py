@@ -10,7 +10,7 @@ from gpuwatch.guard import Limits, Rulebook, burst, review
 from gpuwatch.model.decision import Decision
 from gpuwatch.model.fleet import Node, State
 from tests.fleets import HOUR, NOW, RULES, a_node, a_notice, an_observation
-from tests.spoiled import a_step
+from tests.past_steps import a_step
 
 LIMITS = Limits()
 AN_HOUR_AGO = NOW - timedelta(hours=1)

@@ -27,7 +27,7 @@ from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup, NodeState
 from gpuwatch.policies import PoolRules, capacity, resolve
 from gpuwatch.policies.capacity import LaunchRules
 from tests.fleets import NOW, a_node
-from tests.spoiled import REASON, a_group
+from tests.past_steps import REASON, a_group
 
 LAUNCH = LaunchRules(template="lt-1", subnets=("subnet-a", "subnet-b"), instance_type="g6.xlarge")
 ASKED_A = {

@@ -18,7 +18,7 @@ from gpuwatch.model.fleet import Node, NodeState, Signal, State
 from gpuwatch.policies.schedule import Window
 from tests.fleets import Desk, a_node
 from tests.mortal import a_mortal, copied
-from tests.spoiled import a_group
+from tests.past_steps import a_group
 
 BOUND = 5.0
 LIMITS = Limits(max_stops_per_hour_ratio=1.0)

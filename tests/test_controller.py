@@ -198,20 +198,23 @@ def test_a_fleet_that_cannot_be_listed_is_not_an_empty_fleet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "attempts"),
     [
-        (ThrottledError("RequestLimitExceeded"), "throttled"),
-        (ProtectedError("OperationNotPermitted"), "refused"),
+        (ThrottledError("RequestLimitExceeded"), "throttled", 5),
+        (ProtectedError("OperationNotPermitted"), "refused", 2),
     ],
 )
-def test_a_refused_stop_is_tried_again_under_its_own_key_and_given_up_at_last(error: CloudError, status: str) -> None:
-    """Five attempts, ever further apart, then failed and left alone for an hour; never settled as done (P13)."""
+def test_a_refused_stop_is_tried_again_under_its_own_key_and_given_up_at_last(
+    error: CloudError, status: str, attempts: int
+) -> None:
+    """A few attempts, ever further apart, then failed and left alone; never settled as done (P13)."""
     desk = a_desk(a_node("i-1"))
     desk.fleet.fault = lambda call, _: error if call == "stop" else None
     for _ in range(60):
         desk.round()
 
-    assert ledger_statuses(desk)[1] == ["stop", *[status] * 5, "failed"]
+    tries = [status, *["asked", status] * (attempts - 1)]
+    assert ledger_statuses(desk)[1] == ["stop", *tries, "failed"]
     assert len(ledger_statuses(desk)) == 2
     assert desk.fleet.nodes_["i-1"].state is NodeState.RUNNING
 
@@ -224,7 +227,7 @@ def test_a_throttled_stop_succeeds_once_the_cloud_relents() -> None:
     for _ in range(15):
         desk.round()
 
-    assert ledger_statuses(desk)[1] == ["stop", "throttled", "accepted", "settled"]
+    assert ledger_statuses(desk)[1] == ["stop", "throttled", "asked", "accepted", "settled"]
     assert [key for call, _, key in desk.fleet.calls if call == "stop"] == [desk.ledger.history("i-1")[0].intent.key]
 
 
@@ -257,14 +260,18 @@ def test_a_lost_answer_is_found_out_before_anything_else() -> None:
 
 
 def test_a_call_that_never_arrived_is_tried_again_under_its_key() -> None:
-    """No answer and no effect: the cloud shows it running, so the same intent goes on."""
+    """No answer and no effect: when the cloud has shown it running for long enough, the same intent goes on."""
     desk = a_desk(a_node("i-1"))
     silence = [CloudUnavailableError("timed out")]
     desk.fleet.fault = lambda call, _: silence.pop() if call == "stop" and silence else None
-    for _ in range(14):
+    for _ in range(20):
+        desk.round()
+    within_ten_minutes = ledger_statuses(desk)[1]
+    for _ in range(5):
         desk.round()
 
-    assert ledger_statuses(desk)[1] == ["stop", "unavailable", "interrupted", "accepted", "settled"]
+    assert within_ten_minutes == ["stop", "unavailable"]
+    assert ledger_statuses(desk)[1] == ["stop", "unavailable", "interrupted", "asked", "accepted", "settled"]
 
 
 def test_an_intent_that_nobody_wants_any_more_is_cancelled() -> None:
@@ -280,16 +287,12 @@ def test_an_intent_that_nobody_wants_any_more_is_cancelled() -> None:
 
 
 def test_a_slow_stop_is_waited_for_and_not_repeated() -> None:
-    """While the cloud shows `stopping` nothing else happens to the pool."""
+    """While the cloud shows `stopping` nothing else happens to the machine; the others have their turn."""
     desk = a_desk(a_node("i-1"), a_node("i-2"), limits=Limits(max_stops_per_round=1, max_stops_per_hour_ratio=1.0))
     desk.fleet.lag = lambda: 300.0
-    for _ in range(13):
-        desk.round()
-    one_stop = list(desk.fleet.stops())
-    for _ in range(6):
+    for _ in range(20):
         desk.round()
 
-    assert one_stop == ["i-1"]
     assert desk.fleet.stops() == ["i-1", "i-2"]
 
 

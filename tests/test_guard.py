@@ -12,17 +12,8 @@ from gpuwatch.guard import Case, Limits, judge, retry_wait_seconds, review
 from gpuwatch.model.decision import Decision, LedgerView, Status, Verb
 from gpuwatch.model.fleet import Signal, State
 from tests.fleets import RULES, a_node, a_notice, a_verdict, an_observation
-from tests.spoiled import (
-    FAIR,
-    SPOILED,
-    a_case,
-    a_done,
-    a_rulebook,
-    a_step,
-    an_open,
-    with_ledger,
-    with_node,
-)
+from tests.past_steps import a_done, a_step, an_open
+from tests.spoiled import FAIR, SPOILED, a_case, a_rulebook, with_ledger, with_node
 
 
 @pytest.mark.parametrize(("name", "change"), FAIR, ids=[row[0] for row in FAIR])
@@ -153,21 +144,25 @@ def test_an_objection_never_disappears_by_adding_another(
 @given(
     past=st.integers(0, 20),
     waiting=st.integers(0, 5),
+    refused=st.integers(0, 3),
     candidates=st.integers(0, 20),
     per_round=st.integers(0, 6),
     per_hour=st.integers(0, 12),
     share=st.floats(0, 1),
     floor=st.integers(0, 25),
 )
-def test_no_limit_is_ever_exceeded(
-    past: int, waiting: int, candidates: int, per_round: int, per_hour: int, share: float, floor: int
+def test_no_limit_is_ever_exceeded(  # noqa: PLR0913, PLR0917  each is a dimension of the past
+    past: int, waiting: int, refused: int, candidates: int, per_round: int, per_hour: int, share: float, floor: int
 ) -> None:
     """Whatever the past holds, the stops of a round keep within every limit and above the floor (P4, P7)."""
     nodes = tuple(a_node(f"i-{n}") for n in range(candidates + waiting))
     ledger = LedgerView(
         notices=tuple(a_notice(node.id) for node in nodes),
         recent=tuple(a_done(f"i-x{n}", key=f"p{n}", minutes_ago=30.0) for n in range(past)),
-        open_intents=tuple(an_open(f"i-{candidates + n}", Status.THROTTLED) for n in range(waiting)),
+        open_intents=(
+            *(an_open(f"i-{candidates + n}", Status.UNAVAILABLE) for n in range(waiting)),
+            *(an_open(f"i-{n}", Status.THROTTLED) for n in range(min(refused, candidates))),
+        ),
     )
     observation = replace(an_observation(*nodes), ledger=ledger)
     decision = Decision(pool="default", steps=tuple(a_step(node.id) for node in nodes[:candidates]))

@@ -12,17 +12,15 @@ from gpuwatch.model.decision import Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeState, Signal, State
 from gpuwatch.model.orders import Backtested, Pause
 from gpuwatch.policies import PoolRules
-from tests.fleets import NOW, RULES, a_backtest, a_node
+from tests.backtested import a_backtest
+from tests.fleets import NOW, RULES, a_node
+from tests.past_steps import a_done, a_group, a_step, an_open
 from tests.spoiled import (
     a_case,
-    a_done,
-    a_group,
     a_growth,
     a_launch,
     a_rulebook,
     a_start,
-    a_step,
-    an_open,
     asleep,
     in_state,
     priced,
@@ -229,15 +227,19 @@ def test_what_is_on_its_way_counts_towards_the_money() -> None:
 
 
 def test_an_hour_counts_what_may_have_happened_in_it_and_nothing_else() -> None:
-    """Settled and failed stops, and open ones of other nodes, count; cancelled and older ones do not."""
+    """Settled and failed stops, and open ones of other nodes that may have happened, count; others do not."""
     past = (
         a_done("i-7", key="a"),
         a_done("i-8", Status.FAILED, key="b"),
         a_done("i-9", Status.CANCELLED, key="c"),
         a_done("i-10", key="d", minutes_ago=60),
         replace(a_done("i-11", key="e"), verb=Verb.START),
+        replace(a_done("i-12", Status.FAILED, key="f"), reached=False),
+        replace(a_done("i-13", key="g"), reached_at=NOW - timedelta(minutes=60)),
     )
-    open_intents = (an_open("i-1", Status.THROTTLED), an_open("i-2", Status.THROTTLED))
+    hangs = replace(an_open("i-9", Status.ACCEPTED), reached_at=NOW - timedelta(minutes=60))
+    counts = replace(an_open("i-2", Status.INTERRUPTED), reached=True, reached_at=NOW - timedelta(minutes=59))
+    open_intents = (an_open("i-1", Status.THROTTLED), counts, an_open("i-3", Status.THROTTLED), hangs)
     case = with_ledger(a_case(), recent=past, open_intents=open_intents)
 
     def allowed(most: int, *, granted: tuple[str, ...] = ()) -> bool:

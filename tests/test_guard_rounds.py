@@ -6,7 +6,8 @@ from gpuwatch.guard import Limits, case_of, review
 from gpuwatch.model.decision import Decision, Observation, Step, Verb
 from gpuwatch.policies import capacity
 from tests.fleets import RULES, a_node, a_notice, an_observation
-from tests.spoiled import a_case, a_done, a_group, a_rulebook, a_step, with_group
+from tests.past_steps import a_done, a_group, a_step
+from tests.spoiled import a_case, a_rulebook, with_group
 
 RULEBOOK = a_rulebook(RULES, Limits())
 

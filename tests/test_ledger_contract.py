@@ -9,8 +9,19 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, Decision, Intent, Proposal, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    LAUNCHED_AT,
+    REMOVALS,
+    Decision,
+    Intent,
+    Proposal,
+    Reason,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.fleet import Node, NodeState, Signal
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, a_node, an_observation
 
@@ -82,8 +93,11 @@ def test_all_that_changes_machines_weighs_and_of_the_rest_what_failed(ledger: Le
     }
 
 
-def test_a_stopped_node_is_known_as_such_until_it_is_started_or_gone(ledger: Ledger) -> None:
-    """A settled START or TERMINATE ends it, and so does a round that shows it running or no longer shows it."""
+def test_a_stopped_node_is_known_as_such_until_it_is_proved_to_be_started_or_gone(ledger: Ledger) -> None:
+    """A settled START or TERMINATE ends it, and so does a round with its agent's answer, or with a later launch time.
+
+    A list that lacks it, or shows it as it was before its stop, is no proof.
+    """
 
     def sees(*nodes: Node) -> None:
         ledger.record_round(an_observation(*nodes))
@@ -98,8 +112,24 @@ def test_a_stopped_node_is_known_as_such_until_it_is_started_or_gone(ledger: Led
         an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
         an_intent(ledger, verb, "i-1", Status.SETTLED)
         assert stopped(ledger) == []
+    silent = replace(a_node("i-1"), signal=Signal(failure="no answer"))
+    for seen in ((), (silent,), (replace(silent, state=NodeState.TERMINATING),)):
+        an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
+        sees(*seen)
+        assert stopped(ledger) == ["i-1"], seen
+    for launched_at in (None, NOW + timedelta(minutes=1)):
+        an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
+        sees(replace(silent, launched_at=launched_at))
+        assert stopped(ledger) == [], launched_at
     an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
-    sees()
+    ledger.forget_stop("i-1")
+    assert stopped(ledger) == []
+    before = {LAUNCHED_AT: (NOW + timedelta(minutes=5)).isoformat()}  # the cloud's clock is ahead of ours
+    intent = ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, 1, arguments=before)
+    ledger.settle(intent, Status.SETTLED, "done", NOW)
+    sees(replace(silent, launched_at=NOW + timedelta(minutes=5)))
+    assert stopped(ledger) == ["i-1"]
+    sees(replace(silent, launched_at=NOW + timedelta(minutes=6)))
     assert stopped(ledger) == []
 
 

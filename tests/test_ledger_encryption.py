@@ -133,7 +133,7 @@ def test_which_authorities_are_believed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / ".postgresql/root.crt").touch()
     assert "sslrootcert" not in guarded(away, {}, NEW)
     (tmp_path / ".postgresql/root.crt").unlink()
-    none = ssl.DefaultVerifyPaths(None, None, "", "", "", "")
+    none = ssl.DefaultVerifyPaths(None, None, "", "", "", "")  # type: ignore[arg-type]  # as where there are none
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: none)
     assert guarded(away, {}, NEW)["sslrootcert"] == "system"
     with pytest.raises(LedgerError, match="no list of certificate authorities"):

@@ -28,7 +28,7 @@ WRITES: dict[str, Callable[[Ledger, Intent], object]] = {
     "a round": lambda ledger, _: ledger.record_round(an_observation()),
     "an intent": lambda ledger, _: ledger.intend(Verb.STOP, "i-2", "default", NOW, REASON, 1),
     "an outcome": lambda ledger, intent: ledger.settle(intent, Status.SETTLED, "done", NOW),
-    "the end of a notice": lambda ledger, _: ledger.drop_notice("i-1"),
+    "the end of a stop": lambda ledger, _: ledger.forget_stop("i-1"),
     "what a pool has learnt": lambda ledger, _: ledger.record_round(an_observation(), gaps={"default": GapHistory()}),
     "a compaction": lambda ledger, _: ledger.compact(NOW),
 }

@@ -12,8 +12,9 @@ import pytest
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs, migrations
 from gpuwatch.ledger.tables import METADATA
 from gpuwatch.model.decision import Reason, Status, Verb
+from tests.backtested import a_backtest
 from tests.databases import Place, postgresql
-from tests.fleets import NOW, a_backtest, a_node, an_observation
+from tests.fleets import NOW, a_node, an_observation
 
 # Schema 1, as gpuwatch 0.1 made it.
 SCHEMA_1 = """

@@ -48,7 +48,7 @@ class Records(RuleBasedStateMachine):
         nodes = [a_node(name) for name in sorted(running - down)]
         nodes += [replace(a_node(name), state=NodeState.STOPPED) for name in sorted(down)]
         if self.survives(cut, lambda: self.ledger.record_round(an_observation(*nodes, now=self.now))):
-            self.stopped = {name: key for name, key in self.stopped.items() if name in down}
+            self.stopped = {name: key for name, key in self.stopped.items() if name not in running - down}
 
     @rule(verb=VERBS, node=NODES, cut=CUTS)
     def intend(self, verb: Verb, node: str, cut: int | None) -> None:

@@ -14,8 +14,9 @@ from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Proposal, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies.timing.history import GapHistory
+from tests.backtested import a_backtest
 from tests.databases import Place, postgresql
-from tests.fleets import NOW, a_backtest, a_node, an_observation
+from tests.fleets import NOW, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 COLUMNS = [(kind, column.name) for kind, table in RECORDS.items() for column in table.columns if column.name != "id"]

@@ -18,8 +18,9 @@ from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.fingerprint import fingerprint, removes, waits
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
+from tests.backtested import a_backtest
 from tests.databases import Place, postgresql
-from tests.fleets import NOW, RULES, Desk, a_backtest, a_node
+from tests.fleets import NOW, RULES, Desk, a_node
 from tests.spoiled import a_case, a_start, tried
 
 MONTH = 30 * 86400.0

@@ -96,13 +96,13 @@ def stops(ec2: MotoFaults) -> int:
 
 FAULTS: dict[str, tuple[Callable[[MotoFaults], None], list[str]]] = {
     "none": (lambda _: None, ["stop", "accepted", "settled"]),
-    "throttled": (lambda ec2: ec2.throttle("StopInstances"), ["stop", "throttled", "accepted", "settled"]),
+    "throttled": (lambda ec2: ec2.throttle("StopInstances"), ["stop", "throttled", "asked", "accepted", "settled"]),
     "answer lost": (lambda ec2: ec2.lose_response("StopInstances"), ["stop", "unavailable", "settled"]),
     "request lost": (
         lambda ec2: ec2.lose_request("StopInstances"),
-        ["stop", "unavailable", "interrupted", "accepted", "settled"],
+        ["stop", "unavailable", "interrupted", "asked", "accepted", "settled"],
     ),
-    "protected in EC2": (lambda ec2: ec2.protect("StopInstances"), ["stop", "refused", "accepted", "settled"]),
+    "protected in EC2": (lambda ec2: ec2.protect("StopInstances"), ["stop", "refused", "asked", "accepted", "settled"]),
 }
 
 
@@ -118,7 +118,7 @@ def test_whatever_ec2_does_the_idle_machine_is_stopped_once_and_settled_truly(
     rounds(parts, clock, 10)
     strike, expected = FAULTS[fault]
     strike(ec2)
-    rounds(parts, clock, 10)
+    rounds(parts, clock, 20)
 
     assert story(parts, idle) == [["notice", "settled"], expected]
     assert (ec2.state(idle), ec2.state(busy)) == ("stopped", "running")

@@ -20,7 +20,7 @@ from gpuwatch.delivery.secret import secret as delivered
 from gpuwatch.doctor import certificates
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs
-from gpuwatch.ledger.postgresql import _conninfo
+from gpuwatch.ledger.postgresql import conninfo
 from gpuwatch.model.knobs import Contradiction
 from gpuwatch.prices.asking import key_pair_of
 from gpuwatch.prices.live import FetchError
@@ -257,7 +257,7 @@ def test_every_reader_of_the_controller_takes_references(credentials: Path) -> N
     assert credentials_of(knobs).value.header("https://agent") == {
         "Authorization": "Basic Y29udHJvbGxlcjpjb3JyZWN0IGhvcnNl"
     }
-    assert _conninfo(LedgerKnobs(url_file="credential:url"))["host"] == "db.example.com"
+    assert conninfo(LedgerKnobs(url_file="credential:url"))["host"] == "db.example.com"
     assert delivered("credential:word") == SECRET
     assert key_pair_of(Path("credential:pair"), "prices.live.tencent_key_file") == ("ID", "KEY")
 
@@ -269,7 +269,7 @@ def test_every_reader_says_which_setting_leads_nowhere(stores: Stores) -> None:
     with pytest.raises(OSError, match=f"^signals.password_file: {words}"):
         credentials_of(ScrapeKnobs(username="controller", password_file=named))
     with pytest.raises(LedgerError, match=f"ledger.url_file {words}"):
-        _conninfo(LedgerKnobs(url_file=named))
+        conninfo(LedgerKnobs(url_file=named))
     with pytest.raises(DeliveryError, match=words):
         delivered(named)
 

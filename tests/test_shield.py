@@ -13,7 +13,7 @@ from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, Stat
 from gpuwatch.policies import shield
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import NOW, RULES, a_node
-from tests.spoiled import a_group
+from tests.past_steps import a_group
 
 
 def a_member(state: State = State.IDLE, held: float = 7200.0, **other: object) -> Node:

@@ -12,7 +12,7 @@ from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import Desk, a_node
-from tests.spoiled import a_group
+from tests.past_steps import a_group
 from tests.stories import Story
 
 GOLDEN = Path(__file__).parent / "golden/stories"

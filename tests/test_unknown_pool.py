@@ -17,7 +17,7 @@ from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
 from tests.fleets import RULES, Desk, a_node
-from tests.spoiled import a_group
+from tests.past_steps import a_group
 
 TELL = PoolRules(idle=IdleRules(then="tell"))
 POOLS = {"prod-inference": TELL, "default": RULES}

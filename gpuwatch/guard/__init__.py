@@ -5,7 +5,9 @@ says in one sentence why it objects or why not, and what would remedy it; no rul
 objects. A new rule is one function, one line in RULES and one page in docs/guard.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 from gpuwatch.guard import consent, ledgers, pace, standing, trials, use
 from gpuwatch.guard.budgets import month_budget
@@ -14,7 +16,7 @@ from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.limits import Limits
 from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
 from gpuwatch.guard.trials import untried
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, Answer, Decision, Observation, Review, Step, Verb
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, Answer, Decision, Observation, Review, Status, Step, Verb
 
 __all__ = [
     "DEFAULT_POOL",
@@ -119,16 +121,34 @@ def case_of(
 
 
 def review(observation: Observation, decisions: Sequence[Decision], rules: Rulebook) -> tuple[Review, ...]:
-    """The guard's answers on every step that would change something; what it allows counts against the next."""
+    """The guard's answers on every step that would change something; what it allows counts against the next.
+
+    Removals that came to nothing lately have their turn last: a machine that is always vetoed, or refused, must not
+    take the place of the others within the limits.
+    """
     granted: list[Step] = []
     reviews: list[Review] = []
-    for decision in decisions:
-        changes = [step for step in decision.steps if step.verb is not Verb.HOLD]
-        frozen = burst(observation, decision.pool, rules.limits) if changes else None
-        for step in changes:
-            case = case_of(step, observation, decision.pool, rules, frozen=frozen, granted=tuple(granted))
-            result = judge(case)
-            reviews.append(result)
-            if step.verb in REMOVALS | ADDITIONS and result.allowed:
-                granted.append(step)
+    changes = [(each.pool, step) for each in decisions for step in each.steps if step.verb is not Verb.HOLD]
+    frozen = {pool: burst(observation, pool, rules.limits) for pool in {pool: None for pool, _ in changes}}
+    in_vain = _in_vain(observation)
+    for pool, step in sorted(changes, key=lambda each: in_vain[each[1].node_id] if each[1].verb in REMOVALS else 0):
+        case = case_of(step, observation, pool, rules, frozen=frozen[pool], granted=tuple(granted))
+        result = judge(case)
+        reviews.append(result)
+        if step.verb in REMOVALS | ADDITIONS and result.allowed:
+            granted.append(step)
     return tuple(reviews)
+
+
+def _in_vain(observation: Observation) -> Counter[str]:
+    """How often within the hour a removal of a node was vetoed, or the cloud did not carry it out."""
+    ledger, hour_ago = observation.ledger, observation.now - timedelta(hours=1)
+    found = Counter(
+        done.node_id
+        for done in ledger.recent
+        if done.verb in REMOVALS and done.status is Status.CANCELLED and done.at > hour_ago
+    )
+    for entry in ledger.open_intents:
+        if entry.intent.verb in REMOVALS:
+            found[entry.intent.node_id] += entry.attempts
+    return found

@@ -46,6 +46,11 @@ class Limits:
     failure_cooldown: Annotated[
         Seconds, Ge(0), Knob("After a stop was given up, its node is left alone for this long.")
     ] = 3600.0
+    refusal_cooldown: Annotated[
+        Seconds,
+        Ge(0),
+        Knob("After the cloud has refused to stop a node twice, the node is left alone for this long."),
+    ] = 21600.0
     mass_idleness_ratio: Annotated[
         float,
         Gt(0),

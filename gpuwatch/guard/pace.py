@@ -6,22 +6,34 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, Done, Intent, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.policies import capacity
 
 _HOUR = timedelta(hours=1)
+_BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
 
 
 def in_flight(case: Case) -> Word:
-    """No new change of a pool before the last has settled."""
-    waiting = [each for each in case.observation.ledger.open_intents if each.intent.pool == case.pool]
-    others = [each for each in waiting if not each.resumable]
-    if others:
-        told = f"{others[0].intent.verb.value} of {others[0].intent.node_id}"
-        return no(f"An action on the pool is in flight: {told}.", "It must settle first.")
-    own = case.observation.ledger.open_for(case.step.node_id)
+    """No new change of a node before its last has settled, and no addition to a pool beside an open launch or growth.
+
+    One node's open change holds up no other node: what it may take away or bring counts in the limits already.
+    """
+    ledger, step, now = case.observation.ledger, case.step, case.observation.now
+    for each in ledger.open_intents:
+        verb, target, since = (
+            each.intent.verb,
+            each.intent.node_id,
+            each.intent.at if each.last is None else each.last.at,
+        )
+        # Capacity counts what is on its way; this holds for as long as a cloud may take to show it.
+        brings = verb in _BRINGS and each.intent.pool == case.pool and now - since <= SETTLE_TIMEOUT
+        if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
+            whose = "An action on it" if target == step.node_id else "An addition to the pool"
+            told = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
+            return no(f"{whose} is in flight: {told}.", "It must settle first.")
+    own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
         return ok("Nothing is in flight.")
     denied = own.last.status is Status.DENIED and own.intent.verb in REMOVALS
@@ -32,15 +44,18 @@ def in_flight(case: Case) -> Word:
 
 
 def cooling_down(case: Case) -> Word:
-    """What was given up lately is left alone for a while."""
-    adding = case.step.verb in ADDITIONS
-    wait = case.limits.capacity_cooldown if adding else case.limits.failure_cooldown
-    since = case.observation.now - timedelta(seconds=wait)
+    """What was given up lately is left alone for a while, and for longer where the cloud refuses it."""
+    adding, limits, now = case.step.verb in ADDITIONS, case.limits, case.observation.now
     for done in case.observation.ledger.recent:
-        if done.status is not Status.FAILED or done.at <= since:
+        refused = done.refused and done.verb in REMOVALS
+        wait = limits.capacity_cooldown if adding else limits.failure_cooldown
+        wait = max(wait, limits.refusal_cooldown) if refused and not adding else wait
+        until = done.at + timedelta(seconds=wait)
+        if done.status is not Status.FAILED or until <= now:
             continue
         if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
-            return no(f"A {done.verb.value} of it was given up at {done.at:%H:%M}.", "See the ledger for the cause.")
+            told = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
+            return no(told, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
     return ok("No recent failure.")
 
 
@@ -82,9 +97,10 @@ def _adding(case: Case) -> int:
 
 def blast_radius(case: Case) -> Word:
     """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
-    ledger, limits = case.observation.ledger, case.limits
+    limits = case.limits
     past, granted = _within_the_hour(case, REMOVALS), case.counts(REMOVALS)
-    fresh = [step for step in granted if ledger.open_for(step.node_id) is None]
+    counted = {each.node_id for each in past if isinstance(each, Intent)}
+    fresh = [step for step in granted if step.node_id not in counted]
     hour = len(past) + len(fresh)
     # What was terminated within the hour is a part of the fleet that the share is of.
     there = case.observation.fleet.enrolled()
@@ -113,15 +129,25 @@ def blast_radius(case: Case) -> Word:
 
 
 def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
-    """What was, or may have been, done of these verbs; cancelled intents changed nothing, failed ones may have."""
+    """What was, or may have been, done of these verbs within the hour, by when its last attempt was over.
+
+    Cancelled intents changed nothing, failed ones may have. A removal that the cloud certainly did not carry out takes
+    nobody's place, and one that hangs takes it for an hour.
+    """
     ledger, hour_ago = case.observation.ledger, case.observation.now - _HOUR
     found: dict[str, Done | Intent] = {
         done.key: done
         for done in ledger.recent
-        if done.verb in verbs and done.at > hour_ago and done.status is not Status.CANCELLED
+        if done.verb in verbs
+        and done.status is not Status.CANCELLED
+        and (done.reached or done.verb not in REMOVALS)
+        and (done.at if done.reached_at is None else done.reached_at) > hour_ago
     }
     for each in ledger.open_intents:
-        if each.intent.verb in verbs and each.intent.node_id != case.step.node_id:
+        if each.intent.verb not in verbs or each.intent.node_id == case.step.node_id:
+            continue
+        late = each.reached_at is not None and each.reached_at <= hour_ago
+        if each.intent.verb not in REMOVALS or (each.counts and not late):
             found[each.intent.key] = each.intent
     return list(found.values())
 

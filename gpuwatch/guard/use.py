@@ -31,7 +31,9 @@ def ladder(case: Case) -> Word:
     found = case.observation.ledger.stop_of(node.id)
     if found is None:
         return no("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
-    if node.launched_at is None or node.launched_at > found.at:
+    # By the cloud's own clock, where its time at the stop is on record: ours may have been set since.
+    before = found.at if found.launched_at is None else found.launched_at
+    if node.launched_at is None or node.launched_at > before:
         return no("It was started again after gpuwatch stopped it.", "Whoever did that may want it.")
     age = (case.observation.now - found.at).total_seconds()
     notice = case.pool_rules.idle.notice if case.step.verb is Verb.NOTICE else 0.0
@@ -51,17 +53,20 @@ def unknown(case: Case) -> Word:
 
 
 def stale(case: Case) -> Word:
-    """A verdict must be fresh by its own count and by our clock."""
+    """A verdict must be fresh by its own count and by our clock when it comes, and have come in this round."""
     verdict = case.machine.verdict
     if case.asleep:
         return ok("It does not run.")
     if verdict is None:
         return no("There is no verdict.", "Its agent must answer.")
-    limit = case.limits.max_verdict_age
-    skew = (case.observation.now - verdict.at).total_seconds()
+    limit, waited = case.limits.max_verdict_age, case.machine.waited_seconds(case.observation.now)
+    skew = (case.observation.now - verdict.at).total_seconds() - waited
     worst = max(verdict.age_seconds, abs(skew))
+    if worst <= limit and abs(waited) <= limit:
+        return ok(f"Its verdict is {format_duration(worst + max(0.0, waited))} old.")
     if worst <= limit:
-        return ok(f"Its verdict is {format_duration(worst)} old.")
+        slow = "Something that the round asks is slow: the cloud, or other agents. The log says which."
+        return no(f"It answered {format_duration(waited)} ago and the round has been going on since.", slow)
     told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
     return no(f"Its verdict is stale: {told}.", f"At most {format_duration(limit)}; check its agent and both clocks.")
 

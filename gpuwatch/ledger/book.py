@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import bodies, chain, compaction, views
+from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.deeds import DeedBook
 from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
@@ -51,12 +52,10 @@ from gpuwatch.model.decision import (
     Status,
     Verb,
 )
-from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 from gpuwatch.policies.timing.history import GapHistory
 
 HOUR = timedelta(hours=1)  # how far back limits look
-_STILL_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING})
 _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
 
 
@@ -290,10 +289,15 @@ class Ledger:
                     db.execute(STOPPED.insert(), mark)
         return Outcome(key=intent.key, at=at, status=status, detail=detail)
 
-    def drop_notice(self, node_id: str) -> None:
-        """Forget the notice of a node that no longer exists: there is nothing left to tag."""
+    def pool_of(self, key: str) -> str:
+        """The pool of an intent."""
+        with self._store.reading() as db:
+            return str(db.scalar(select(INTENTS.c.pool).where(INTENTS.c.key == key)))
+
+    def forget_stop(self, node_id: str) -> None:
+        """Forget our stop of a node that no longer exists."""
         with self._store.writing() as writer:
-            writer.db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
+            writer.db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
 
     def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
         """Somebody's order to do nothing, beside whoever leads; `pool` None is all."""
@@ -382,9 +386,7 @@ class Ledger:
 
     @staticmethod
     def _see_stopped(db: Connection, observation: Observation) -> None:
-        """Nodes that gpuwatch stopped and that run again, or are gone, begin anew."""
-        stopped = set(db.scalars(select(STOPPED.c.node_id)))
-        if stopped:
-            down = {node.id for node in observation.fleet.nodes if node.state in _STILL_DOWN}
-            for node_id in sorted(stopped - down):
-                db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
+        """What gpuwatch stopped and somebody has started since is no longer a stop of ours."""
+        for each in views.stopped(db):
+            if runs_again(each, observation.fleet.find(each.node_id)):
+                db.execute(STOPPED.delete().where(STOPPED.c.node_id == each.node_id))

@@ -35,7 +35,7 @@ def untrue(db: Connection) -> Iterator[Broken]:
     """What the indexes say and the records do not, or the other way round; the first of each."""
     yield from _open_intents(db)
     yield from _pauses(db)
-    yield from _standing(db, NOTICES, Verb.NOTICE, Verb)
+    yield from _standing(db, NOTICES, Verb.NOTICE, tuple(Verb))
     yield from _standing(db, STOPPED, Verb.STOP, ENDS_STOP)
     yield from _wishes(db)
     yield from _gaps(db)

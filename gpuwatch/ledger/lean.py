@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
 from gpuwatch.ledger.book import HOUR, Ledger
 from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.identity import NoIdentity
-from gpuwatch.ledger.views import CHANGES_MACHINES, MAY_HAVE_HAPPENED, OF_CALLS
+from gpuwatch.ledger.views import CHANGES_MACHINES
 from gpuwatch.model.decision import (
     FINAL,
     Decision,
@@ -33,11 +34,9 @@ from gpuwatch.model.decision import (
     Verb,
     Wish,
 )
-from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies.timing.history import GapHistory
 
-_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING})
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
@@ -51,7 +50,9 @@ class LeanLedger(Ledger):
         self.identity = NoIdentity()
         self._number = 0
         self._opened: dict[str, OpenIntent] = {}
+        self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents
         self._notices: dict[str, Notice] = {}
+        self._pools: dict[str, str] = {}  # of the notices, by their keys
         self._stopped: dict[str, Stopped] = {}
         self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
         self._wishes: deque[Wish] = deque()
@@ -102,14 +103,8 @@ class LeanLedger(Ledger):
             for each in proposals
             if each.wish is not None
         )
-        if self._stopped:
-            nodes = map(observation.fleet.find, self._stopped)
-            up = [
-                name for name, node in zip(self._stopped, nodes, strict=True) if node is None or node.state not in _DOWN
-            ]
-            for node_id in up:
-                del self._stopped[node_id]
-                self._shown = None
+        for node_id in [name for name, each in self._stopped.items() if runs_again(each, observation.fleet.find(name))]:
+            self.forget_stop(node_id)
         self._number += 1
         return self._number
 
@@ -140,7 +135,8 @@ class LeanLedger(Ledger):
             owner=owner,
             usd_per_hour=usd_per_hour,
         )
-        self._opened[intent.key] = OpenIntent(intent=intent, attempts=0, last=None)
+        self._opened[intent.key] = opened(intent, ())
+        self._outcomes[intent.key] = []
         self._shown = None
         return intent
 
@@ -153,22 +149,22 @@ class LeanLedger(Ledger):
         """
         if intent.key not in self._opened:
             raise LedgerError(f"no intent {intent.key} is open")
-        outcome, entry = Outcome(key=intent.key, at=at, status=status, detail=detail), self._opened[intent.key]
+        outcome, held = Outcome(key=intent.key, at=at, status=status, detail=detail), self._opened[intent.key].intent
         if status in FINAL:
-            self._end(entry.intent, outcome)
+            self._end(held, outcome)
         else:
-            self._opened[intent.key] = replace(
-                entry,
-                attempts=entry.attempts + (status in OF_CALLS),
-                last=outcome,
-                reached=entry.reached or status in MAY_HAVE_HAPPENED,
-            )
+            self._outcomes[intent.key].append(outcome)
+            self._opened[intent.key] = opened(held, self._outcomes[intent.key])
         self._shown = None
         return outcome
 
-    def drop_notice(self, node_id: str) -> None:
+    def pool_of(self, key: str) -> str:
+        """The pool of a notice in force."""
+        return self._pools[key]
+
+    def forget_stop(self, node_id: str) -> None:
         """Forget it."""
-        self._notices.pop(node_id, None)
+        self._stopped.pop(node_id, None)
         self._shown = None
 
     def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
@@ -221,15 +217,21 @@ class LeanLedger(Ledger):
     def _end(self, intent: Intent, outcome: Outcome) -> None:
         """A final outcome."""
         del self._opened[intent.key]
+        tried = attempts((each.status, each.at) for each in self._outcomes.pop(intent.key))
         node_id, status = intent.node_id, outcome.status
         if status is Status.SETTLED:
-            self._notices.pop(node_id, None)
+            before = self._notices.pop(node_id, None)
+            if before is not None:
+                del self._pools[before.key]
             if intent.verb is Verb.NOTICE:
+                self._pools[intent.key] = intent.pool
                 self._notices[node_id] = Notice(node_id=node_id, key=intent.key, at=outcome.at)
             if intent.verb in _ENDS_STOP:
                 self._stopped.pop(node_id, None)
             if intent.verb is Verb.STOP:
-                self._stopped[node_id] = Stopped(node_id=node_id, key=intent.key, at=outcome.at)
+                self._stopped[node_id] = Stopped(
+                    node_id=node_id, key=intent.key, at=outcome.at, launched_at=launched(intent.arguments)
+                )
         if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
             done = Done(
                 key=intent.key,
@@ -242,6 +244,9 @@ class LeanLedger(Ledger):
                 usd_per_hour=intent.usd_per_hour,
                 arguments=intent.arguments,
                 detail=outcome.detail,
+                reached=status is Status.SETTLED or tried.reached,
+                reached_at=tried.reached_at,
+                refused=tried.given_up_as_refused(status),
             )
             self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))
 

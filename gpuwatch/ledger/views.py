@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
+from gpuwatch.ledger.attempts import attempts, launched, opened
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.entries import Entry
 from gpuwatch.ledger.indexes import ENDS_STOP
@@ -45,9 +46,6 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 
-# Attempts are outcomes that came from a call to the cloud.
-OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
-MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
 CHANGES_MACHINES = REMOVALS | ADDITIONS
 
 # Statements are made once: every round asks them.
@@ -68,7 +66,7 @@ _ENDING = (
 )
 _STOPS = OUTCOMES.alias("stops")
 _STOPPED = (
-    select(STOPPED)
+    select(STOPPED, INTENTS.c.arguments)
     .join(INTENTS, (INTENTS.c.key == STOPPED.c.key) & (INTENTS.c.node_id == STOPPED.c.node_id))
     .join(_STOPS, (_STOPS.c.key == STOPPED.c.key) & (_STOPS.c.at == STOPPED.c.at))
     .where(INTENTS.c.verb == Verb.STOP.value, _STOPS.c.id == _ENDING.correlate(STOPPED).scalar_subquery())
@@ -108,7 +106,7 @@ def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
         notices=tuple(map(_notice, db.execute(_NOTICES))),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
         recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
-        stopped=tuple(Stopped(node_id=row.node_id, key=row.key, at=_time(row.at)) for row in db.execute(_STOPPED)),
+        stopped=stopped(db),
         wishes=tuple(
             Wish(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want) for row in db.execute(_WISHES, past)
         ),
@@ -149,6 +147,17 @@ def _notice(row: Row[Any]) -> Notice:
     """One in force."""
     told_at = None if row.told_at is None else _time(row.told_at)
     return Notice(node_id=row.node_id, key=row.key, at=_time(row.at), told_at=told_at)
+
+
+def stopped(db: Connection) -> tuple[Stopped, ...]:
+    """What we stopped and nobody has started since."""
+    return tuple(map(_stopped, db.execute(_STOPPED)))
+
+
+def _stopped(row: Row[Any]) -> Stopped:
+    """A machine that we stopped."""
+    launched_at = launched(_arguments(row)) if row.arguments is not None else None
+    return Stopped(node_id=row.node_id, key=row.key, at=_time(row.at), launched_at=launched_at)
 
 
 def _backtested(row: Row[Any]) -> Backtested:
@@ -204,6 +213,7 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
         row = told[-1]
         status = Status(row.status)
         if status in FINAL and (status is Status.FAILED or Verb(row.verb) in CHANGES_MACHINES):
+            tried = attempts((Status(each.status), _time(each.then)) for each in told[:-1])
             yield Done(
                 key=row.key,
                 verb=Verb(row.verb),
@@ -215,15 +225,15 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
                 usd_per_hour=_usd(row),
                 arguments=_arguments(row),
                 detail=row.detail,
+                reached=status is Status.SETTLED or tried.reached,
+                reached_at=tried.reached_at,
+                refused=tried.given_up_as_refused(status),
             )
 
 
 def _open(entry: Entry) -> OpenIntent:
     """An open entry as decisions see it."""
-    attempts = sum(outcome.status in OF_CALLS for outcome in entry.outcomes)
-    last = entry.outcomes[-1] if entry.outcomes else None
-    reached = any(outcome.status in MAY_HAVE_HAPPENED for outcome in entry.outcomes)
-    return OpenIntent(intent=entry.intent, attempts=attempts, last=last, reached=reached)
+    return opened(entry.intent, entry.outcomes)
 
 
 def _arguments(row: Row[Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ Outcomes after.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -36,6 +36,8 @@ class Verb(StrEnum):
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
+# The argument of a removal by which its machine's launch time at that moment is kept: another one proves a start.
+LAUNCHED_AT = "launched_at"
 # The tag by which a machine tells the intent that it was launched or told about with; its value is the intent's key.
 DECISION_TAG = "gpuwatch:decision-id"
 # The tag that says when a machine was told, or its notice withdrawn.
@@ -162,6 +164,7 @@ class Intent:
 class Status(StrEnum):
     """How an attempt ended. Final are SETTLED, CANCELLED and FAILED; all others leave the intent open."""
 
+    ASKED = "asked"  # another attempt begins; its answer is not on record yet
     ACCEPTED = "accepted"  # the cloud said yes; not yet verified
     THROTTLED = "throttled"
     REFUSED = "refused"
@@ -176,6 +179,9 @@ class Status(StrEnum):
 FINAL = frozenset({Status.SETTLED, Status.CANCELLED, Status.FAILED})
 # After these the cloud has certainly not (yet) carried it out, so that the same intent may be tried again.
 NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.INTERRUPTED})
+# How long a change has to show in the cloud. For so long an unsettled one may hold up others, and only after so long is
+# a change that nobody answered known not to have been carried out.
+SETTLE_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,18 +198,31 @@ class Outcome:
 class OpenIntent:
     """An intent without a final outcome: what was tried so far.
 
-    `reached` is whether any attempt may have had its effect: then it counts against the limits, however it ends.
+    `reached` is whether any attempt may have had its effect: then it counts against the limits, however it ends;
+    `reached_at` is when the newest such attempt was over (None: not known). `refusals` is how often the cloud refused.
     """
 
     intent: Intent
     attempts: int
     last: Outcome | None
     reached: bool = False
+    reached_at: datetime | None = None
+    refusals: int = 0
 
     @property
     def resumable(self) -> bool:
         """Whether the cloud has certainly not (yet) carried it out, so that the same intent may be tried again."""
         return self.last is not None and self.last.status in NOT_DONE
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a call may have been made whose answer was never written down."""
+        return self.last is None or self.last.status is Status.ASKED
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is, or may have been, carried out."""
+        return self.reached or not self.resumable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +237,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's."""
+    """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's.
+
+    `reached` is whether it was, or may have been, carried out, and `reached_at` when the newest attempt that may have
+    done so was over. `refused` is whether it was given up because the cloud kept refusing it.
+    """
 
     key: str
     verb: Verb
@@ -230,15 +253,22 @@ class Done:
     usd_per_hour: Decimal | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     detail: str = ""
+    reached: bool = True
+    reached_at: datetime | None = None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since."""
+    """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since.
+
+    `launched_at` is its launch time at that stop, by the cloud's clock; None: not known.
+    """
 
     node_id: str
     key: str
     at: datetime
+    launched_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +318,16 @@ class LedgerView:
         return None if notice is None else next((each for each in self.approvals if each.key == notice.key), None)
 
     def open_for(self, node_id: str) -> OpenIntent | None:
-        """The open intent of a node."""
+        """The oldest open intent of a node."""
         return self._open.get(node_id)
+
+    def open_step(self, node_id: str, verb: Verb) -> OpenIntent | None:
+        """The open intent of a node to do this."""
+        found = self._open.get(node_id)
+        if found is None or found.intent.verb is verb:
+            return found
+        asked = (node_id, verb)
+        return next((each for each in self.open_intents if (each.intent.node_id, each.intent.verb) == asked), None)
 
     def stop_of(self, node_id: str) -> Stopped | None:
         """Our own stop of a node that nobody has started since."""

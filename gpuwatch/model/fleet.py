@@ -149,10 +149,14 @@ class CapacityType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data."""
+    """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data.
+
+    `received_at` is when the verdict came, by our clock: how old it was is judged then, and how long ago that is apart.
+    """
 
     verdict: NodeVerdict | None = None
     failure: str | None = None
+    received_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,11 @@ class Node:
     def verdict(self) -> NodeVerdict | None:
         """What the agent said, where it said anything usable."""
         return self.signal.verdict
+
+    def waited_seconds(self, now: datetime) -> float:
+        """How long ago its verdict came; 0 where a source does not tell."""
+        received_at = self.signal.received_at
+        return 0.0 if received_at is None else (now - received_at).total_seconds()
 
     @property
     def activity(self) -> Activity:

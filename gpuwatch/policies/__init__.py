@@ -13,7 +13,7 @@ from annotated_types import Ge
 from gpuwatch.model.decision import REMOVALS, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
-from gpuwatch.policies import capacity, idle, scaling, schedule, shield, unplaced
+from gpuwatch.policies import capacity, idle, scaling, schedule, shield, unplaced, unsettled
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
@@ -167,7 +167,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         steps=tuple((chosen | kept).values()),
         clamps=tuple(clamps),
         target=target,
-        advice=tuple(advice for proposal in proposals for advice in proposal.advice),
+        advice=(*(each for proposal in proposals for each in proposal.advice), *unsettled.advice(observation, pool)),
     )
 
 

@@ -17,6 +17,7 @@ Rules, all of them:
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Annotated, ClassVar, Literal
@@ -245,7 +246,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _ANEW)
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
-    return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules)
+    return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules, observation.now)
 
 
 def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
@@ -355,11 +356,12 @@ def _advise(node: Node, code: str, sentence: str) -> Advice:
     return Advice(target=node.id, reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence))
 
 
-def _after_notice(node: Node, then: Verb, since_notice: float, rules: IdleRules) -> Step:
+def _after_notice(node: Node, then: Verb, since_notice: float, rules: IdleRules, now: datetime) -> Step:
     """Rule 2: the grace period, and idleness without a break since the notice."""
     activity, verdict = node.activity, node.verdict
     word, held = _WORDS[activity.state], format_duration(activity.held_seconds)
     lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
+    lag += max(0.0, node.waited_seconds(now))
     if activity.held_seconds + lag < since_notice:
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, "A new notice follows if it stays so.")

@@ -8,10 +8,11 @@ from statistics import fmean
 from gpuwatch.model.fleet import Fleet, GpuUse, Node
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.model.measure import Measure, Query
-from gpuwatch.signals.promapi import PromApi
+from gpuwatch.signals.promapi import Answer, PromApi
 
 # Measures that the agents' verdicts give, by name.
 OF_USE = {"gpu_utilization": "utilization_ratio", "gpu_memory": "memory_used_ratio", "sm_activity": "sm_active_ratio"}
+_AT_A_TIME = 64  # expressions: each gives one number
 _PLAIN = frozenset(" _.-")  # besides letters and digits of ASCII, what stays as it is in a label's value
 _QUOTES = frozenset("\"'")
 _OPENING = frozenset("\"'`#")  # of a text, of one without escapes, and of a comment
@@ -49,30 +50,53 @@ def pool_mean(query: Query, fleet: Fleet, at: datetime, means: Mapping[str, floa
     return Measure(pool=query.pool, name=query.name, at=at, value=value, samples=len(telling), expected=len(members))
 
 
-def evaluated(api: PromApi, query: Query, at: datetime, max_age_seconds: float) -> Measure:
-    """An expression's one sample or number. A plain series tells its age; what is made of several does not."""
-    try:
-        expression = with_pool(query.expression or "", query.pool)
-    except ValueError as error:
-        return _unknown(query, at, str(error))
-    told = api.instant({"value": expression}, at)["value"]
+def evaluated(api: PromApi, queries: Sequence[Query], at: datetime, max_age_seconds: float) -> dict[Query, Measure]:
+    """Each expression's one sample or number. A plain series tells its age; what is made of several does not.
+
+    All are asked at once: one that takes long costs its own pool's number, and the round no more than its time-out.
+    """
+    made: dict[Query, Measure] = {}
+    asked: dict[str, tuple[Query, str]] = {}
+    for number, query in enumerate(queries):
+        if query.expression is not None:
+            try:
+                asked[str(number)] = query, with_pool(query.expression, query.pool)
+            except ValueError as error:
+                made[query] = _unknown(query, at, str(error))
+    if not asked:
+        return made
+    told = api.instant({name: expression for name, (_, expression) in asked.items()}, at, at_a_time=_AT_A_TIME)
+    plain = {name: asked[name][1] for name, answer in told.items() if _is_plain(answer)}
+    sampled = {name: f"timestamp({expression}\n)" for name, expression in plain.items()}
+    ages = api.instant(sampled, at, at_a_time=_AT_A_TIME) if sampled else {}
+    for name, (query, _) in asked.items():
+        made[query] = _evaluated(query, told[name], ages.get(name), at, max_age_seconds)
+    return made
+
+
+def _is_plain(answer: Answer) -> bool:
+    """Whether an answer is the one sample of one series."""
+    return len(answer.rows) == 1 and "__name__" in answer.rows[0][0]
+
+
+def _evaluated(query: Query, told: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float) -> Measure:
+    """One expression's answer; `sampled` is when a plain series was sampled."""
     value = told.scalar
     if told.doubt is not None:
         return _unknown(query, at, told.doubt)
     if value is None:
         if len(told.rows) != 1:
             return _unknown(query, at, f"the expression gives {len(told.rows)} series, not one", samples=len(told.rows))
-        labels, value = told.rows[0]
-        if "__name__" in labels and (doubt := _aged(api, expression, at, max_age_seconds)) is not None:
+        value = told.rows[0][1]
+        if sampled is not None and (doubt := _aged(sampled, at, max_age_seconds)) is not None:
             return _unknown(query, at, doubt)
     if not math.isfinite(value):
         return _unknown(query, at, f"it is {value}")
     return Measure(pool=query.pool, name=query.name, at=at, value=value, samples=1, expected=1)
 
 
-def _aged(api: PromApi, expression: str, at: datetime, max_age_seconds: float) -> str | None:
+def _aged(sampled: Answer, at: datetime, max_age_seconds: float) -> str | None:
     """Why a plain series is not of now; None where it is."""
-    sampled = api.instant({"at": f"timestamp({expression}\n)"}, at)["at"]
     if sampled.doubt is not None or len(sampled.rows) != 1:
         return f"when it was sampled is not known: {sampled.doubt or 'no answer'}"
     age = at.timestamp() - sampled.rows[0][1]

@@ -89,9 +89,12 @@ class PromApi:
     most_skew_seconds: float = _MOST_SKEW_SECONDS
     _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
 
-    def instant(self, expressions: Mapping[str, str], at: datetime) -> dict[str, Answer]:
+    def instant(
+        self, expressions: Mapping[str, str], at: datetime, *, at_a_time: int = _AT_A_TIME
+    ) -> dict[str, Answer]:
         """An answer to each expression, by its name, as of that moment. Never raises: what goes wrong is a doubt."""
-        return self._answers("query", expressions, {"time": f"{at.timestamp():.3f}"}, partial(read_answer, at=at))
+        about = {"time": f"{at.timestamp():.3f}"}
+        return self._answers("query", expressions, about, partial(read_answer, at=at), at_a_time)
 
     def ranged(self, expressions: Mapping[str, str], begin: float, end: float, step: float) -> dict[str, Answer]:
         """An answer to each expression at every step from `begin` to `end`, Unix times; likewise."""
@@ -99,7 +102,12 @@ class PromApi:
         return self._answers("query_range", expressions, about, partial(read_answer, at=(begin, step)))
 
     def _answers(
-        self, path: str, expressions: Mapping[str, str], about: Mapping[str, str], read: Callable[[int, bytes], Answer]
+        self,
+        path: str,
+        expressions: Mapping[str, str],
+        about: Mapping[str, str],
+        read: Callable[[int, bytes], Answer],
+        at_a_time: int = _AT_A_TIME,
     ) -> dict[str, Answer]:
         """All of them, or why Prometheus cannot be asked."""
         if self.knobs.url is None:
@@ -112,7 +120,7 @@ class PromApi:
         except (OSError, ValueError) as error:
             return dict.fromkeys(expressions, Answer(doubt=f"Prometheus cannot be asked: {error}"))
         told = {name: {"query": expression, **about} for name, expression in expressions.items()}
-        return asyncio.run(self._ask_all(path, told, read, credentials, headers))
+        return asyncio.run(self._ask_all(path, told, read, credentials, headers, at_a_time))
 
     async def _ask_all(
         self,
@@ -121,12 +129,13 @@ class PromApi:
         read: Callable[[int, bytes], Answer],
         credentials: Credentials,
         headers: Mapping[str, str],
+        at_a_time: int,
     ) -> dict[str, Answer]:
         """One session for all; few at a time, so that one answer is read and dropped while the next is made."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
-        limit = asyncio.Semaphore(_AT_A_TIME)
-        connector = aiohttp.TCPConnector(limit=_AT_A_TIME, ssl=credentials.context)
+        limit = asyncio.Semaphore(at_a_time)
+        connector = aiohttp.TCPConnector(limit=at_a_time, ssl=credentials.context)
 
         async def ask(parameters: Mapping[str, str]) -> Answer:
             async with limit:

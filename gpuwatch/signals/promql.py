@@ -53,7 +53,8 @@ class PromqlSource:
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes by a handful of queries; one that cannot be answered whole leaves all unknown."""
-        signals = self._signals(nodes)
+        at = self.clock.now()  # the moment that the queries are about, or one just before it
+        signals = [each if each.verdict is None else replace(each, received_at=at) for each in self._signals(nodes)]
         seen = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
@@ -79,9 +80,10 @@ class PromqlSource:
         told = {name: expression for name, expression in made.items() if expression is not None}
         answers = self.api.instant(who | told, at) if told else {}
         means = {name: self._means(fleet, answers, name) for name in told}
+        found = evaluated(self.api, queries, at, self.max_age_seconds)
         return tuple(
-            evaluated(self.api, query, at, self.max_age_seconds)
-            if query.expression is not None
+            found[query]
+            if query in found
             else pool_mean(
                 query,
                 fleet,

@@ -5,6 +5,8 @@ nonce: an answer out of a cache, its own or one on the way, cannot have it.
 """
 
 import asyncio
+import logging
+import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
@@ -25,12 +27,15 @@ from gpuwatch.signals.plainly import body_of
 from gpuwatch.signals.plainly import session as plain_session
 from gpuwatch.signals.promapi import PromApi
 
+log = logging.getLogger(__name__)
+
 __all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
 
 _LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
 _NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
 # By how much the agent's count of seconds may differ from ours: of clocks' rates, and of rounding.
 _TOLERANCE_SECONDS = 0.05
+_NO_TIME = "there was no time to ask its agent: others did not answer, and held up the round (signals.concurrency)"
 _DECODER = msgspec.json.Decoder(NodeVerdict)
 
 
@@ -47,16 +52,35 @@ class ScrapeSource:
     confirm_timeout: float = 5.0
     max_look_seconds: float = 3.0
     _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
+    # The nodes whose agents let us wait in vain, and when they were asked last.
+    _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
-        """Ask every running node at once; cost: one small request a node."""
-        signals = self._ask(nodes)
+        """Ask every running node at once; cost: one small request a node.
+
+        Those that were silent come last, and there is a time for all: however many agents let us wait, the answers of
+        the others do not grow old.
+        """
+        seconds = max(self.max_age_seconds / 2, self.knobs.timeout)
+        order = sorted(nodes, key=lambda node: self._silent.get(node.id, -math.inf))
+        asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
+        signals = [asked[node.id] for node in nodes]
+        self._tell_of_silence(nodes, signals)
         names = Counter(node.name for node in nodes)
-        asked = tuple(
+        seen = tuple(
             replace(node, signal=_of_one(node, signal, names[node.name]))
             for node, signal in zip(nodes, signals, strict=True)
         )
-        return Fleet(observed_at=self.clock.now(), nodes=asked)
+        return Fleet(observed_at=self.clock.now(), nodes=seen)
+
+    def _tell_of_silence(self, nodes: Sequence[Node], signals: Sequence[Signal]) -> None:
+        """Forget who is no more, and say in the log when there was no time to ask everybody."""
+        for node_id in self._silent.keys() - {node.id for node in nodes}:
+            del self._silent[node_id]
+        left = sum(signal.failure == _NO_TIME for signal in signals)
+        if left:
+            told = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
+            log.warning(told, left, len(self._silent), self.knobs.concurrency)
 
     def confirm(self, node: Node) -> Signal:
         """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
@@ -71,26 +95,28 @@ class ScrapeSource:
         """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
         at = self.clock.now()
         api = None if self.knobs.promql.url is None else PromApi(knobs=self.knobs.promql, clock=self.clock)
-        return tuple(
-            evaluated(api, query, at, self.max_age_seconds)
-            if api is not None and query.expression is not None
-            else of_verdicts(fleet, [query], at)[0]
-            for query in queries
-        )
+        found = {} if api is None else evaluated(api, queries, at, self.max_age_seconds)
+        return tuple(found.get(query) or of_verdicts(fleet, [query], at)[0] for query in queries)
 
-    def _ask(self, nodes: Sequence[Node], nonce: str | None = None) -> list[Signal]:
-        """Each node's answer; nobody is asked with credentials that cannot be read. With a nonce: to confirm."""
+    def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[Signal]:
+        """Each node's answer, asked in this order; after so many seconds nobody else is asked.
+
+        Nobody is asked with credentials that cannot be read. With a nonce: to confirm.
+        """
         try:
             if not self._credentials:
                 self._credentials.append(credentials_of(self.knobs))
         except (OSError, ValueError) as error:
             return [Signal(failure=f"no agent can be asked: {error}")] * len(nodes)
-        return asyncio.run(self._ask_all(nodes, self._credentials[0].value, nonce))
+        return asyncio.run(self._ask_all(nodes, self._credentials[0].value, nonce, seconds))
 
-    async def _ask_all(self, nodes: Sequence[Node], credentials: Credentials, nonce: str | None) -> list[Signal]:
+    async def _ask_all(
+        self, nodes: Sequence[Node], credentials: Credentials, nonce: str | None, seconds: float
+    ) -> list[Signal]:
         """One session for all, so many at the same time."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
+        until = self.clock.monotonic() + seconds
         limit = asyncio.Semaphore(self.knobs.concurrency)
         connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
         server_name = self.knobs.tls_server_name
@@ -103,7 +129,9 @@ class ScrapeSource:
             base = self.knobs.base_url(node)
             if base is None:
                 return Signal(failure="the cloud tells no address for it; set signals.targets")
-            async with limit:
+            async with limit:  # in the order in which they came
+                if self.clock.monotonic() > until:
+                    return Signal(failure=_NO_TIME)
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
                     async with (
@@ -119,9 +147,12 @@ class ScrapeSource:
                             return Signal(failure=refusal_of(response.status))
                         body = await body_of(response, _LARGEST_ANSWER_BYTES)
                 except TimeoutError:
+                    if nonce is None:
+                        self._silent[node.id] = self.clock.monotonic()
                     return Signal(failure=f"its agent did not answer within {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
                     return Signal(failure=failure_of(error))
+            self._silent.pop(node.id, None)
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
@@ -176,4 +207,4 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
     if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
         told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
         return Signal(failure=f"its verdict is stale ({told}); check the agent and both clocks")
-    return Signal(verdict=verdict)
+    return Signal(verdict=verdict, received_at=now)

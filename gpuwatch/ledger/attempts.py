@@ -1,0 +1,76 @@
+"""What the outcomes of an intent's attempts amount to: how often it was tried, and whether it may have happened."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuwatch.model.decision import LAUNCHED_AT, Intent, OpenIntent, Outcome, Status, Stopped
+from gpuwatch.model.fleet import Node, NodeState
+
+# Attempts are outcomes that came from a call to the cloud.
+_OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
+_MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
+_REFUSED = frozenset({Status.REFUSED, Status.DENIED})
+_STILL_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempts:
+    """So many `calls`, of which the cloud refused `refusals`; the others are as in `OpenIntent`."""
+
+    calls: int
+    refusals: int
+    reached: bool
+    reached_at: datetime | None
+
+    def given_up_as_refused(self, status: Status) -> bool:
+        """Whether an intent that ended so was given up because the cloud refused it, and certainly did nothing."""
+        return status is Status.FAILED and self.refusals > 0 and not self.reached
+
+
+def attempts(outcomes: Iterable[tuple[Status, datetime]]) -> Attempts:
+    """What these outcomes, oldest first, amount to; without any, a call may have been made just the same."""
+    told = list(outcomes)
+    ends = [at for status, at in told if status in _MAY_HAVE_HAPPENED]
+    # Nobody knew, and the cloud did not show it: such an intent may have happened, however sure the later looks are.
+    looks = [at for status, at in told if status is Status.INTERRUPTED]
+    unanswered = not told or told[-1][0] is Status.ASKED
+    return Attempts(
+        calls=sum(status in _OF_CALLS for status, _ in told),
+        refusals=sum(status in _REFUSED for status, _ in told),
+        reached=unanswered or bool(ends or looks),
+        reached_at=None if unanswered else max(ends or looks, default=None),
+    )
+
+
+def opened(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
+    """An open intent as decisions see it."""
+    tried = attempts((each.status, each.at) for each in outcomes)
+    return OpenIntent(
+        intent=intent,
+        attempts=tried.calls,
+        last=outcomes[-1] if outcomes else None,
+        reached=tried.reached,
+        reached_at=tried.reached_at,
+        refusals=tried.refusals,
+    )
+
+
+def launched(arguments: Mapping[str, str]) -> datetime | None:
+    """The machine's launch time when the intent was written down."""
+    told = arguments.get(LAUNCHED_AT)
+    return None if told is None else datetime.fromisoformat(told)
+
+
+def runs_again(stop: Stopped, node: Node | None) -> bool:
+    """Whether it is proved that somebody has started the node since.
+
+    One list that lacks it, or that is stale, is no proof. That its agent answers is one, and another launch time.
+    """
+    if node is None or node.state in _STILL_DOWN:
+        return False
+    if node.verdict is not None or node.launched_at is None:
+        return True
+    if stop.launched_at is not None:
+        return node.launched_at != stop.launched_at
+    return node.launched_at > stop.at
