@@ -60,6 +60,7 @@ class Site:
             usd_per_month=Decimal(5000),
             month="2026-03",
             ends_at=NOW,
+            thresholds=(0.5, 0.8, 1.0),
             spent_usd=self.spent,
             forecast_usd=self.forecast,
         )

@@ -29,7 +29,7 @@ def test_a_mail_before_the_stop_a_link_that_keeps_and_a_mail_after_it(tmp_path: 
             "owner_mail": "{owner}@example.com",
             "to": {"owners": {"mail": server, "owners": True}},
         }
-        limits = {"max_stops_per_hour_ratio": 1.0, "require_told": True}
+        limits = {"max_stops_per_hour_ratio": 1.0, "require_told": True, "allow_short_waits": True}
         more = {"notify": notify, "limits": limits, "controller": {"port": port}}
         site.controller(site.configure("enforce", "8s", more))
         eventually(lambda: mails.to("ann@example.com") and mails.to("bob@example.com"), site.log)
