@@ -188,7 +188,7 @@ def test_who_may_not_open_the_ledger_is_told_who_may(
     assert gpuwatch(*command).exit_code == 0  # it loads all that the command needs
     for left in place.glob("*-*"):
         left.unlink()  # with what SQLite leaves beside it others may well read it
-    for each in (*place.iterdir(), tmp_path, *tmp_path.parents[:2]):
+    for each in (*place.iterdir(), tmp_path, *tmp_path.parents[:-2]):
         each.chmod(0o755 if each.is_dir() else file)
     place.chmod(folder)
     with nobody():
