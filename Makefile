@@ -59,10 +59,11 @@ check: lint test
 mutate: $(VENV)/dev
 	@$(BIN)/python -m tests.mutate_guard
 
-# Thousands of generated lives of fleets (P1 to P13), on all processors: hours.
+# Thousands of generated lives of fleets (P1 to P13, P17), on all processors: hours.
 nightly: $(VENV)/dev
 	@GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties.py & \
-	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_growth.py & wait
+	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_growth.py & \
+	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_launch.py & wait
 
 bench: $(VENV)/dev
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -43,6 +43,7 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import NodeState, Signal
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.parts import Act, Parts
+from gpuwatch.policies import capacity
 from gpuwatch.settling import given_up
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,8 @@ def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review
         if all(refusal.rule in {"in_flight", "growth_rate"} for refusal in review.refusals)
     }
     for entry in observation.ledger.open_intents:
-        ended = None if (entry.intent.node_id, entry.intent.verb) in wanted else given_up(parts, entry)
+        unwanted = (entry.intent.node_id, entry.intent.verb) not in wanted
+        ended = given_up(parts, entry) if unwanted and not capacity.may_appear(entry, observation.now) else None
         if ended is not None:
             parts.ledger.settle(entry.intent, *ended, parts.clock.now())
 
@@ -103,9 +105,12 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
     """One step."""
     move, now = review.step, parts.clock.now()
     entry = observation.ledger.open_step(move.node_id, move.verb)
-    if entry is not None:
+    if entry is not None and _same(entry.intent.arguments, move):
         intent = entry.intent
     else:
+        if entry is not None and entry.intent.verb is move.verb:
+            status = Status.FAILED if entry.reached else Status.CANCELLED
+            parts.ledger.settle(entry.intent, status, "another size is wanted", now)
         owner, usd = _whose(observation, move)
         intent = parts.ledger.intend(
             move.verb,
@@ -150,6 +155,11 @@ def _arguments(observation: Observation, move: Step) -> Mapping[str, str]:
     if move.verb not in REMOVALS or node is None or node.launched_at is None:
         return move.arguments
     return {**move.arguments, LAUNCHED_AT: node.launched_at.isoformat()}
+
+
+def _same(arguments: Mapping[str, str], move: Step) -> bool:
+    """Whether a growth is of the size that the guard has allowed; nothing else is reviewed in parts."""
+    return move.verb is not Verb.GROW or dict(arguments) == dict(move.arguments)
 
 
 def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
@@ -243,7 +253,7 @@ def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit)
     elif intent.verb is Verb.START:
         cloud.start(node_id, key)
     elif intent.verb is Verb.LAUNCH:
-        return Status.ACCEPTED, f"the cloud launches {cloud.launch(intent.arguments, key)}"
+        return Status.ACCEPTED, f"{capacity.LAUNCHES}{cloud.launch(intent.arguments, key)}"
     elif intent.verb is Verb.GROW:
         cloud.grow(node_id, int(intent.arguments["size"]), key)
     elif intent.verb in {Verb.PROTECT, Verb.UNPROTECT}:

@@ -37,9 +37,9 @@ class Discovery:
         return Response(body=msgspec.json.encode(found), content_type="application/json")
 
     def _targets(self, node: Node) -> Iterator[Mapping[str, object]]:
-        """A running node's agent, where it can be reached."""
+        """A running node's agent, where it can be reached; also while the cloud does not say whether it runs."""
         base = self.signals.base_url(node)
-        if node.state is not NodeState.RUNNING or base is None:
+        if node.state not in {NodeState.RUNNING, NodeState.UNKNOWN} or base is None:
             return
         facts = {f"__meta_gpuwatch_{name}": value for name in _FACTS if (value := getattr(node, name)) is not None}
         parts = urlsplit(base)

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from gpuwatch.clouds import DECISION_ID, CloudError, NotFoundError
+from gpuwatch.launching import Found, Launches
 from gpuwatch.ledger.attempts import launched
 from gpuwatch.model.decision import ADDITIONS, NOT_DONE, REMOVALS, SETTLE_TIMEOUT, OpenIntent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.parts import Parts
 
-__all__ = ["FIND_TIMEOUT", "MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "settle_open"]
+__all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "settle_open"]
 
 log = logging.getLogger(__name__)
 
-FIND_TIMEOUT = timedelta(minutes=1)  # for which a launch that nobody answered may not be shown yet
 MAX_ATTEMPTS = 5
 MAX_REFUSALS = 2  # of a removal: a cloud that has said no twice says it again
 _UNANSWERED = (Status.UNAVAILABLE, "no answer is on record: it may have been carried out")
@@ -31,28 +31,28 @@ _LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole se
 
 _NOT_SHOWN = frozenset({Status.INTERRUPTED, Status.UNAVAILABLE})
 
-# What is known of an intent: its status from now on and why; None where only time will tell.
-Found = tuple[Status, str] | None
-
 
 def settle_open(parts: Parts) -> Iterator[Outcome]:
     """Find out what became of every open intent and write it down."""
-    for entry in parts.past(parts.clock.now()).open_intents:
+    view = parts.past(parts.clock.now())
+    launches = Launches(parts, view.resumed)
+    for entry in view.open_intents:
         try:
-            found = _became(parts, entry)
+            found = _became(parts, entry, launches)
         except CloudError as error:
             log.warning("What became of the %s of %s is not known: %s", entry.intent.verb, entry.intent.node_id, error)
             continue
         if found is not None and (entry.last is None or found[0] is not entry.last.status):
             status, detail = found
-            log.info("%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
+            level = logging.WARNING if status is Status.UNSEEN else logging.INFO
+            log.log(level, "%s of %s: %s (%s)", entry.intent.verb, entry.intent.node_id, status, detail)
             yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
 
 
-def _became(parts: Parts, entry: OpenIntent) -> Found:
+def _became(parts: Parts, entry: OpenIntent, launches: Launches) -> Found:
     """What became of one open intent."""
     if entry.intent.verb is Verb.LAUNCH:
-        found = _launched(parts, entry)
+        found = launches.became(entry)
     elif entry.intent.verb is Verb.GROW:
         found = _grown(parts, entry)
     else:
@@ -92,7 +92,7 @@ def _of_node(parts: Parts, entry: OpenIntent) -> Found:
         # An answer that was lost, or never written down, may have been a yes: it counts against the limits.
         ours = intent.verb in REMOVALS and entry.reached
         return (Status.SETTLED if ours else Status.CANCELLED, "the cloud shows it terminated")
-    if entry.resumable and not entry.reached:
+    if (entry.resumable and not entry.reached) or node.state is NodeState.UNKNOWN:
         return None
     found = _SHOWN[intent.verb](parts, entry, node)
     # What was not carried out so far may have been all the same: only its being done is news.
@@ -159,21 +159,6 @@ _SHOWN: dict[Verb, Callable[[Parts, OpenIntent, Node], Found]] = {
     Verb.PROTECT: _shielded,
     Verb.UNPROTECT: _shielded,
 }
-
-
-def _launched(parts: Parts, entry: OpenIntent) -> Found:
-    """A launch is over when the cloud shows a machine with its key."""
-    node = parts.cloud.find(entry.intent.key)  # also of one that may be tried again: it may have been shown late
-    if node is not None and node.state is NodeState.TERMINATED:
-        return Status.FAILED, f"{node.id} was launched and is terminated"
-    if node is not None:
-        return Status.SETTLED, f"the cloud shows {node.id}"
-    if entry.resumable:
-        return None
-    since = entry.intent.at if entry.last is None else entry.last.at
-    if parts.clock.now() - since <= FIND_TIMEOUT:
-        return None  # it may be there and not be shown yet
-    return _not_yet(parts, entry, "the cloud shows no machine with its key")
 
 
 def _grown(parts: Parts, entry: OpenIntent) -> Found:

@@ -79,7 +79,7 @@ def status_table(done: Round) -> str:
             row["name"],
             row["pool"],
             row["instance_type"],
-            str(row["gpus"]),
+            "?" if row["gpus"] is None else str(row["gpus"]),
             row["state"] + ("" if row["enrolled"] else " (not enrolled)"),
             row["activity"] or "-",
             format_duration(row["held_seconds"]) if row["held_seconds"] is not None else "-",

@@ -44,7 +44,7 @@ ACTIONS = {
     "protect": "SetInstanceProtection",
     "tag": "CreateTags",
 }
-TEMPLATE = "gpu-node"
+TEMPLATE, CPU_TEMPLATE = "gpu-node", "cpu-node"
 ACCOUNT = "123456789012"
 
 
@@ -99,6 +99,7 @@ class SimulatedWorld:
         self.cloud: Cloud = self.simulated
         self.count = 0
         self.simulated.add_template(TEMPLATE, self._machine("", {}))
+        self.simulated.add_template(CPU_TEMPLATE, self._machine("", {}, gpus=False))
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""
@@ -191,6 +192,7 @@ class AwsWorld:
         self.ec2 = ec2
         self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
         ec2.add_template(TEMPLATE)
+        ec2.add_template(CPU_TEMPLATE, instance_type="m5.large")
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """A machine that runs."""

@@ -43,14 +43,8 @@ def a_permit(clock: Clock | None = None, *, max_age: float = 5.0, leads: Callabl
 
 def an_activity(state: State = State.IDLE, held: float = 2 * HOUR, *, now: datetime = NOW) -> Activity:
     """A verdict's activity; idle for two hours unless told otherwise."""
-    says = Evidence(
-        name="gpu0.utilization_max",
-        says=state,
-        observed=0.0,
-        limit=0.01,
-        unit="ratio",
-        source="NVML utilization samples",
-    )
+    source = "NVML utilization samples"
+    says = Evidence(name="gpu0.utilization_max", says=state, observed=0.0, limit=0.01, unit="ratio", source=source)
     if state is State.UNKNOWN:
         return Activity(state=state, since=now, held_seconds=0.0, doubt="GPU 0: its utilization could not be read")
     return Activity(state=state, since=now - timedelta(seconds=held), held_seconds=held, evidence=(says,))
@@ -126,6 +120,9 @@ class FakeFleet:
     watch_stop: Callable[[str, str], None] = lambda _node, _key: None
     stale: Callable[[float], float] = lambda _now: 0.0  # how old an answer about machines is
     groups_: dict[str, NodeGroup] = field(default_factory=dict)
+    born: Callable[[Node], Node] = lambda node: node  # what a launch makes of its template
+    listed: Callable[[Node], bool] = lambda _node: True  # whether the list shows a machine
+    found: Callable[[Node], bool] = lambda _node: True  # whether a search by key shows it
     numbers: dict[tuple[str, str], float | None] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     stopped_while: list[State] = field(default_factory=list)
@@ -140,13 +137,14 @@ class FakeFleet:
     def show(self, node_id: str, state: State, held: float = 0.0) -> None:
         """Change what a machine is doing."""
         node = self.nodes_[node_id]
-        verdict = a_verdict(node_id, state, held, gpus=node.gpu_count, at=self.clock.now())
+        verdict = a_verdict(node_id, state, held, gpus=node.known_gpus, at=self.clock.now())
         self.put(replace(node, signal=Signal(verdict=verdict)))
 
     def nodes(self) -> tuple[Node, ...]:
         """The cloud's list; signals are not the cloud's to tell."""
         self._ask("nodes", "")
-        listed = [shown for node_id in list(self.nodes_) if (shown := self._shown(node_id)) is not None]
+        shown = [self._shown(node_id) for node_id, node in list(self.nodes_.items()) if self.listed(node)]
+        listed = [node for node in shown if node is not None]
         return tuple(replace(node, signal=Signal()) for node in listed if node.state is not NodeState.TERMINATED)
 
     def node(self, node_id: str) -> Node | None:
@@ -205,15 +203,15 @@ class FakeFleet:
         node_id = f"i-{key}"
         if node_id not in self.nodes_:
             node = a_node(node_id, State.BUSY, 0.0, pool=arguments["pool"], tags={DECISION_TAG: key})
-            self.put(replace(node, launched_at=self.clock.now()))
+            self.put(self.born(replace(node, launched_at=self.clock.now())))
         self._answer("launch", key)
         return node_id
 
     def find(self, key: str) -> Node | None:
         """The machine of that key."""
         self._ask("find", key)
-        shown = [self._shown(node.id) for node in list(self.nodes_.values()) if node.tags.get(DECISION_TAG) == key]
-        return next((node for node in shown if node is not None), None)
+        bearing = [node for node in list(self.nodes_.values()) if node.id == f"i-{key}" and self.found(node)]
+        return next((shown for node in bearing if (shown := self._shown(node.id)) is not None), None)
 
     def groups(self) -> tuple[NodeGroup, ...]:
         """All groups."""

@@ -144,9 +144,11 @@ class MotoFaults:
         keys = (told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
         return boto3.Session(*keys, region_name=region).client("ec2")
 
-    def add_template(self, name: str, *, region: str = REGION, account: str | None = None) -> str:
+    def add_template(
+        self, name: str, *, region: str = REGION, account: str | None = None, instance_type: str = "g5.xlarge"
+    ) -> str:
         """A launch template; gives its id."""
-        data: Any = {"ImageId": "ami-00000000", "InstanceType": "g5.xlarge"}
+        data: Any = {"ImageId": "ami-00000000", "InstanceType": instance_type}
         answer = self._ec2(region, account).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
         template = str(answer["LaunchTemplate"]["LaunchTemplateId"])
         self._templates |= {name, template}

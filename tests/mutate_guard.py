@@ -19,11 +19,11 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import budgets, bursts, consent, ledgers, pace, standing, trials, use
+from gpuwatch.guard import budgets, bursts, consent, growth, launches, ledgers, pace, standing, trials, use
 from gpuwatch.policies import capacity, hasten, idle, shield, unplaced
 
 MODULES: tuple[ModuleType, ...] = (
-    *(standing, ledgers, consent, trials, use, pace, budgets, bursts, guard),
+    *(standing, ledgers, consent, trials, use, pace, launches, growth, budgets, bursts, guard),
     *(idle, hasten, capacity, shield, unplaced),
 )
 TESTS = (
@@ -31,9 +31,12 @@ TESTS = (
     "guard_pages",
     "guard_edges",
     "guard_rounds",
+    "guard_growth",
+    "launching",
     "bursts",
     "shield",
     "capacity",
+    "capacity_late",
     "idle",
     "idle_choices",
     "hasten",

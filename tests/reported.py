@@ -95,7 +95,7 @@ class Fortnight:
     def _seen(self, name: str, node: Node, now: datetime) -> Node:
         if node.state is not NodeState.RUNNING:
             return replace(node, signal=Signal(failure=f"it is {node.state.value}"))
-        verdict = a_verdict(node.id, self.states[name], 90_000.0, gpus=node.gpu_count, age=0.0, at=now)
+        verdict = a_verdict(node.id, self.states[name], 90_000.0, gpus=node.known_gpus, age=0.0, at=now)
         if name == self.ill:
             wrong = Finding(
                 code="ecc",

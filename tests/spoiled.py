@@ -118,6 +118,7 @@ def a_growth(case: Case, size: int = 4, **changes: object) -> Case:
 def a_start(case: Case) -> Case:
     """The case as the start of its node, which is stopped."""
     case = with_node(case, state=NodeState.STOPPED, signal=Signal(failure="it is stopped"))
+    case = with_ledger(case, stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=1)),))
     return replace(case, step=replace(case.step, verb=Verb.START))
 
 

@@ -17,7 +17,8 @@ from gpuwatch.clouds.aws_iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, pol
 from gpuwatch.clouds.knobs import AccountKnobs
 from tests.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.fleets import a_permit
-from tests.moto_faults import REGION, MotoFaults
+from tests.moto_faults import REGION
+from tests.moto_oddities import OddFaults
 
 ROOT = Path(__file__).parent.parent
 SERVICES = {"clouds/aws*.py": ("ec2", "autoscaling", "sts"), "secrets_aws.py": ("ssm", "secretsmanager")}
@@ -53,7 +54,7 @@ def called() -> set[str]:
 def sent() -> dict[str, set[str]]:
     """What AwsCloud sends for each role's work, as botocore names it."""
     found: dict[str, set[str]] = {role: set() for role in ROLES}
-    with MotoFaults(ManualClock()) as ec2:
+    with OddFaults(ManualClock()) as ec2:
         recorded: set[str] = set()
 
         def record(event_name: str, **_: Any) -> None:  # noqa: ANN401  botocore's event
@@ -64,6 +65,7 @@ def sent() -> dict[str, set[str]]:
         group_id = ec2.add_group("train", MINE, size=2)
         ec2.add_group("empty", MINE, size=0)
         node_id, stopped = ec2.launch(MINE), ec2.launch(MINE)
+        ec2.launch_spot({}, "one-time")
         events: Any = ec2.session.events
         events.register("provide-client-params", record)
         cloud = AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], session=ec2.session)

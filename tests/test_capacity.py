@@ -82,8 +82,8 @@ def seen(*nodes: Node, groups: tuple[NodeGroup, ...] = (), **ledger: object) -> 
 
 
 def added(observation: Observation, target: int, launch: LaunchRules = LAUNCH) -> list[tuple[Verb, str]]:
-    """The steps to a target, by verb and id."""
-    return [(step.verb, step.node_id) for step in capacity.additions(observation, "default", target, launch)]
+    """The steps to a target, by verb and id, in a pool that may start whatever is stopped."""
+    return [(step.verb, step.node_id) for step in capacity.additions(observation, "default", target, launch, "any")]
 
 
 RUNNING = a_node("i-1")
@@ -159,7 +159,7 @@ def test_stopped_nodes_come_before_groups_and_groups_before_launches() -> None:
     """Disks are paid for and caches warm; a group is its owner's way to grow; a template is the last."""
     observation = seen(RUNNING, stopped("i-2"), groups=(a_group(desired=0, max_size=2, node_ids=()),))
 
-    steps = capacity.additions(observation, "default", 6, LAUNCH)
+    steps = capacity.additions(observation, "default", 6, LAUNCH, "any")
 
     assert [(step.verb, step.node_id, capacity.adds(step)) for step in steps] == [
         (Verb.START, "i-2", 1),
@@ -335,7 +335,7 @@ def test_additions_never_exceed_what_is_missing_and_touch_nothing_foreign(
     observation: Observation, target: int
 ) -> None:
     """Whatever runs, waits or fails: no more than target - now, and only what may be touched (P3, P4)."""
-    steps = capacity.additions(observation, "default", target, LAUNCH)
+    steps = capacity.additions(observation, "default", target, LAUNCH, "any")
 
     assert sum(capacity.adds(step) for step in steps) <= max(0, target - capacity.now(observation, "default"))
     assert len({step.node_id for step in steps}) == len(steps)
@@ -352,10 +352,10 @@ def test_additions_never_exceed_what_is_missing_and_touch_nothing_foreign(
 @given(observation=pools(), target=st.integers(0, 12))
 def test_asking_again_adds_nothing(observation: Observation, target: int) -> None:
     """Once the cloud has accepted all steps, and before it shows any, the same target asks for no more (P6, P11)."""
-    steps = capacity.additions(observation, "default", target, LAUNCH)
+    steps = capacity.additions(observation, "default", target, LAUNCH, "any")
     after = accepted(observation, steps)
 
-    again = capacity.additions(after, "default", target, LAUNCH)
+    again = capacity.additions(after, "default", target, LAUNCH, "any")
     assert capacity.now(after, "default") <= max(target, capacity.now(observation, "default"))
     assert sum(capacity.adds(step) for step in (*steps, *again)) <= max(
         0, target - capacity.now(observation, "default")
@@ -369,7 +369,7 @@ def test_an_addition_is_never_decided_beside_a_removal_of_the_same_node(observat
     ends = tuple(Step(node_id=node_id, verb=Verb.TERMINATE, reason=REASON, change="") for node_id in node_ids)
     wish = Proposal(policy="scaling", pool="default", reason=REASON, want=target, grows=True, steps=ends)
 
-    decision = resolve(observation, "default", [wish], PoolRules(launch=LAUNCH))
+    decision = resolve(observation, "default", [wish], PoolRules(launch=LAUNCH, start="any"))
 
     started = {step.node_id for step in decision.steps if step.verb is Verb.START}
     assert not started & {step.node_id for step in decision.steps if step.verb in REMOVALS}

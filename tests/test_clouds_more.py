@@ -7,6 +7,7 @@ import pytest
 from gpuwatch.clouds import (
     DECISION_ID,
     FLEET_TAG,
+    NO_GPU,
     POOL_TAG,
     PROTECT_TAG,
     Cloud,
@@ -17,7 +18,7 @@ from gpuwatch.clouds import (
     ProtectedError,
 )
 from gpuwatch.model.fleet import NodeState
-from tests.cloud_worlds import FLEET, MINE, REFUSALS, TEMPLATE, WORLDS, World, a_world, seen
+from tests.cloud_worlds import CPU_TEMPLATE, FLEET, MINE, REFUSALS, TEMPLATE, WORLDS, World, a_world, seen
 from tests.fleets import a_permit
 from tests.moto_faults import REGION
 
@@ -309,6 +310,15 @@ def test_an_unknown_template_launches_nothing(world: World) -> None:
         world.cloud.launch({**FROM_TEMPLATE, "template": "lt-0123456789abcdef0"}, "key-1")
 
     assert list(world.cloud.nodes()) == []
+    assert world.cloud.find("key-1") is None
+
+
+def test_a_template_without_a_gpu_launches_nothing(world: World) -> None:
+    """Its machines would never be nodes: launch() refuses before the cloud is asked, by a code of our own."""
+    with pytest.raises(CloudError) as caught:
+        world.cloud.launch({**FROM_TEMPLATE, "template": CPU_TEMPLATE}, "key-1")
+
+    assert caught.value.code == NO_GPU
     assert world.cloud.find("key-1") is None
 
 

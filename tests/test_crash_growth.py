@@ -26,6 +26,7 @@ RULES = PoolRules(
     idle=IdleRules(after=300.0, notice=120.0, then="terminate"),
     scaling=QUEUE,
     launch=LaunchRules(template="lt-1"),
+    start="any",
 )
 LIMITS = Limits(
     max_stops_per_round=9,

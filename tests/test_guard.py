@@ -14,9 +14,12 @@ from gpuwatch.model.fleet import Signal, State
 from tests.fleets import RULES, a_node, a_notice, a_verdict, an_observation
 from tests.past_steps import a_done, a_step, an_open
 from tests.spoiled import FAIR, SPOILED, a_case, a_rulebook, with_ledger, with_node
+from tests.spoiled_growth import FAIR_GROWTH, SPOILED_GROWTH
+
+ALL, FAIRS = [*SPOILED, *SPOILED_GROWTH], [*FAIR, *FAIR_GROWTH]
 
 
-@pytest.mark.parametrize(("name", "change"), FAIR, ids=[row[0] for row in FAIR])
+@pytest.mark.parametrize(("name", "change"), FAIRS, ids=[row[0] for row in FAIRS])
 def test_a_fair_case_meets_no_objection(name: str, change: Callable[[Case], Case]) -> None:
     """An enrolled, fresh, long idle machine whose notice has run out may go; a consented group may grow."""
     result = judge(change(a_case()))
@@ -25,7 +28,7 @@ def test_a_fair_case_meets_no_objection(name: str, change: Callable[[Case], Case
     assert result.allowed
 
 
-@pytest.mark.parametrize(("name", "rule", "spoil", "word"), SPOILED, ids=[row[0] for row in SPOILED])
+@pytest.mark.parametrize(("name", "rule", "spoil", "word"), ALL, ids=[f"{row[1]}: {row[0]}" for row in ALL])
 def test_each_rule_refuses_what_it_is_there_for(name: str, rule: str, spoil: Callable[[Case], Case], word: str) -> None:
     """A spoiled case is refused by its rule, in a sentence that names the cause, with a remedy."""
     refusals = {answer.rule: answer for answer in judge(spoil(a_case())).refusals}
@@ -48,7 +51,7 @@ def test_machines_that_nobody_enrolled_count_neither_as_coverage_nor_towards_the
 
 def test_every_rule_is_tested_here() -> None:
     """A new rule needs a case of its own."""
-    assert {row[1] for row in SPOILED} == set(GUARD_RULES)
+    assert {row[1] for row in ALL} == set(GUARD_RULES)
 
 
 def test_all_objections_are_listed() -> None:

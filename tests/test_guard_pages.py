@@ -12,6 +12,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.settings import Settings
 from tests.spoiled import SPOILED, a_case
+from tests.spoiled_growth import SPOILED_GROWTH
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs/guard"
@@ -55,7 +56,7 @@ def test_a_page_quotes_the_rule(name: str) -> None:
     quoted = re.findall(r"^> (.*)$", (PAGES / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
     said = [
         f"{answer.sentence} {answer.remedy}"
-        for _, rule, spoil, _ in SPOILED
+        for _, rule, spoil, _ in [*SPOILED, *SPOILED_GROWTH]
         if rule == name
         for answer in judge(spoil(a_case())).refusals
         if answer.rule == name

@@ -49,6 +49,7 @@ RULES = PoolRules(
         stabilisation=120.0,
     ),
     launch=LaunchRules(template="lt-1", subnets=("subnet-a", "subnet-b")),
+    start="any",
 )
 LIMITS = Limits(
     max_stops_per_round=2,

@@ -46,7 +46,7 @@ class Agents:
         if node.state is not NodeState.RUNNING:
             return Signal(failure=f"it is {node.state}")
         state, held = (State.BUSY, 0.0) if node.id in self.busy else (State.IDLE, 3000.0)
-        return Signal(verdict=a_verdict(node.id, state, held, gpus=node.gpu_count, at=self.clock.now()))
+        return Signal(verdict=a_verdict(node.id, state, held, gpus=node.known_gpus, at=self.clock.now()))
 
 
 @pytest.fixture

@@ -65,6 +65,7 @@ def test_a_serving_pool_follows_its_queue() -> None:
         idle=IdleRules(after=1200.0, notice=300.0, then="terminate"),
         scaling=ScalingRules(metrics={"queue": queue}),
         launch=LaunchRules(template="lt-serve", instance_type="g6.xlarge"),
+        start="any",
     )
     story = a_story(rules, "serve-1")
     fleet = story.desk.fleet

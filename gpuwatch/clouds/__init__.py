@@ -92,8 +92,11 @@ class Cloud(Protocol):
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that exist (not terminated), paginated to the end, in the order of their ids.
 
+        Of what is in doubt (a machine's state, its GPUs, a part of the cloud that gives no answer) the machines are
+        there in the state UNKNOWN, or with unknown GPUs.
+
         Raises:
-            CloudError: the list could not be had whole; a part of it is never returned.
+            CloudError: the list could not be had whole, and nothing is known of the rest; a part is never returned.
 
         """
         ...
@@ -159,7 +162,7 @@ class Cloud(Protocol):
             InsufficientCapacityError: no such machine can be had there now.
             QuotaExceededError: the account's own limit is reached.
             CloudUnavailableError: nobody knows whether it was accepted; the same key finds out.
-            CloudError: it was not accepted.
+            CloudError: it was not accepted; with the code NO_GPU it would have brought no node.
 
         """
         ...
@@ -254,6 +257,9 @@ def connect(name: str, **options: object) -> Cloud:
 TERMINATE_IS_DONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 STOP_IS_DONE = frozenset({NodeState.STOPPING, NodeState.STOPPED, NodeState.TERMINATING, NodeState.TERMINATED})
 START_IS_DONE = frozenset({NodeState.PENDING, NodeState.RUNNING})
+
+# Our own word for a launch that would bring no node: the template's machine type has no GPU that the agent can read.
+NO_GPU = "NoGpu"
 
 # The only tag keys that gpuwatch ever writes.
 NOTIFIED_AT = "gpuwatch:notified-at"

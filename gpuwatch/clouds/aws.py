@@ -1,11 +1,14 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions. boto3 is imported by the aws_* modules alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import boto3
 
 from gpuwatch.clock import Clock
 from gpuwatch.clouds import (
+    NO_GPU,
+    CloudError,
     Leftover,
     NotFoundError,
     aws_acts,
@@ -20,10 +23,18 @@ from gpuwatch.clouds.aws_errors import asking
 from gpuwatch.clouds.aws_groups import Group
 from gpuwatch.clouds.aws_machines import Instance, Translator
 from gpuwatch.clouds.aws_places import Place, Places
+from gpuwatch.clouds.aws_views import Views
 from gpuwatch.clouds.diagnosis import Elsewhere, Identity, Needs, Permission
 from gpuwatch.clouds.knobs import AccountKnobs
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+_IDS_A_CALL = 100  # a filter takes up to 200 values
+
+Answer = TypeVar("Answer")
 
 
 class AwsCloud:
@@ -53,6 +64,7 @@ class AwsCloud:
         self._page_size = page_size
         self._translator = Translator(fleet=fleet, clock=clock)
         self._homes: dict[str, Place] = {}  # by the id of a node
+        self._views = Views(clock)
         with asking("credentials"):
             self._places = Places(
                 session=session or boto3.Session(profile_name=profile),
@@ -65,9 +77,9 @@ class AwsCloud:
     # Reading.
 
     def nodes(self) -> Sequence[Node]:
-        """All GPU machines that are not terminated, in every account and region, or none at all."""
+        """All GPU machines that are not terminated, in every account and region; of a silent one as last seen."""
         listed: dict[str, Node] = {}
-        for place, nodes in zip(self._places.all, self._places.everywhere(self._nodes), strict=True):
+        for place, nodes in self._anywhere(self._nodes, self._views.last_nodes):
             for node in nodes:
                 listed[node.id] = node
                 self._homes[node.id] = place
@@ -81,14 +93,18 @@ class AwsCloud:
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by EC2's own record of the token; tags may be anybody's."""
-        for found in self._places.everywhere(lambda place: self._launched(place, key)):
-            if found is not None:
+        answers = self._places.everywhere(lambda place: _attempt(lambda: self._launched(place, key)))
+        for found in answers:
+            if isinstance(found, Node):
                 return found
+        for found in answers:
+            if isinstance(found, CloudError):
+                raise found
         return None
 
     def groups(self) -> Sequence[NodeGroup]:
         """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
-        told = [group for groups in self._places.everywhere(self._groups) for group in groups]
+        told = [group for _, groups in self._anywhere(self._groups, self._views.last_groups) for group in groups]
         return tuple(sorted(told, key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
@@ -130,6 +146,10 @@ class AwsCloud:
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine, in the account and region that the arguments name."""
         place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+        aws_acts.launch_request(arguments, key, fleet=self._fleet)  # nothing is asked with a key that is no token
+        why = self._no_gpu(place, arguments)
+        if why is not None:
+            raise CloudError(why, code=NO_GPU)
         node_id = aws_acts.launch(place, arguments, key, fleet=self._fleet)
         self._homes[node_id] = place
         return node_id
@@ -164,6 +184,14 @@ class AwsCloud:
             place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
             yield aws_diagnosis.launch(place, arguments, fleet=self._fleet)
 
+    def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
+        """Templates whose machine type has no GPU of NVIDIA."""
+        for arguments in launches:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            why = self._no_gpu(place, arguments)
+            if why is not None:
+                yield why
+
     def identity(self) -> Identity:
         """In the first place."""
         return aws_diagnosis.identity(self._places.all[0])
@@ -184,22 +212,62 @@ class AwsCloud:
 
     # Within one place.
 
+    def _no_gpu(self, place: Place, arguments: Mapping[str, str]) -> str | None:
+        """Why a launch would bring no node; None also where nobody can tell before it."""
+        try:
+            name = aws_acts.type_of_launch(place, arguments)
+            kind = None if name is None else self._translator.type(place, name)
+        except CloudError:
+            return None
+        if kind is None or (kind.gpu_count > 0 and kind.nvidia):
+            return None
+        template = arguments["template"]
+        return f"the launch template {template} makes a machine of type {name}, which has no GPU of NVIDIA"
+
     def _nodes(self, place: Place) -> list[Node]:
-        """The place's GPU machines; its groups are asked for where a machine says that it is in one."""
-        instances = aws_machines.listed(place, [aws_machines.ALIVE], page_size=self._page_size)
+        """The place's GPU machines; its groups are asked for where a machine says that it is in one.
+
+        What was there before and is not listed is asked for once more by its id. No filter by state: EC2 would leave
+        out a state that we have never heard of.
+        """
+        instances = aws_machines.listed(place, [], page_size=self._page_size)
+        missing = self._views.left_out(place, [instance.id for instance in instances])
+        for begin in range(0, len(missing), _IDS_A_CALL):
+            ids = missing[begin : begin + _IDS_A_CALL]
+            by_id: FilterTypeDef = {"Name": "instance-id", "Values": ids}
+            instances += aws_machines.listed(place, [by_id], page_size=self._page_size)
+        alive = aws_machines.alive(instances)
         groups: dict[str, Group] = {}
-        if any(instance.group_name for instance in instances):
+        if any(instance.group_name for instance in alive):
             groups = {group.name: group for group in aws_groups.listed(place)}
-        return list(self._translator.nodes(place, instances, groups))
+        nodes = list(self._translator.nodes(place, alive, groups))
+        return self._views.keep(place, nodes, [instance.id for instance in instances])
 
     def _groups(self, place: Place) -> list[NodeGroup]:
         groups = aws_groups.listed(place)
         self._translator.learn(place, (name for group in groups for name in group.types))
-        return [
+        told = [
             group.told(place, fleet=self._fleet, now=self._clock.now())
             for group in groups
             if group.enrolled(self._fleet) or self._translator.has_gpus(place, group.types)
         ]
+        return self._views.keep_groups(place, told)
+
+    def _anywhere(
+        self, ask: Callable[[Place], list[Answer]], last: Callable[[Place, CloudError], list[Answer]]
+    ) -> Iterator[tuple[Place, list[Answer]]]:
+        """Each place's answer, or what it showed last; where none answers, nobody sees anything.
+
+        Raises:
+            CloudError: of the first place that failed, if all did, or if it has never answered.
+
+        """
+        answers = self._places.everywhere(lambda place: _attempt(lambda: ask(place)))
+        failed = [each for each in answers if isinstance(each, CloudError)]
+        if len(failed) == len(answers):
+            raise failed[0]
+        for place, answer in zip(self._places.all, answers, strict=True):
+            yield place, last(place, answer) if isinstance(answer, CloudError) else answer
 
     def _launched(self, place: Place, key: str) -> Node | None:
         found = aws_machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
@@ -242,3 +310,11 @@ class AwsCloud:
         region = aws_groups.region_of_group(group_id)
         several = sum(place.region == region for place in self._places.all) > 1
         return self._places.at(region, aws_groups.account_of_group(group_id) if several else None)
+
+
+def _attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
+    """The answer, or why there is none."""
+    try:
+        return ask()
+    except CloudError as error:
+        return error

@@ -67,7 +67,7 @@ def terminate_member(place: Place, node_id: str, group_id: str, permit: Permit, 
     instance = described(place, place.acting, node_id)
     group = known(place, place.acting, group_id)
     member = group.members.get(node_id)
-    if state_of(place, instance) in TERMINATE_IS_DONE or (member and member.state.startswith("Terminating")):
+    if state_of(instance) in TERMINATE_IS_DONE or (member and member.state.startswith("Terminating")):
         return
     if member is None:
         raise CloudError(f"{node_id} is no member of {group.name} any more: it is left alone", code="NotAMember")
@@ -96,6 +96,25 @@ def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) 
         return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
 
 
+def type_of_launch(place: Place, arguments: Mapping[str, str]) -> str | None:
+    """The machine type that a launch asks for; None where the template leaves it open.
+
+    Source: DescribeLaunchTemplateVersions.
+    """
+    if arguments.get("instance_type"):
+        return arguments["instance_type"]
+    template, version = arguments["template"], arguments.get("version") or "$Default"
+    with place.asking("DescribeLaunchTemplateVersions"):
+        ask: Any = place.reading.ec2.describe_launch_template_versions
+        told = ask(**{_template_key(template): template}, Versions=[version])["LaunchTemplateVersions"]
+        name: str | None = told[0]["LaunchTemplateData"].get("InstanceType") if told else None
+        return name
+
+
+def _template_key(template: str) -> str:
+    return "LaunchTemplateId" if template.startswith("lt-") else "LaunchTemplateName"
+
+
 def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dict[str, Any]:
     """What RunInstances is asked for one machine.
 
@@ -114,7 +133,7 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
         "MaxCount": 1,
         "ClientToken": key,
         "LaunchTemplate": {
-            "LaunchTemplateId" if template.startswith("lt-") else "LaunchTemplateName": template,
+            _template_key(template): template,
             "Version": arguments.get("version") or "$Default",
         },
         "TagSpecifications": [
@@ -174,5 +193,5 @@ def _unless_already(done: frozenset[NodeState], place: Place, node_id: str) -> I
     try:
         yield
     except CloudError as error:
-        if error.code != _INCORRECT_STATE or state_of(place, described(place, place.acting, node_id)) not in done:
+        if error.code != _INCORRECT_STATE or state_of(described(place, place.acting, node_id)) not in done:
             raise

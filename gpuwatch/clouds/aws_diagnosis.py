@@ -24,6 +24,7 @@ _READS: Mapping[str, Callable[[Any], object]] = {
     "DescribeLaunchTemplateVersions": lambda ec2: ec2.describe_launch_template_versions(
         Versions=["$Latest"], DryRun=True
     ),
+    "DescribeSpotInstanceRequests": lambda ec2: ec2.describe_spot_instance_requests(MaxResults=5, DryRun=True),
     "DescribeVolumes": lambda ec2: ec2.describe_volumes(DryRun=True),
     "DescribeAddresses": lambda ec2: ec2.describe_addresses(DryRun=True),
 }

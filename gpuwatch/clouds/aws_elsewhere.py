@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from gpuwatch.clouds import AuthFailedError, CloudError, aws_machines
-from gpuwatch.clouds.aws_machines import ALIVE, Translator
+from gpuwatch.clouds.aws_machines import Translator
 from gpuwatch.clouds.aws_places import Place, Places
 from gpuwatch.clouds.diagnosis import Elsewhere
 
@@ -36,7 +36,7 @@ def _others(places: Places, home: Place) -> Iterator[Place]:
 def _look(place: Place, translator: Translator, page_size: int) -> Elsewhere:
     """One region; what it refuses to tell is no machine and no proof that there is none."""
     try:
-        instances = aws_machines.listed(place, [ALIVE], page_size=page_size)
+        instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
         nodes = list(translator.nodes(place, instances, {}))
     except AuthFailedError as error:
         return Elsewhere(where=place.name, refused=error.code)

@@ -58,6 +58,7 @@ _OBSERVE = (
             "ec2:DescribeInstances",
             "ec2:DescribeLaunchTemplateVersions",
             "ec2:DescribeRegions",  # for the doctor alone
+            "ec2:DescribeSpotInstanceRequests",
             "ec2:DescribeVolumes",
         ),
     ),

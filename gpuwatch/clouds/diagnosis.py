@@ -72,6 +72,10 @@ class Diagnosable(Protocol):
         """Who we are."""
         ...
 
+    def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterable[str]:
+        """Launches that would bring no node, as sentences: their machine type has no GPU that the agent can read."""
+        ...
+
     def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
         """Volumes of these machines that are not encrypted, each with its machine, for people."""
         ...

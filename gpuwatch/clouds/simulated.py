@@ -11,6 +11,7 @@ from operator import itemgetter
 from gpuwatch.clouds import (
     DECISION_ID,
     FLEET_TAG,
+    NO_GPU,
     POOL_TAG,
     START_IS_DONE,
     STOP_IS_DONE,
@@ -44,7 +45,7 @@ class SimulatedCloud(Machines):
                 self._listed = tuple(
                     node
                     for _, node in sorted(self._nodes.items(), key=itemgetter(0))
-                    if node.state is not NodeState.TERMINATED and node.gpu_count > 0
+                    if node.state is not NodeState.TERMINATED and node.known_gpus > 0
                 )
             return self._listed
 
@@ -97,6 +98,8 @@ class SimulatedCloud(Machines):
                     raise CloudError(
                         f"there is no launch template {arguments['template']}", code="InvalidLaunchTemplateId.NotFound"
                     )
+                if self._templates[arguments["template"]].gpu_count == 0:
+                    raise CloudError(f"{arguments['template']} launches machines without a GPU", code=NO_GPU)
                 tags = {FLEET_TAG: self._fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
                 self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
             node_id, before = self._launches[key]
@@ -165,7 +168,7 @@ class SimulatedCloud(Machines):
                     node_id=node.id,
                 )
                 for node in self._nodes.values()
-                if node.state is NodeState.STOPPED and node.gpu_count > 0
+                if node.state is NodeState.STOPPED and node.known_gpus > 0
             )
             return tuple(sorted([*self._leftovers, *volumes], key=lambda each: each.id))
 

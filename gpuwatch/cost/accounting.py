@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.cost.slices import GPU, Calendar, Key, Sheet, Terms, milliseconds
 from gpuwatch.cost.uses import SILENT, UNKNOWN, Mark, Stretch, Was, mark_of, measured, used
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Node
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
 
 
@@ -60,8 +60,10 @@ def meter(
     nodes: dict[str, Mark] = {}
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
-        if before is not None and now <= before.until:
-            nodes[node.id] = before
+        if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
+            nodes[node.id] = before  # of an unknown state nothing can be said until it is known again
+            continue
+        if node.state is NodeState.UNKNOWN:
             continue
         mark = mark_of(node, now, number(_terms(node, observation, rules)))
         for stretch in _billed(before, node, mark, max(marks.began, marks.sealed), rules):
@@ -145,7 +147,7 @@ def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
         region=node.region,
         instance_type=node.instance_type,
         capacity_type=node.capacity_type.value,
-        gpus=node.gpu_count,
+        gpus=node.known_gpus,
         usd_per_hour=None if price is None else price.usd_per_hour,
         price_as_of=None if price is None else price.as_of,
         price_source=None if price is None else _source(price),

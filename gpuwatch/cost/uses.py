@@ -197,12 +197,12 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
     was = {NodeState.RUNNING: Was.RUNNING, NodeState.PENDING: Was.PENDING}.get(node.state, Was.OFF)
     verdict = node.verdict
     if verdict is None:
-        return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.gpu_count)
+        return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
     whole = USES.index(_USE_OF[verdict.activity.state])
-    told = [_gpu_place(gpu) for gpu in verdict.gpus[: node.gpu_count]]
+    told = [_gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]]
     if all(place == UNKNOWN for place in told):  # a source that does not tell a node's GPUs apart
-        told = [whole] * node.gpu_count
-    told += [UNKNOWN] * (node.gpu_count - len(told))
+        told = [whole] * node.known_gpus
+    told += [UNKNOWN] * (node.known_gpus - len(told))
     return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(told), tally=verdict.tally)
 
 

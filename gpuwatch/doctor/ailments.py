@@ -299,6 +299,12 @@ _CONTROLLER = (
         "Set `prices.rates`, `prices.file` or `prices.live` (docs/prices.md).",
     ),
     (
+        "template.no_gpu",
+        _P,
+        "A pool's launch template makes machines without a GPU of NVIDIA: they are never nodes.",
+        "Correct the template, or set `pools.<name>.launch.instance_type`; such launches are refused.",
+    ),
+    (
         "volumes.unencrypted",
         _W,
         "Volumes of GPU machines are not encrypted.",

@@ -1,6 +1,7 @@
 """The cloud: the fleet, what we may do with it, what is unsafe in it, what it costs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.diagnosis import Diagnosable, Needs, Searchable
@@ -87,6 +88,27 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
         yield found("cloud.unusable", where, str(error))
     for place, calls in allowed.items():
         yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
+
+
+def templates(case: ControllerCase) -> Iterator[Finding]:
+    """What the pools would launch has GPUs."""
+    where = "launch templates of the pools"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    launches = needs_of(replace(case.settings, mode="enforce"), nodes).launches
+    if not launches or not isinstance(case.cloud, Diagnosable):
+        return
+    try:
+        unfit = tuple(case.cloud.unfit(launches))
+    except CloudError as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    for sentence in unfit:
+        yield found("template.no_gpu", where, sentence)
+    if not unfit:
+        yield fine("templates", where, "none makes machines without a GPU")
 
 
 def clock(case: ControllerCase) -> Iterator[Finding]:

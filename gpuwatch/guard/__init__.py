@@ -8,11 +8,13 @@ objects. A new rule is one function, one line in RULES and one page in docs/guar
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
-from gpuwatch.guard import consent, ledgers, pace, standing, trials, use
+from gpuwatch.guard import consent, launches, ledgers, pace, standing, trials, use
 from gpuwatch.guard.budgets import month_budget
 from gpuwatch.guard.bursts import Burst, burst
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
+from gpuwatch.guard.growth import instead, largest
 from gpuwatch.guard.limits import Limits
 from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
 from gpuwatch.guard.trials import untried
@@ -52,11 +54,13 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "unknown_pool": (_LET_GO | ADDITIONS, standing.unknown_pool),
     "owned": (_RECLAIM | _MEMBER | {Verb.START}, standing.owned),
     "prepaid": (_RECLAIM, standing.prepaid),
+    "unsupported": (_RECLAIM, standing.unsupported),
     "opt_in": (_RECLAIM, standing.opt_in),
     "backtest": (_LET_GO, trials.backtest),
     "data_loss": (_RECLAIM, standing.data_loss),
     "group": (frozenset({Verb.TERMINATE, Verb.GROW}), standing.group_rules),
     "not_running": (_RECLAIM | {Verb.START}, use.state),
+    "start_consent": (frozenset({Verb.START}), launches.start_consent),
     "ladder": (_RECLAIM, use.ladder),
     "unknown": (_LET_GO, use.unknown),
     "stale": (_LET_GO, use.stale),
@@ -73,6 +77,7 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "floor": (REMOVALS, pace.floor),
     "ceiling": (ADDITIONS, pace.ceiling),
     "blast_radius": (REMOVALS, pace.blast_radius),
+    "launch_unseen": (frozenset({Verb.LAUNCH}), launches.launch_unseen),
     "growth_rate": (ADDITIONS, pace.growth_rate),
     "budget": (ADDITIONS, pace.budget),
     "month_budget": (ADDITIONS, month_budget),
@@ -124,19 +129,27 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     """The guard's answers on every step that would change something; what it allows counts against the next.
 
     Removals that came to nothing lately have their turn last: a machine that is always vetoed, or refused, must not
-    take the place of the others within the limits.
+    take the place of the others within the limits. Of a growth that is too large the part that is not too large is
+    reviewed; what a pool may not have from one place is tried from the others.
     """
     granted: list[Step] = []
-    reviews: list[Review] = []
     changes = [(each.pool, step) for each in decisions for step in each.steps if step.verb is not Verb.HOLD]
     frozen = {pool: burst(observation, pool, rules.limits) for pool in {pool: None for pool, _ in changes}}
     in_vain = _in_vain(observation)
-    for pool, step in sorted(changes, key=lambda each: in_vain[each[1].node_id] if each[1].verb in REMOVALS else 0):
-        case = case_of(step, observation, pool, rules, frozen=frozen[pool], granted=tuple(granted))
-        result = judge(case)
-        reviews.append(result)
+
+    def judged(step: Step, *, pool: str) -> Review:
+        case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(granted))
+        result = largest(case, judge)
         if step.verb in REMOVALS | ADDITIONS and result.allowed:
-            granted.append(step)
+            granted.append(result.step)
+        return result
+
+    changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in REMOVALS else 0)
+    reviews = [judged(step, pool=pool) for pool, step in changes]
+    for decision in decisions:
+        found = [each for each in reviews if each.pool == decision.pool]
+        judged_there = partial(judged, pool=decision.pool)
+        reviews += instead(observation, decision, found, rules.pool(decision.pool), judged_there)
     return tuple(reviews)
 
 

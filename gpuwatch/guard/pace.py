@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal
 
+from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
-from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.policies import capacity
 
@@ -29,6 +29,7 @@ def in_flight(case: Case) -> Word:
         )
         # Capacity counts what is on its way; this holds for as long as a cloud may take to show it.
         brings = verb in _BRINGS and each.intent.pool == case.pool and now - since <= SETTLE_TIMEOUT
+        brings = brings and not launches.unseen(each)  # which has a rule of its own
         if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
             whose = "An action on it" if target == step.node_id else "An addition to the pool"
             told = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
@@ -60,18 +61,21 @@ def cooling_down(case: Case) -> Word:
 
 
 def floor(case: Case) -> Word:
-    """P7: a pool is never taken below its minimum."""
+    """P7: a pool is never taken below its minimum of nodes that work can be given to."""
     if case.asleep:
         return ok("It does not run.")
     leaving = {step.node_id for step in case.counts(REMOVALS)} | {
         each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in REMOVALS
     }
     leaving.add(case.step.node_id)
-    members = case.observation.fleet.roster(case.pool).members
-    left = len(members) - len(leaving & members)  # in the order of the few
+    roster = case.observation.fleet.roster(case.pool)
+    left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
+    unsound = len(roster.members - leaving) - left
+    told = f"{left} nodes of the pool would still run"
+    told += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
     if left >= case.pool_rules.min_nodes:
-        return ok(f"{left} nodes of the pool would still run.")
-    return no(f"{left} nodes of the pool would still run.", f"min_nodes is {case.pool_rules.min_nodes}.")
+        return ok(f"{told}.")
+    return no(f"{told}.", f"min_nodes is {case.pool_rules.min_nodes}.")
 
 
 def ceiling(case: Case) -> Word:
@@ -177,7 +181,7 @@ def budget(case: Case) -> Word:
     running = [
         None if (price := case.observation.price(node)) is None else price.usd_per_hour
         for node in case.observation.fleet.nodes
-        if node.enrolled and node.state in {NodeState.RUNNING, NodeState.PENDING}
+        if node.enrolled and node.state in capacity.THERE
     ]
     coming = [
         None if kind is None or (told := case.observation.prices.get(kind)) is None else told.usd_per_hour

@@ -9,6 +9,7 @@ from gpuwatch.policies import capacity, idle
 _PREPAID = {
     CapacityType.CAPACITY_BLOCK: "It runs in a Capacity Block, which is paid to its end.",
     CapacityType.RESERVED: "It runs in a capacity reservation, which is paid whether it runs or not.",
+    CapacityType.DEDICATED_HOST: "It runs on a Dedicated Host, which is paid whether anything runs on it or not.",
 }
 
 
@@ -76,6 +77,22 @@ def unknown_pool(case: Case) -> Word:
     if case.unknown_pool is None:
         return ok("The settings have its pool.")
     return no(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
+
+
+def unsupported(case: Case) -> Word:
+    """What the cloud refuses to do to a node, or would undo, is not asked for, and nobody is told that it comes."""
+    node, verb = case.machine, case.step.verb
+    if verb is Verb.NOTICE:
+        choice, _ = idle.chosen(node, case.observation, case.pool_rules.idle)
+        verb = Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
+    if verb is Verb.STOP and node.cannot_stop is not None:
+        return no(f"The cloud cannot stop it: {node.cannot_stop}.", "`then: terminate` could remove it.")
+    if verb is Verb.TERMINATE and node.cannot_terminate is not None:
+        return no(
+            f"Terminating it would not end it: {node.cannot_terminate}.",
+            "Cancel the request that would launch it again, or set `then: stop`.",
+        )
+    return ok("The cloud can do it.")
 
 
 def opt_in(case: Case) -> Word:

@@ -92,6 +92,8 @@ def gpus_missing(case: Case) -> Word:
     seen = len(node.verdict.gpus) if node.verdict else 0
     if case.asleep:
         return ok("It does not run.")
+    if node.gpu_count is None:
+        return no(f"Nobody knows how many GPUs a {node.instance_type} has.", "The cloud must describe its type.")
     if seen >= node.gpu_count:
         return ok(f"All {node.gpu_count} GPUs of its type are accounted for.")
     return no(f"Its agent sees {seen} of {node.gpu_count} GPUs.", "The others may be working; find out where they are.")

@@ -10,8 +10,9 @@ from gpuwatch.model.fleet import Node, NodeState
 # Attempts are outcomes that came from a call to the cloud.
 _OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
 _MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
-_REFUSED = frozenset({Status.REFUSED, Status.DENIED})
-_STILL_DOWN = frozenset({NodeState.STOPPED, NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED})
+_STILL_DOWN = frozenset(
+    {NodeState.STOPPED, NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED, NodeState.UNKNOWN}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ def attempts(outcomes: Iterable[tuple[Status, datetime]]) -> Attempts:
     unanswered = not told or told[-1][0] is Status.ASKED
     return Attempts(
         calls=sum(status in _OF_CALLS for status, _ in told),
-        refusals=sum(status in _REFUSED for status, _ in told),
+        refusals=sum(status is Status.REFUSED for status, _ in told),
         reached=unanswered or bool(ends or looks),
         reached_at=None if unanswered else max(ends or looks, default=None),
     )

@@ -171,6 +171,7 @@ class Status(StrEnum):
     DENIED = "denied"  # our credentials do not allow it, or are gone
     INTERRUPTED = "interrupted"  # nobody knew; the cloud has since shown that it was not carried out
     UNAVAILABLE = "unavailable"  # no answer: it may have happened
+    UNSEEN = "unseen"  # a launched machine does not appear as a node of its pool
     SETTLED = "settled"  # the cloud shows it done
     CANCELLED = "cancelled"  # nothing was done, and it is no longer wanted
     FAILED = "failed"  # given up after its attempts

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from gpuwatch.model.health import GpuHealth
+from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.identity import gpu_key
 
 
@@ -128,7 +128,7 @@ VERDICT_SCHEMA = 1
 
 
 class NodeState(StrEnum):
-    """A machine's life as its cloud tells it."""
+    """A machine's life as its cloud tells it; UNKNOWN is any doubt about that, and such a machine is left alone."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -136,6 +136,7 @@ class NodeState(StrEnum):
     STOPPED = "stopped"
     TERMINATING = "terminating"
     TERMINATED = "terminated"
+    UNKNOWN = "unknown"
 
 
 class CapacityType(StrEnum):
@@ -145,6 +146,7 @@ class CapacityType(StrEnum):
     SPOT = "spot"
     CAPACITY_BLOCK = "capacity_block"
     RESERVED = "reserved"
+    DEDICATED_HOST = "dedicated_host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +168,8 @@ class Node:
     `launched_at` is the last start (EC2 renews it at every start). `managed_by` names the other system a machine
     belongs to (an Auto Scaling group, EKS, Batch, …). `protected` is why it must not be touched, `snoozed` until when
     somebody wants it left alone, which counts up to a cap. `group` is the id of the Auto Scaling group it is a member
-    of; `scale_in_protected` whether that group may not choose it for a scale-in.
+    of; `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is
+    not known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone.
     """
 
     id: str
@@ -174,7 +177,7 @@ class Node:
     pool: str
     state: NodeState
     instance_type: str
-    gpu_count: int
+    gpu_count: int | None
     region: str
     zone: str
     capacity_type: CapacityType = CapacityType.ON_DEMAND
@@ -189,8 +192,26 @@ class Node:
     account: str | None = None
     group: str | None = None
     scale_in_protected: bool = False
+    cannot_stop: str | None = None
+    cannot_terminate: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: Signal = field(default_factory=Signal)
+
+    @property
+    def known_gpus(self) -> int:
+        """How many GPUs its type is known to have; 0 where the type is not known."""
+        return self.gpu_count or 0
+
+    @property
+    def sound(self) -> bool:
+        """Whether work can be given to it: it runs, its use is known, and no GPU is failing or in a deadlock."""
+        told = self.signal.verdict
+        return (
+            self.state is NodeState.RUNNING
+            and told is not None
+            and told.activity.state not in {State.UNKNOWN, State.STALLED}
+            and all(gpu.health is None or gpu.health.state is not Health.FAILING for gpu in told.gpus)
+        )
 
     @property
     def verdict(self) -> NodeVerdict | None:
@@ -239,7 +260,7 @@ class NodeGroup:
 class Roster:
     """One pool: its nodes; its members, the running, enrolled ones; of those the known and the still; its groups.
 
-    Still are those that are idle or parked.
+    Still are those that are idle or parked; sound those that work can be given to, which alone satisfy a floor.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -247,6 +268,7 @@ class Roster:
     known: int = 0
     still: int = 0
     groups: tuple[NodeGroup, ...] = ()
+    sound: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the rosters are made once, at the first question
@@ -325,5 +347,10 @@ class Fleet:
         still = states.count(State.IDLE) + states.count(State.PARKED)
         groups = tuple(group for group in self.groups if group.pool == pool)
         return Roster(
-            nodes=tuple(nodes), members=frozenset(node.id for node in members), known=known, still=still, groups=groups
+            nodes=tuple(nodes),
+            members=frozenset(node.id for node in members),
+            known=known,
+            still=still,
+            groups=groups,
+            sound=frozenset(node.id for node in members if node.sound),
         )

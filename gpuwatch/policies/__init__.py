@@ -14,7 +14,7 @@ from gpuwatch.model.decision import REMOVALS, Decision, Observation, Proposal, R
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
 from gpuwatch.policies import capacity, idle, scaling, schedule, shield, unplaced, unsettled
-from gpuwatch.policies.capacity import LaunchRules
+from gpuwatch.policies.capacity import LaunchRules, Startable
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
@@ -48,6 +48,13 @@ class PoolRules:
     schedule: Annotated[
         dict[str, Window], Knob("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
     ] = field(default_factory=dict)
+    start: Annotated[
+        Startable,
+        Knob(
+            "Which stopped nodes may be started for scaling and schedules. own: those that gpuwatch stopped; any: also "
+            "those that somebody else stopped, once an hour at most."
+        ),
+    ] = "own"
     launch: Annotated[
         LaunchRules, Knob("Where new nodes come from when no stopped node and no group is left to grow.")
     ] = field(default_factory=LaunchRules)
@@ -136,7 +143,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     wanted = max((proposal.want for proposal in proposals if proposal.want is not None), default=0)
     least = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
     most = min((proposal.at_most for proposal in proposals if proposal.at_most is not None), default=None)
-    clamps: list[str] = []
+    clamps = [f"A launch brought no node: {told}." for told in capacity.unseen(observation, pool)]
     target = None
     if any(proposal.grows for proposal in proposals):
         target = max(wanted, least)
@@ -145,13 +152,13 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         if most is not None and target > most:
             clamps.append(f"{target} nodes are wanted, the ceiling is {most}.")
             target = most
-        added = capacity.additions(observation, pool, target, rules.launch)
+        added = capacity.additions(observation, pool, target, rules.launch, rules.start)
         steps += added
         missing = target - capacity.now(observation, pool) - sum(capacity.adds(step) for step in added)
         if missing > 0:
             clamps.append(
                 f"{missing} more nodes are needed and there is nothing to get them from: "
-                f"set pools.{pool}.launch, or enrol stopped nodes or a group."
+                f"set pools.{pool}.launch, enrol a group, or let stopped nodes be started (pools.{pool}.start)."
             )
     chosen: dict[str, Step] = {}
     for step in steps:
@@ -172,18 +179,26 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
 
 
 def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) -> tuple[dict[str, Step], str]:
-    """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest."""
+    """The removals that the floor turns into holds: first of the nodes kept anyway, then of those idle the shortest.
+
+    Only sound nodes satisfy the floor; where there are too few of them, whatever runs may be wanted.
+    """
     roster = observation.fleet.roster(pool)
     changes = [step for step in steps if step.verb is not Verb.HOLD]
     removals = [step for step in changes if step.verb in REMOVALS and step.node_id in roster.members]
-    if not removals or len(roster.members) - len(removals) >= floor:
+    spare = len(roster.sound) - floor
+    lost = [step for step in removals if step.node_id in roster.sound]
+    if not removals or (spare >= 0 and len(lost) <= spare):
         return {}, ""
+    removals = lost if spare >= 0 else removals
     nodes = {node.id: node for node in roster.nodes}
     removals.sort(
         key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
     )
-    kept = removals[max(0, len(roster.members) - floor) :]
-    told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes."
+    kept = removals[max(0, spare) :]
+    unsound = len(roster.members) - len(roster.sound)
+    others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
+    told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes{others}."
     return {step.node_id: _held(step, told) for step in kept}, told
 
 

@@ -2,13 +2,15 @@
 
 Rules: what is on its way counts as there, so that asking again adds nothing; stopped nodes are started first, then a
 consented group grows, then nodes are launched from the pool's template; a try that failed lately is not repeated while
-another is left; an addition that the cloud has certainly not carried out is asked for again under its own intent.
+another is left; an addition that the cloud has certainly not carried out is asked for again under its own intent. A
+launched machine counts for as long as it may live, whether it is shown or not; a list that does not show what was
+settled a moment ago is late. A launch that may have happened is asked for again before anything else.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated, ClassVar
+from datetime import datetime, timedelta
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
@@ -17,20 +19,26 @@ from gpuwatch.model.decision import (
     DECISION_TAG,
     REMOVALS,
     Done,
-    Intent,
     Observation,
+    OpenIntent,
     Reason,
     Status,
     Step,
     Verb,
 )
-from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.model.knobs import STRICT, Knob
 
+Startable = Literal["own", "any"]
+
 _NEW = "new:"
-_THERE = frozenset({NodeState.RUNNING, NodeState.PENDING})
+THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _CHANGE = "Less load, or a lower floor."
 _FAILED_LATELY = timedelta(minutes=3)
+_SHOWN_LATE = timedelta(minutes=10)  # for which a list may not show what the cloud has shown already
+
+# How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
+LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +69,7 @@ def now(observation: Observation, pool: str) -> int:
 def _there(observation: Observation, pool: str) -> set[str]:
     """The nodes that run or begin to; a removal that was certainly not carried out takes none of them away."""
     nodes = observation.fleet.roster(pool).nodes
-    return {node.id for node in nodes if node.enrolled and node.state in _THERE} - _leaving(observation)
+    return {node.id for node in nodes if node.enrolled and node.state in THERE} - _leaving(observation)
 
 
 def _leaving(observation: Observation) -> set[str]:
@@ -78,23 +86,95 @@ def coming(observation: Observation, pool: str) -> list[str | None]:
         if group.enrolled:
             present = sum(node.group == group.id for node in roster.nodes if node.id in there)
             going = sum(node_id in leaving for node_id in group.node_ids)
-            found += [group.instance_type] * (group.desired - going - present)
-    seen = {node.tags.get(DECISION_TAG) for node in roster.nodes}
+            found += [group.instance_type] * (_desired(observation, group) - going - present)
     for entry in observation.ledger.open_intents:
         if entry.intent.pool == pool and entry.intent.verb in ADDITIONS and not entry.resumable:
-            found += _brought(observation, entry.intent, seen)
-    return found
+            found += _brought(observation, entry)
+    return found + [kind for done in _lately(observation) if done.pool == pool for kind in _late(observation, done)]
 
 
-def _brought(observation: Observation, intent: Intent, seen: set[str | None]) -> list[str | None]:
+def _brought(observation: Observation, entry: OpenIntent) -> list[str | None]:
     """The machine types of the nodes that an open addition will bring and that are not there to be counted."""
+    intent = entry.intent
     if intent.verb is Verb.LAUNCH:
-        return [intent.arguments.get("instance_type")] * (intent.key not in seen)
+        made = launched_id(entry)
+        seen = any(
+            node.enrolled and (node.id == made or node.tags.get(DECISION_TAG) == intent.key)
+            for node in observation.fleet.roster(intent.pool).nodes
+        )
+        return [] if seen else [intent.arguments.get("instance_type")]
     if intent.verb is Verb.START:
         node = observation.fleet.find(intent.node_id)
-        return [] if node is None or node.state in _THERE else [node.instance_type]
+        return [] if node is None or node.state in THERE else [node.instance_type]
     group = observation.fleet.group(intent.node_id)
-    return [] if group is None else [group.instance_type] * (int(intent.arguments["size"]) - group.desired)
+    size = int(intent.arguments["size"])
+    return [] if group is None else [group.instance_type] * (size - _desired(observation, group))
+
+
+def _lately(observation: Observation) -> list[Done]:
+    """The additions that settled so short a time ago that a list may not show them."""
+    return [
+        done
+        for done in observation.ledger.recent
+        if done.verb in ADDITIONS and done.status is Status.SETTLED and abs(observation.now - done.at) <= _SHOWN_LATE
+    ]
+
+
+def _late(observation: Observation, done: Done) -> list[str | None]:
+    """The machine type of what was launched or started a moment ago, where the list does not show it so."""
+    if done.verb is Verb.LAUNCH:
+        node_id = done.detail.removeprefix(SHOWN)
+        late = node_id != done.detail and observation.fleet.find(node_id) is None
+        return [done.arguments.get("instance_type")] if late and not _removed_since(observation, done, node_id) else []
+    node = observation.fleet.find(done.node_id) if done.verb is Verb.START else None
+    late = node is not None and node.state is NodeState.STOPPED and observation.ledger.open_for(node.id) is None
+    return [node.instance_type] if node and late and not _removed_since(observation, done, node.id) else []
+
+
+def _removed_since(observation: Observation, done: Done, node_id: str) -> bool:
+    """Whether gpuwatch itself has removed that node after that addition."""
+    return any(
+        each.verb in REMOVALS and each.node_id == node_id and each.status is Status.SETTLED and each.at >= done.at
+        for each in observation.ledger.recent
+    )
+
+
+def _desired(observation: Observation, group: NodeGroup) -> int:
+    """A group's size: what it was raised to a moment ago, unless the pool has lost a node to a termination since."""
+    sizes = [
+        int(done.arguments["size"])
+        for done in _lately(observation)
+        if done.verb is Verb.GROW
+        and done.node_id == group.id
+        and not any(
+            each.verb is Verb.TERMINATE and each.pool == group.pool and each.at >= done.at
+            for each in observation.ledger.recent
+        )
+    ]
+    return max([group.desired, *sizes])
+
+
+def launched_id(entry: OpenIntent) -> str | None:
+    """The machine that the cloud said it launches; None where it has not said so, or nothing else was written since."""
+    told = "" if entry.last is None else entry.last.detail
+    made = told.removeprefix(LAUNCHES).removeprefix("the cloud launched ")
+    return None if made == told else made.partition(",")[0]
+
+
+def unseen(observation: Observation, pool: str) -> Iterator[str]:
+    """What is known of each launch of the pool that has had its time to turn into a node, and has not."""
+    for entry in observation.ledger.open_intents:
+        last = entry.last
+        if entry.intent.pool == pool and last is not None and last.status is Status.UNSEEN:
+            yield last.detail
+
+
+def may_appear(entry: OpenIntent, now: datetime) -> bool:
+    """Whether a launch that is not known to have happened may still turn up as a machine."""
+    if entry.intent.verb is not Verb.LAUNCH or entry.last is None:
+        return False
+    doubtful = entry.reached or entry.last.status is Status.INTERRUPTED
+    return doubtful and abs(now - entry.last.at) <= _SHOWN_LATE
 
 
 def adds(step: Step) -> int:
@@ -119,75 +199,129 @@ def same_try(done: Done, step: Step) -> bool:
     return dict(done.arguments) == dict(step.arguments) if step.verb is Verb.LAUNCH else done.node_id == step.node_id
 
 
-def additions(observation: Observation, pool: str, target: int, launch: LaunchRules) -> tuple[Step, ...]:
+def additions(
+    observation: Observation, pool: str, target: int, launch: LaunchRules, start: Startable = "own"
+) -> tuple[Step, ...]:
     """The steps from what the pool has to its target; fewer where nothing more is to be had."""
     missing = target - now(observation, pool)
     if missing <= 0:
         return ()
     sentence = f"The pool has {target - missing} nodes and should have {target}."
     reason = Reason(code="scale_out", sentence=sentence)
-    steps = list(_starts(observation, pool, missing, reason))
-    growth, waiting = _growth(observation, pool, missing - len(steps), reason)
+    steps = _launches(observation, pool, missing, launch, reason, doubtful=True)
+    steps += _starts(observation, pool, start, reason)[: missing - len(steps)]
+    growth, waiting = _growth(observation, observation.fleet.roster(pool).groups, missing - len(steps), reason)
     steps += growth
     left = missing - waiting - sum(adds(step) for step in steps)
-    return (*steps, *_launches(observation, pool, left, launch, reason))
+    return (*steps, *_launches(observation, pool, left, launch, reason, doubtful=False))
 
 
-def _starts(observation: Observation, pool: str, missing: int, reason: Reason) -> Iterator[Step]:
+def others(
+    observation: Observation, pool: str, missing: int, tried: Sequence[Step], launch: LaunchRules, start: Startable
+) -> Iterator[Step]:
+    """Where else so many nodes could come from, in the same order; `tried` are the pool's steps as they were decided.
+
+    Each of them is for one node, or as many as are missing of a group: whoever takes some stops when there are enough.
+    """
+    reason = next(step.reason for step in tried if step.verb in ADDITIONS)
+    taken = {step.node_id for step in tried if step.verb is not Verb.HOLD}
+    yield from (step for step in _starts(observation, pool, start, reason) if step.node_id not in taken)
+    for group in observation.fleet.roster(pool).groups:
+        if group.id not in taken and observation.ledger.open_for(group.id) is None:
+            yield from _growth(observation, (group,), missing, reason)[0]
+    yield from _launches(observation, pool, missing, launch, reason, doubtful=False, but=taken)
+
+
+def _starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
     """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
     stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
     failed = {done.node_id for done in _failed(observation, Verb.START)}
-    startable = [node for node in observation.fleet.roster(pool).nodes if _startable(observation, node, failed)]
+    nodes = observation.fleet.roster(pool).nodes
+    startable = [node for node in nodes if _startable(observation, node, start, failed)]
     startable.sort(
         key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
     )
-    for node in startable[:missing]:
-        yield Step(node_id=node.id, verb=Verb.START, reason=reason, change=_CHANGE)
+    return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=_CHANGE) for node in startable]
 
 
-def _startable(observation: Observation, node: Node, failed: set[str]) -> bool:
+def _startable(observation: Observation, node: Node, start: Startable, failed: set[str]) -> bool:
     """Whether a node may be started for its pool."""
+    if not node.enrolled or node.state is not NodeState.STOPPED:
+        return False
     entry = observation.ledger.open_for(node.id)
     return (
-        node.enrolled
-        and node.state is NodeState.STOPPED
-        and node.protected is None
+        node.protected is None
         and node.managed_by is None
         and node.group is None
         and node.capacity_type is not CapacityType.CAPACITY_BLOCK
         and node.id not in failed
+        and not_to_start(observation, node, start) is None
         and (entry is None or (entry.intent.verb is Verb.START and entry.resumable))
     )
 
 
-def _growth(observation: Observation, pool: str, missing: int, reason: Reason) -> tuple[list[Step], int]:
+def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
+    """Why a stopped node is not to be started again: its owner may have stopped it for good."""
+    found = observation.ledger.stop_of(node.id)
+    if found is not None and (node.launched_at is None or node.launched_at <= found.at):
+        return None
+    if start == "own":
+        return "gpuwatch did not stop it"
+    recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
+    started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
+    return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
+
+
+def _growth(
+    observation: Observation, groups: Sequence[NodeGroup], missing: int, reason: Reason
+) -> tuple[list[Step], int]:
     """Consented groups, as far as their maximum goes, and how many nodes wait for an open intent to be out of the way.
 
-    An open growth is asked for again only as it was asked; one to another size is dropped first.
+    An open growth is asked for again only as it was asked, where that is still wanted; otherwise it is dropped first.
     """
     steps: list[Step] = []
     waiting = 0
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
     failed = {done.node_id for done in _failed(observation, Verb.GROW)}
-    for group in observation.fleet.roster(pool).groups:
-        room = min(missing, group.max_size - group.desired)
+    for group in groups:
+        size = _desired(observation, group)
+        room = min(missing, group.max_size - size)
         if room > 0 and group.enrolled and group.protected is None and group.id not in failed:
-            arguments = {"size": str(group.desired + room), "adds": str(room)}
+            arguments = {"size": str(size + room), "adds": str(room)}
             missing -= room
             entry = asked.get(group.id)
+            if entry is not None and entry.resumable and _within(entry.intent.arguments, size, room):
+                arguments = dict(entry.intent.arguments)
             if entry is None or (entry.resumable and dict(entry.intent.arguments) == arguments):
                 steps.append(Step(node_id=group.id, verb=Verb.GROW, reason=reason, change=_CHANGE, arguments=arguments))
+                waiting += room - int(arguments["adds"])
             else:
                 waiting += room
     return steps, waiting
 
 
-def _launches(observation: Observation, pool: str, missing: int, launch: LaunchRules, reason: Reason) -> list[Step]:
+def _within(arguments: Mapping[str, str], size: int, room: int) -> bool:
+    """Whether an earlier growth is a part of what is wanted of the group now."""
+    adds = int(arguments["adds"])
+    return int(arguments["size"]) - adds == size and adds <= room
+
+
+def _launches(
+    observation: Observation,
+    pool: str,
+    missing: int,
+    launch: LaunchRules,
+    reason: Reason,
+    *,
+    doubtful: bool,
+    but: Collection[str] = (),
+) -> list[Step]:
     """New nodes from the template; intents that were not carried out come first, as they were asked.
 
-    What the pool's template would no longer ask for is not asked for again.
+    What the pool's template would no longer ask for is not asked for again. `doubtful`: only those that may have
+    happened all the same; without, all the others; `but` are names that are spoken for.
     """
-    if launch.template is None:
+    if launch.template is None or missing <= 0:
         return []
     tries = _tries(pool, launch)
     again = [
@@ -197,14 +331,18 @@ def _launches(observation: Observation, pool: str, missing: int, launch: LaunchR
         and entry.intent.verb is Verb.LAUNCH
         and entry.resumable
         and dict(entry.intent.arguments) in tries
-    ][: max(0, missing)]
+        and may_appear(entry, observation.now) is doubtful
+        and entry.intent.node_id not in but
+    ][:missing]
     steps = [
         Step(node_id=each.node_id, verb=Verb.LAUNCH, reason=reason, change=_CHANGE, arguments=each.arguments)
         for each in again
     ]
+    if doubtful:
+        return steps
     failed = [dict(done.arguments) for done in _failed(observation, Verb.LAUNCH)]
     arguments = next((each for each in tries if each not in failed), tries[0])
-    taken = {entry.intent.node_id for entry in observation.ledger.open_intents}
+    taken = {*but, *(entry.intent.node_id for entry in observation.ledger.open_intents)}
     names = (name for number in range(1, 10**6) if (name := f"{_NEW}{pool}:{number}") not in taken)
     steps += [
         Step(node_id=next(names), verb=Verb.LAUNCH, reason=reason, change=_CHANGE, arguments=arguments)

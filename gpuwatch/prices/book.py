@@ -21,6 +21,7 @@ _LOG = logging.getLogger(__name__)
 _IN_PLACE_OF = {
     CapacityType.SPOT: "in place of its spot price, which is not known and is not higher",
     CapacityType.RESERVED: "on demand, in place of what its reservation costs, which is not known",
+    CapacityType.DEDICATED_HOST: "on demand, in place of what its host costs, which is not known",
     CapacityType.CAPACITY_BLOCK: "on demand, in place of what its capacity block costs, which is not known",
 }
 

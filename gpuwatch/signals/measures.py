@@ -45,7 +45,7 @@ def pool_mean(query: Query, fleet: Fleet, at: datetime, means: Mapping[str, floa
     if not telling:
         doubt = f"none of {len(members)} running nodes tells it" if members else "the pool has no running node"
         return _unknown(query, at, doubt, samples=0, expected=len(members))
-    weights = [float(max(1, node.gpu_count)) for node in telling]
+    weights = [float(max(1, node.known_gpus)) for node in telling]
     value = fmean([means[node.id] for node in telling], weights)
     return Measure(pool=query.pool, name=query.name, at=at, value=value, samples=len(telling), expected=len(members))
 
@@ -141,7 +141,7 @@ def _mean(node: Node, field: str) -> float | None:
     gpus = () if node.verdict is None else node.verdict.gpus
     told = [None if gpu.use is None else _ratio(gpu.use, field) for gpu in gpus]
     known = [value for value in told if value is not None and math.isfinite(value)]
-    return fmean(known) if known and len(known) == len(told) >= node.gpu_count else None
+    return fmean(known) if known and len(known) == len(told) >= node.known_gpus else None
 
 
 def _ratio(use: GpuUse, field: str) -> float | None:

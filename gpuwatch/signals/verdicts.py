@@ -132,6 +132,8 @@ def _unproven(node: Node, target: Target, knobs: PromqlKnobs, dialect: Dialect, 
     if len(counted) != 1 or not 0 < min(counted) <= _MOST_GPUS:
         return "not all of its GPUs have all of their metrics"
     gpus = min(counted)
+    if node.gpu_count is None:
+        return f"nobody knows how many GPUs the type {node.instance_type} has"
     if gpus > node.gpu_count:
         return f"Prometheus has {gpus:.0f} GPUs of {target.called}, its type has {node.gpu_count}: is it one target?"
     stretch = RULE_STRETCH if knobs.rules else STRETCH

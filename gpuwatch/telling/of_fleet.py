@@ -117,7 +117,7 @@ FAMILIES = (
         ("pool", "activity"),
         "GPUs of running machines by the machine's activity.",
         ROUND,
-        _summed(_by_activity, lambda node: float(node.gpu_count)),
+        _summed(_by_activity, lambda node: float(node.known_gpus)),
     ),
     gauge(
         "fleet_usd_per_hour", ("pool", "activity"), "What running machines with a known price cost.", ROUND, _spending

@@ -183,7 +183,7 @@ def gpus(node: Node) -> tuple[Gpu, ...]:
     if node.state is not NodeState.RUNNING:
         return ()
     told = tuple(_gpu(each) for each in node.verdict.gpus) if node.verdict is not None else ()
-    return told or tuple(Gpu(index=number, activity=State.UNKNOWN) for number in range(node.gpu_count))
+    return told or tuple(Gpu(index=number, activity=State.UNKNOWN) for number in range(node.known_gpus))
 
 
 def _gpu(told: GpuVerdict) -> Gpu:
@@ -201,7 +201,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     running = [row for row in nodes if row.activity is not None]
     by_activity = Counter(gpu.activity.value for row in running for gpu in row.gpus)
     by_activity[OFF] = sum(
-        node.gpu_count for node in done.observation.fleet.nodes if node.state is not NodeState.RUNNING
+        node.known_gpus for node in done.observation.fleet.nodes if node.state is not NodeState.RUNNING
     )
     return Totals(
         nodes=len(done.observation.fleet.nodes),

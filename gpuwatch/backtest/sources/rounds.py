@@ -65,7 +65,7 @@ class Rounds:
                 seen[node.id] = found
                 told = self.told.get(node.id)
                 if told is None:
-                    told = self.told[node.id] = Told(name=node.id, parked_is=self.parked_is, gpus=node.gpu_count)
+                    told = self.told[node.id] = Told(name=node.id, parked_is=self.parked_is, gpus=node.known_gpus)
                 told.pool, told.instance_type = node.pool, node.instance_type
         if before is not None and at - before <= self.hole:
             for name in seen.keys() & self._seen.keys():
@@ -98,7 +98,7 @@ class Rounds:
             return None
         activity, verdict = node.activity, node.verdict
         kind = _KINDS.get(activity.state, Kind.UNKNOWN)
-        if verdict is None or (kind is Kind.IDLE and 0 < len(verdict.gpus) < node.gpu_count):
+        if verdict is None or (kind is Kind.IDLE and 0 < len(verdict.gpus) < node.known_gpus):
             return Seen(Kind.UNKNOWN, 0.0, launched, stopped=False, words="")
         since = observation.fleet.observed_at.timestamp() - verdict.age_seconds - activity.held_seconds
         return Seen(kind, since, launched, stopped=False, words=self._words(node.id, kind, activity, since))

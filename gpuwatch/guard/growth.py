@@ -1,0 +1,89 @@
+"""P21: whatever the rules allow of a wanted growth happens in that round. The rules themselves stay the last word."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from gpuwatch.guard.case import Case
+from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, Step, Verb
+from gpuwatch.policies import PoolRules, capacity
+from gpuwatch.policies.capacity import LaunchRules
+
+# Rules about the target of an addition: another target may pass where this one does not.
+_OF_THE_TARGET = frozenset(
+    {"not_enrolled", "protected", "owned", "group", "not_running", "start_consent", "cooling_down"}
+    | {"launch_unseen", "budget", "month_budget", "gone"}
+)
+
+
+def largest(case: Case, judge: Callable[[Case], Review]) -> Review:
+    """The review of a step; of the growth of a group by several nodes, of the largest part that no rule objects to.
+
+    Whatever limits a growth lets a smaller one pass before a larger one, so the size is found by halving. Where not
+    even one node may come, the objections to that one are told.
+    """
+    whole = judge(case)
+    step, most = case.step, capacity.adds(case.step)
+    if whole.allowed or step.verb is not Verb.GROW or most == 1:
+        return whole
+    best = judge(replace(case, step=_part(step, 1, whole)))
+    if not best.allowed:
+        return replace(best, step=step)
+    low, high = 2, most - 1
+    while low <= high:
+        middle = (low + high) // 2
+        tried = judge(replace(case, step=_part(step, middle, whole)))
+        if tried.allowed:
+            best, low = tried, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _part(step: Step, adds: int, whole: Review) -> Step:
+    """The growth by fewer nodes, with what limits it."""
+    limited = " ".join(answer.sentence for answer in whole.refusals)
+    sentence = f"{step.reason.sentence} {adds} of {capacity.adds(step)} now: {limited}"
+    return replace(_smaller(step, adds), reason=replace(step.reason, sentence=sentence))
+
+
+def _smaller(step: Step, adds: int) -> Step:
+    """The growth by fewer nodes."""
+    size = int(step.arguments["size"]) - capacity.adds(step) + adds
+    return replace(step, arguments={**step.arguments, "size": str(size), "adds": str(adds)})
+
+
+def instead(
+    observation: Observation,
+    decision: Decision,
+    reviews: Sequence[Review],
+    rules: PoolRules,
+    judged: Callable[[Step], Review],
+) -> Iterator[Review]:
+    """The reviews of what may be added from elsewhere, in the place of what the pool may not have as decided."""
+    wanted = [step for step in decision.steps if step.verb in ADDITIONS]
+    asked = [review for review in reviews if review.step.verb in ADDITIONS]
+    missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
+    blocked = [each for each in asked if not each.allowed]
+    if missing <= 0 or not all(map(_other_may_pass, blocked)):
+        return
+    launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.launch
+    dear: set[str] = set()  # machine types that are too dear, or of no known price
+    for step in capacity.others(observation, decision.pool, missing, decision.steps, launch, rules.start):
+        node = observation.fleet.find(step.node_id)
+        if node is not None and node.instance_type in dear:
+            continue
+        review = judged(step if capacity.adds(step) <= missing else _smaller(step, missing))
+        if review.allowed:
+            yield review
+            missing -= capacity.adds(review.step)
+        elif node is not None and {answer.rule for answer in review.refusals} == {"budget"}:
+            dear.add(node.instance_type)
+        elif not _other_may_pass(review):
+            return
+        if missing <= 0:
+            return
+
+
+def _other_may_pass(review: Review) -> bool:
+    """Whether only rules about this very target object."""
+    return {answer.rule for answer in review.refusals} <= _OF_THE_TARGET

@@ -1,0 +1,59 @@
+"""Rules on where an addition may come from: launches that turn into nodes, and stops that are ours to undo."""
+
+from datetime import timedelta
+
+from gpuwatch.guard.case import Case, Word, no, ok
+from gpuwatch.model.decision import OpenIntent, Status, Verb
+from gpuwatch.policies import capacity
+
+_HOUR = timedelta(hours=1)
+_MOST_ENDED = 3  # machines that may end within an hour before they were nodes
+
+
+def unseen(entry: OpenIntent) -> bool:
+    """Whether an open launch has had its time to turn into a node, and has not."""
+    return entry.last is not None and entry.last.status is Status.UNSEEN
+
+
+def launch_unseen(case: Case) -> Word:
+    """P17: what does not turn into nodes of the pool is not launched again and again."""
+    ledger, asked = case.observation.ledger, _launch(case.step.arguments)
+    for entry in ledger.open_intents:
+        if entry.intent.pool == case.pool and unseen(entry) and _launch(entry.intent.arguments) == asked:
+            told = "" if entry.last is None else entry.last.detail
+            return no(
+                f"A launch of the pool brought no node: {told}.",
+                "Terminate that machine or make it a node of the pool, and correct the template or "
+                f"pools.{case.pool}.launch; `gpuwatch resume --pool {case.pool}` goes on without it.",
+            )
+    since = max([at for pool, at in ledger.resumed if pool == case.pool], default=case.observation.now - _HOUR)
+    ended = [
+        done
+        for done in ledger.recent
+        if (done.pool, done.verb, done.status) == (case.pool, Verb.LAUNCH, Status.FAILED)
+        and done.detail.endswith(capacity.ENDED)
+        and done.at > max(since, case.observation.now - _HOUR)
+    ]
+    if len(ended) < _MOST_ENDED:
+        return ok("What was launched turns into nodes.")
+    return no(
+        f"{len(ended)} launched machines of the pool ended within the hour before they were nodes of it: "
+        f"{ended[-1].detail}.",
+        f"See in the cloud why they ended; `gpuwatch resume --pool {case.pool}` tries again before the hour is over.",
+    )
+
+
+def start_consent(case: Case) -> Word:
+    """What gpuwatch did not stop is its owner's to start, unless the pool says otherwise."""
+    why = capacity.not_to_start(case.observation, case.machine, case.pool_rules.start)
+    if why is None:
+        return ok("It may be started.")
+    key = f"pools.{case.pool}.start"
+    remedy = f"Start it yourself, or set {key}: any." if case.pool_rules.start == "own" else "Start it yourself."
+    return no(f"It is not ours to start: {why}.", remedy)
+
+
+def _launch(arguments: object) -> dict[str, str]:
+    """What was asked for, wherever it was tried."""
+    told = dict(arguments) if isinstance(arguments, dict) else {}
+    return {name: value for name, value in told.items() if name != "subnet"}
