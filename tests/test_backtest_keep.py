@@ -182,13 +182,13 @@ def test_config_check_names_the_pools_that_wait(house: House, trace: Path) -> No
 
     assert (before.exit_code, after.exit_code) == (0, 0)
     assert (
-        "Mind: pool training lets no node go: No backtest of the pool is on record.\n"
+        "Warning: pool training lets no node go: No backtest of the pool is on record.\n"
         "    Run `gpuwatch backtest --ledger --pool training --keep`.\n"
     ) in before.stdout
     assert "pool default lets no node go" in after.stdout
     assert "training lets" not in after.stdout
     house.configure(limits={})
-    assert "Mind" not in house.gpuwatch("config", "check").stdout
+    assert "Warning" not in house.gpuwatch("config", "check").stdout
 
 
 def test_config_check_says_where_the_ledger_cannot_be_asked(house: House, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_config_check_says_where_the_ledger_cannot_be_asked(house: House, tmp_pa
     done = house.gpuwatch("config", "check")
 
     assert done.exit_code == 0
-    assert "Mind: limits.require_backtest is set, and nobody knows of any backtest: " in done.stdout
+    assert "Warning: limits.require_backtest is set, and nobody knows of any backtest: " in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_the_text_says_how_old_the_prices_are_and_warns_when_that_is_too_old() -
 
     assert "alibaba: prices as of 2024-10-01, " in text
     assert " days old: Alibaba Cloud list price" in text
-    assert "Mind: prices of alibaba are up to " in text
+    assert "Warning: prices of alibaba are up to " in text
 
 
 def test_nothing_found_is_said() -> None:

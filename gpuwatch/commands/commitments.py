@@ -242,4 +242,4 @@ def _as_text(told: "Advice", source: str, warnings: list[str]) -> str:
         f"Discounts: 1 year {terms.one_year:.0%}, 3 years {terms.three_year:.0%}; take them from your own offer.",
         f"Spot: {terms.spot:.0%} off in {terms.spot_availability:.0%} of hours, for {terms.tolerant:.0%} of the load.",
     ]
-    return "\n".join([*lines, *(f"Mind: {warning}." for warning in warnings)])
+    return "\n".join([*lines, *(f"Warning: {warning}." for warning in warnings)])

@@ -104,7 +104,7 @@ def _as_text(told: "Forecast") -> str:
     ]
     if told.score is not None and told.score.coverage is not None:
         lines.append(f"Its 80 % intervals held {told.score.coverage:.0%} of what came.")
-    return "\n".join([*lines, *(f"Mind: {warning}." for warning in told.warnings)])
+    return "\n".join([*lines, *(f"Warning: {warning}." for warning in told.warnings)])
 
 
 def _number(value: float | None) -> str:

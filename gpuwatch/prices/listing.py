@@ -95,7 +95,7 @@ def as_text(told: Sequence[Row]) -> str:
     lines += [f"In USD: {how}." for how in {_how(row): None for row in told} if how]
     unknown = {row.paid.why: None for row in told if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
-    lines += [f"Mind: {each}" for each in warnings(told)]
+    lines += [f"Warning: {each}" for each in warnings(told)]
     return "\n".join(map(legible, lines))
 
 

@@ -30,7 +30,7 @@ def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
         lines += ["", f"{each.name}: {each.scope}", *said]
     age = (now - at).total_seconds()
     if age > _OLD_SECONDS:
-        lines += ["", f"Mind: that round is {format_duration(age)} old; what was billed since is not known."]
+        lines += ["", f"Warning: that round is {format_duration(age)} old; what was billed since is not known."]
     return "\n".join(map(legible, lines))
 
 
