@@ -141,7 +141,7 @@ def test_a_key_that_is_almost_ours_protects(key: str, right: str, value: str) ->
 @pytest.mark.parametrize(
     "key",
     [
-        *WRITABLE_TAGS,
+        *sorted(WRITABLE_TAGS),
         FLEET_TAG,
         POOL_TAG,
         OWNER_TAG,
