@@ -6,7 +6,7 @@ The last word is worth something for seconds only: each call goes with a permit 
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch import guard, policies
@@ -31,10 +31,12 @@ from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
     LAUNCHED_AT,
+    LETS_GO,
     REMOVALS,
     Intent,
     Observation,
     Outcome,
+    Reason,
     Review,
     Status,
     Step,
@@ -42,6 +44,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import NodeState, Signal
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.promise import arguments_of, promise_of
 from gpuwatch.parts import Act, Parts
 from gpuwatch.policies import capacity
 from gpuwatch.settling import given_up
@@ -49,10 +52,7 @@ from gpuwatch.settling import given_up
 log = logging.getLogger(__name__)
 
 _FRESH_INTERVALS = 3  # of its own sampling
-# What lets a machine go: the cloud is asked about it again, then its agent, then policies and guard. Taking away a
-# member's protection lets its group end it.
-_CONFIRMED = REMOVALS | {Verb.UNPROTECT}
-# Other changes rest on the round's own observation: they are not sent after a longer pause of this process.
+# What lets no machine go rests on the round's own observation: it is not sent after a longer pause of this process.
 _DECIDED_SECONDS = 60.0
 
 # What an error leaves in the ledger; any other refusal is REFUSED.
@@ -74,6 +74,7 @@ def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...
     """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
     _drop_unwanted(parts, observation, reviews)
     close_gone(parts, observation, round_id)
+    _drop_unenrolled(parts, observation, round_id)
     tried: tuple[Step, ...] = ()
     denied = 0
     for review in (review for review in reviews if review.allowed):
@@ -83,7 +84,7 @@ def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...
         if outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW:
             log.warning("No further calls in this round: %s", outcome.detail)
             return
-        if review.step.verb in REMOVALS | ADDITIONS and outcome.status is not Status.CANCELLED:
+        if review.step.verb in LETS_GO | ADDITIONS and outcome.status is not Status.CANCELLED:
             tried += (review.step,)
 
 
@@ -99,6 +100,17 @@ def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review
         ended = given_up(parts, entry) if unwanted and not capacity.may_appear(entry, observation.now) else None
         if ended is not None:
             parts.ledger.settle(entry.intent, *ended, parts.clock.now())
+
+
+def _drop_unenrolled(parts: Parts, observation: Observation, round_id: int) -> None:
+    """End the notices of machines that are no longer enrolled: these are left untouched, and their owners are told."""
+    for notice in observation.ledger.notices if parts.rules.enforce else ():
+        node = observation.fleet.find(notice.node_id)
+        if node is not None and not node.enrolled:
+            reason = Reason(code="not_enrolled", sentence="It is no longer enrolled, so its notice does not hold.")
+            now = parts.clock.now()
+            intent = parts.ledger.intend(Verb.WITHDRAW, node.id, node.pool, now, reason, round_id, owner=node.owner)
+            parts.ledger.settle(intent, Status.SETTLED, "the machine is not touched", now)
 
 
 def _act(parts: Parts, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]) -> Outcome:
@@ -119,7 +131,7 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
             now,
             move.reason,
             round_id,
-            arguments=_arguments(observation, move),
+            arguments=_arguments(parts, observation, review, now),
             owner=owner,
             usd_per_hour=usd,
         )
@@ -129,7 +141,7 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
         # Should this process end before the answer is written down, this attempt may have been carried out, too.
         parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
     permit = _permit(parts, move.verb)
-    veto = _confirm(parts, observation, review, tried) if move.verb in _CONFIRMED else None
+    veto = _confirm(parts, observation, review, tried) if move.verb in LETS_GO else None
     if veto is not None:
         status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
     else:
@@ -145,12 +157,18 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
 def _permit(parts: Parts, verb: Verb) -> Permit:
     """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
     ledger, epoch = parts.ledger, parts.ledger.epoch
-    seconds = parts.rules.limits.max_confirmation_age if verb in _CONFIRMED else _DECIDED_SECONDS
+    seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO else _DECIDED_SECONDS
     return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
 
 
-def _arguments(observation: Observation, move: Step) -> Mapping[str, str]:
-    """What goes with the intent; of a removal also its machine's launch time, so that a later start can be told."""
+def _arguments(parts: Parts, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
+    """What goes with the intent: of a notice what it promises, of a removal its machine's launch time, too.
+
+    By that a later start can be told.
+    """
+    move = review.step
+    if move.verb is Verb.NOTICE:
+        return _promised(parts, review, now)
     node = observation.fleet.find(move.node_id)
     if move.verb not in REMOVALS or node is None or node.launched_at is None:
         return move.arguments
@@ -259,17 +277,28 @@ def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit)
     elif intent.verb in {Verb.PROTECT, Verb.UNPROTECT}:
         cloud.protect(node_id, group or "", key, on=intent.verb is Verb.PROTECT)
     else:
-        cloud.tag(node_id, _tags(parts, intent, observation), key)
+        cloud.tag(node_id, _tags(intent, parts.clock.now()), key)
         return Status.SETTLED, "its tags are set"
     return Status.ACCEPTED, f"the cloud accepted the {intent.verb.value}"
 
 
-def _tags(parts: Parts, intent: Intent, observation: Observation) -> Mapping[str, str]:
+def _promised(parts: Parts, review: Review, now: datetime) -> Mapping[str, str]:
+    """What a notice that is given now promises."""
+    told = review.step.arguments
+    return arguments_of(
+        told["action"],
+        grace_seconds=float(told["grace_seconds"]),
+        idle_seconds=float(told["idle_seconds"]) if "idle_seconds" in told else None,
+        at=now,
+        approval=parts.rules.pool(review.pool).approval,
+        heard=parts.rules.limits.require_told,
+    )
+
+
+def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
     """What a notice, or its withdrawal, writes on the machine for its owner to see."""
-    now = parts.clock.now()
-    if intent.verb is Verb.WITHDRAW:
+    promise = promise_of(intent.pool, intent.arguments)
+    if intent.verb is Verb.WITHDRAW or promise is None:
         return {NOTIFIED_AT: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_ID: intent.key}
-    node = observation.fleet.find(intent.node_id)
-    grace = parts.rules.pool(intent.pool if node is None else node.pool).idle.notice
-    due = now + timedelta(seconds=grace)
+    due = promise.due(now)
     return {NOTIFIED_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_ID: intent.key}

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.clock import Clock
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.model.decision import LedgerView
@@ -29,9 +30,13 @@ class Waiting:
 
 
 def waiting(fleet: Fleet, ledger: LedgerView, rules: Rulebook) -> tuple[Node, ...]:
-    """The nodes whose pool wants an approval of the notice that they have had, and that have none."""
-    noticed = [node for node in map(fleet.find, (each.node_id for each in ledger.notices)) if node is not None]
-    return tuple(node for node in noticed if rules.pool(node.pool).approval and ledger.approval(node.id) is None)
+    """The nodes that have had a notice which takes an approval, and have none."""
+    noticed = [(node, each) for each in ledger.notices if (node := fleet.find(each.node_id)) is not None]
+    return tuple(
+        node
+        for node, notice in noticed
+        if wants_approval(rules.pool(node.pool), notice) and ledger.approval(node.id) is None
+    )
 
 
 def listed(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
@@ -77,7 +82,8 @@ def _listed(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ..
         if notice is None:
             continue
         given = next((each.intent for each in ledger.history(node.id) if each.intent.key == notice.key), None)
-        due = notice.at + timedelta(seconds=rules.pool(node.pool).idle.notice)
+        grace = timedelta(seconds=rules.pool(node.pool).idle.notice)
+        due = notice.at + grace if notice.promise is None else notice.promise.due(notice.at)
         why = "" if given is None else given.reason.sentence
         found.append(Waiting(node=node, key=notice.key, noticed=notice.at, due=due, why=why))
     return tuple(sorted(found, key=lambda each: (each.noticed, each.node.id)))

@@ -79,6 +79,7 @@ class ClockSteps:
             stopped=tuple(replace(each, at=at(each.at)) for each in view.stopped),
             wishes=tuple(replace(each, at=at(each.at)) for each in view.wishes),
             resumed=tuple((pool, at(when)) for pool, when in view.resumed),
+            acknowledged=tuple((pool, at(when)) for pool, when in view.acknowledged),
             pauses=tuple(each for each in pauses if each.until is None or each.until > now),
             keeps=tuple(each for each in keeps if each.until > now),
         )

@@ -65,10 +65,18 @@ def observe(parts: Parts) -> Observation:
     now = parts.clock.now()
     launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
     known = of_fleet(parts.prices, fleet, launches, now)
-    ledger = with_foreign(parts, parts.past(now, recent=_memory(parts, fleet)), fleet.nodes)
+    past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
+    ledger = with_foreign(parts, past, fleet.nodes)
     if ledger.keeps:
         fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
-    seen = Observation(now=now, fleet=fleet, ledger=ledger, measures=measures, prices=known)
+    seen = Observation(
+        now=now,
+        fleet=fleet,
+        ledger=ledger,
+        measures=measures,
+        prices=known,
+        interval_seconds=parts.interval_seconds,
+    )
     return replace(seen, budgets=parts.budgets(seen))
 
 

@@ -1,4 +1,4 @@
-"""What people tell the controllers, and ask of the ledger, beside whichever controller runs: pause, resume, audit."""
+"""What people tell the controllers, and ask of the ledger, beside whichever controller runs."""
 
 import getpass
 import socket
@@ -60,6 +60,16 @@ def paused(knobs: LedgerKnobs, clock: Clock) -> tuple[str, ...]:
         return tuple(each.pool for each in ledger.view(clock.now()).pauses if each.pool is not None)
     finally:
         ledger.close()
+
+
+def acknowledge(knobs: LedgerKnobs, clock: Clock, pool: str | None, reason: str) -> str:
+    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        ledger.acknowledge(pool, whoever(), reason, clock.now())
+    finally:
+        ledger.close()
+    return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
 
 
 def keep_backtest(knobs: LedgerKnobs, made: Backtested) -> None:

@@ -46,12 +46,16 @@ class Parts:
     metering: Metering | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     memory: Memory = field(default_factory=Memory)
+    interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
-    def past(self, now: datetime, *, recent: timedelta = timedelta(hours=1)) -> LedgerView:
+    def past(
+        self, now: datetime, *, recent: timedelta = timedelta(hours=1), interval_seconds: float | None = None
+    ) -> LedgerView:
         """What the ledger holds of the past, each record as old as it is, whatever was done to the wall clock since."""
         steps = self.memory.clock_steps
         steps.look(self.clock)
-        return steps.seen(self.ledger.view(now - timedelta(seconds=steps.back_seconds), recent=recent), now)
+        then = now - timedelta(seconds=steps.back_seconds)
+        return steps.seen(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
                 profile=settings.cloud.profile,
             ).price,
             metering=settings.cost.metering(settings.interval),
+            interval_seconds=settings.interval,
             budgets=Budgeting(
                 ledger=ledger, budgets=settings.budgets, zone=ZoneInfo(settings.cost.timezone), tells=not read_only
             ).states,

@@ -11,7 +11,7 @@ from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.controller import Parts, Round, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import DECISION_TAG, LedgerView, Notice, Observation
+from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
 from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
     Activity,
@@ -27,9 +27,11 @@ from gpuwatch.model.fleet import (
 )
 from gpuwatch.model.measure import Measure, Query
 from gpuwatch.model.money import Price
+from gpuwatch.model.promise import Notice
 from gpuwatch.parts import Memory
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from tests.promised import a_promise
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(after=1800.0, notice=600.0))
@@ -98,9 +100,10 @@ def an_observation(*nodes: Node, now: datetime = NOW, **ledger: object) -> Obser
     return Observation(now=now, fleet=Fleet(observed_at=now, nodes=nodes), ledger=view)
 
 
-def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW) -> Notice:
-    """A notice in force, older than the grace period unless told otherwise."""
-    return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age))
+def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, **told: object) -> Notice:
+    """A notice in force, older than the grace period unless told otherwise; `told` is what it promised otherwise."""
+    promise = a_promise(age, now, told)
+    return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age), promise=promise)
 
 
 @dataclass(slots=True)
@@ -336,6 +339,7 @@ class Desk:
     enforce: bool = True
     ledger: Ledger = field(default_factory=Ledger.in_memory)
     prices: dict[str, Price] = field(default_factory=dict)
+    interval: float = 60.0
     fleet: FakeFleet = field(init=False)
     memory: Memory = field(default_factory=Memory)
 
@@ -364,6 +368,7 @@ class Desk:
             rules=self.rulebook,
             memory=self.memory,
             prices=lambda hire, _: self.prices.get(hire.instance_type),
+            interval_seconds=self.interval,
         )
 
     def plan(self) -> Round:

@@ -20,11 +20,11 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
 from gpuwatch.guard import budgets, bursts, consent, growth, launches, ledgers, pace, standing, trials, use
-from gpuwatch.policies import capacity, hasten, idle, shield, unplaced
+from gpuwatch.policies import capacity, hasten, idle, promises, shield, unplaced
 
 MODULES: tuple[ModuleType, ...] = (
     *(standing, ledgers, consent, trials, use, pace, launches, growth, budgets, bursts, guard),
-    *(idle, hasten, capacity, shield, unplaced),
+    *(idle, promises, hasten, capacity, shield, unplaced),
 )
 TESTS = (
     "guard",
@@ -33,6 +33,8 @@ TESTS = (
     "guard_rounds",
     "guard_growth",
     "launching",
+    "promises",
+    "protections",
     "bursts",
     "shield",
     "capacity",

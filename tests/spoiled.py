@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeState, Signal, State
 from gpuwatch.model.money import Price
-from gpuwatch.model.orders import Approval, Pause
+from gpuwatch.model.orders import Pause
 from gpuwatch.policies import PoolRules
 from tests import foreign
 from tests.backtested import a_backtest
@@ -69,11 +70,18 @@ def blind(case: Case) -> Case:
     return replace(case, observation=replace(case.observation, fleet=fleet))
 
 
+def promising(case: Case, *, age: float = 900.0, **told: Any) -> Case:  # noqa: ANN401  of a Promise
+    """The case whose notice is so old and promised something else."""
+    return with_ledger(case, notices=(a_notice(age=age, **told),))
+
+
 def with_group(case: Case, **changes: object) -> Case:
     """The case as the termination of a group's member."""
     group = a_group(**changes)
     nodes = tuple(replace(node, group=group.id) for node in case.observation.fleet.nodes)
     fleet = replace(case.observation.fleet, nodes=nodes, groups=(group,))
+    assert case.node is not None
+    case = promising(case, action="terminate")
     assert case.node is not None
     return replace(
         case,
@@ -98,7 +106,7 @@ def in_state(case: Case, state: State, **rules: object) -> Case:
 
 def unshielding(case: Case) -> Case:
     """The case as the end of a member's scale-in protection."""
-    case = with_group(case)
+    case = with_ledger(with_node(with_group(case), scale_in_protected=True), shields=("i-1",))
     return replace(case, step=replace(case.step, verb=Verb.UNPROTECT))
 
 
@@ -130,6 +138,7 @@ def asleep(case: Case, *, days: float = 8.0, terminate_after: float | None = 604
         signal=Signal(failure="it is stopped"),
         launched_at=NOW - timedelta(days=days + 1),
     )
+    case = promising(case, action="terminate", idle_seconds=None)
     case = with_ledger(case, stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=days)),))
     return replace(
         case, step=replace(case.step, verb=Verb.TERMINATE), pool_rules=with_idle(terminate_after=terminate_after)
@@ -145,18 +154,6 @@ def priced(case: Case, usd: str = "10") -> Case:
 def tried(case: Case, **changes: object) -> Case:
     """The case where a backtest a month old at most is required, and one of its pool's rules of yesterday is kept."""
     return with_ledger(replace(case, limits=Limits(require_backtest=30 * 86400.0)), backtests=(a_backtest(**changes),))
-
-
-def told(case: Case, seconds_ago: float | None) -> Case:
-    """The case where somebody must have been told, and was so long ago."""
-    at = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
-    return with_ledger(replace(case, limits=Limits(require_told=True)), notices=(replace(a_notice(), told_at=at),))
-
-
-def approved(case: Case, **changes: object) -> Case:
-    """The case of a pool that wants approvals, with one."""
-    given = replace(Approval(node_id="i-1", key=a_notice().key, at=NOW, who="ann", reason=""), **changes)  # type: ignore[arg-type]
-    return with_ledger(replace(case, pool_rules=replace(RULES, approval=True)), approvals=(given,))
 
 
 # What is spoiled, which rule must object, and what its sentence must name.
@@ -214,7 +211,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         "throttled",
     ),
     ("no notice", "no_notice", lambda c: with_ledger(c, notices=()), "no notice"),
-    ("young notice", "no_notice", lambda c: with_ledger(c, notices=(a_notice(age=599.0),)), "9m59s"),
+    ("young notice", "no_notice", lambda c: promising(c, age=599.0), "Wait for 1s"),
     ("minimum", "floor", lambda c: replace(c, pool_rules=replace(RULES, min_nodes=3)), "2 nodes"),
     ("per round", "blast_radius", lambda c: replace(c, limits=Limits(max_stops_per_round=0)), "max_stops_per_round"),
     (
@@ -276,13 +273,6 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: replace(unshielding(c), limits=Limits(require_backtest=86400.0)),
         "No backtest",
     ),
-    ("nobody told", "unheard", lambda c: told(c, None), "anybody"),
-    ("told just now", "unheard", lambda c: told(c, 599.0), "9m59s"),
-    ("told tomorrow", "unheard", lambda c: told(c, -86400.0), "-"),
-    ("told of no notice", "unheard", lambda c: with_ledger(told(c, 700.0), notices=()), "anybody"),
-    ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
-    ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
-    ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),
     ("only stops", "opt_in", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
     ("only tells parked", "opt_in", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
     ("only tells stalled", "opt_in", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),

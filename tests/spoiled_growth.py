@@ -10,7 +10,7 @@ from gpuwatch.model.fleet import CapacityType, NodeState, Signal, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from tests.fleets import NOW, RULES, a_node, a_verdict
 from tests.past_steps import REASON, a_step
-from tests.spoiled import a_case, a_launch, a_start, asleep, with_idle, with_ledger, with_node
+from tests.spoiled import a_case, a_launch, a_start, asleep, promising, with_idle, with_ledger, with_node
 
 ASKED = {"template": "lt-1", "instance_type": "g6.xlarge"}
 UNSEEN = "the cloud launched i-9, and after 10m it does not appear as a node of pool default: it is in pool dev"
@@ -68,6 +68,7 @@ def failing(node_id: str) -> Signal:
 
 def terminating(case: Case, **node: object) -> Case:
     """A termination in a pool that terminates."""
+    case = promising(case, action="terminate")
     case = replace(case, step=a_step(verb=Verb.TERMINATE), pool_rules=with_idle(then="terminate"))
     return with_node(case, **node)
 

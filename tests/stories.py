@@ -38,6 +38,7 @@ class Story:
     def until(self, hours: float) -> None:
         """Rounds until so many hours after the story's noon."""
         end = NOW + timedelta(hours=hours)
+        self.desk.interval = self.every_seconds
         while self.desk.clock.now() < end:
             done = self.desk.round(0.0)
             self._tell(done)

@@ -18,7 +18,8 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.orders import whoever
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, RULES, Desk, a_node, an_observation
-from tests.spoiled import a_case, approved, told
+from tests.spoiled import a_case
+from tests.spoiled_notices import approved, told
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
@@ -64,7 +65,7 @@ def noticed(ledger: Ledger, node_id: str, pool: str = "training", **about: objec
 
 def test_an_approved_removal_goes_and_only_after_its_grace() -> None:
     """The whole way: notice, waiting for days, the word, the stop."""
-    desk = Desk(rules=replace(RULES, approval=True))
+    desk = Desk(rules=replace(RULES, approval=True), interval=3600.0)
     desk.fleet.put(a_node("i-1", held=7200.0))
     desk.fleet.put(a_node("i-2", State.BUSY))
     for _ in range(3 * 24):

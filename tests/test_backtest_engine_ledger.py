@@ -9,10 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.decision import Intent, LedgerView, Proposal, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.promise import arguments_of
 from gpuwatch.policies.timing.history import GapHistory
 from tests.fleets import NOW, a_node, an_observation
 
@@ -33,19 +35,29 @@ class Both(RuleBasedStateMachine):
         self.open: list[tuple[Intent, Intent]] = []
         self.round_id = self.ledgers[0].record_round(an_observation(now=NOW))
 
-    @rule(running=st.sets(NODES), down=st.sets(NODES), wish=st.none() | st.integers(0, 9))
-    def see(self, running: set[str], down: set[str], wish: int | None) -> None:
+    @rule(
+        running=st.sets(NODES),
+        down=st.sets(NODES),
+        wish=st.none() | st.integers(0, 9),
+        shielded=st.booleans(),
+        enforce=st.booleans(),
+    )
+    def see(self, running: set[str], down: set[str], wish: int | None, shielded: bool, enforce: bool) -> None:
         """A round sees some nodes running and some stopped, and a policy wishes for a number."""
         nodes = [a_node(name) for name in sorted(running - down)]
         nodes += [replace(a_node(name), state=NodeState.STOPPED) for name in sorted(down)]
+        nodes = [replace(node, scale_in_protected=shielded) for node in nodes]
         proposal = Proposal(policy="scaling", pool="a", reason=REASON, wish=wish)
         for ledger in self.ledgers:
-            ledger.record_round(an_observation(*nodes, now=self.now), (proposal,))
+            # A simulation skips rounds: it is never away.
+            seen = replace(an_observation(*nodes, now=self.now), interval_seconds=86400.0)
+            ledger.record_round(seen, (proposal,), rulebook=Rulebook(enforce=enforce))
 
     @rule(verb=st.sampled_from(sorted(set(Verb) - {Verb.HOLD})), node=NODES, usd=st.none() | st.just(Decimal("0.80")))
     def intend(self, verb: Verb, node: str, usd: Decimal | None) -> None:
         """Anything at all is intended."""
-        given = {"arguments": {"size": "2"}, "owner": "ann", "usd_per_hour": usd}
+        told = arguments_of("stop", grace_seconds=60.0, idle_seconds=1.0, at=self.now, approval=False, heard=False)
+        given = {"arguments": told | {"size": "2"}, "owner": "ann", "usd_per_hour": usd}
         real, lean = (
             ledger.intend(verb, node, "a", self.now, REASON, self.round_id, **given)  # type: ignore[arg-type]
             for ledger in self.ledgers

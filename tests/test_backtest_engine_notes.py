@@ -7,9 +7,10 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import LedgerView, Notice, Observation, Stopped, Wait
+from gpuwatch.model.decision import LedgerView, Observation, Stopped, Wait
 from gpuwatch.model.fleet import Fleet, Node, NodeState, State
 from gpuwatch.model.money import Price
+from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import NOW, a_node

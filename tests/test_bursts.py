@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpuwatch.guard import Limits, Rulebook, burst, review
 from gpuwatch.model.decision import Decision
 from gpuwatch.model.fleet import Node, State
-from tests.fleets import HOUR, NOW, RULES, a_node, a_notice, an_observation
+from tests.fleets import HOUR, NOW, RULES, Desk, a_node, a_notice, an_observation
 from tests.past_steps import a_step
 
 LIMITS = Limits()
@@ -130,19 +130,23 @@ def test_machines_that_nobody_enrolled_make_no_burst() -> None:
     assert burst(an_observation(*turned(5), *foreign), "default", LIMITS) is not None
 
 
-def test_resume_acknowledges_what_was_before_it_and_nothing_after() -> None:
-    """`gpuwatch resume`, for the pool or for all, ends the freeze of earlier bursts; another pool's does not."""
+def test_an_acknowledgement_is_of_what_was_before_it_and_nothing_after() -> None:
+    """`gpuwatch acknowledge`, for the pool or for all, ends the freeze of earlier bursts; another pool's does not."""
     nodes = turned(6)
     after, before = NOW - timedelta(minutes=50), NOW - timedelta(minutes=70)
 
-    def frozen(*resumed: tuple[str | None, datetime]) -> bool:
-        return burst(an_observation(*nodes, resumed=resumed), "default", LIMITS) is not None
+    def frozen(*known: tuple[str | None, datetime]) -> bool:
+        return burst(an_observation(*nodes, acknowledged=known), "default", LIMITS) is not None
 
     assert not frozen(("default", after))
     assert not frozen((None, after))
     assert frozen(("other", after))
     assert frozen(("default", before))
     assert not frozen(("default", before), (None, after))
+    last = NOW - timedelta(hours=1)
+    assert frozen(("default", last)), "at that moment nobody could have seen it"
+    assert not frozen(("default", last + timedelta(seconds=1)))
+    assert burst(an_observation(*nodes, resumed=((None, after),)), "default", LIMITS) is not None, "no pause says so"
 
 
 def stops_at(seconds_after: float, *, after: float) -> list[bool]:
@@ -152,6 +156,45 @@ def stops_at(seconds_after: float, *, after: float) -> list[bool]:
     observation = an_observation(*nodes, notices=tuple(a_notice(node.id) for node in nodes))
     decision = Decision(pool="default", steps=tuple(a_step(node.id) for node in nodes[:2]))
     return [each.allowed for each in review(observation, [decision], Rulebook(pools={"default": rules}, enforce=True))]
+
+
+def test_people_have_their_time_after_a_pause() -> None:
+    """A pause that outlasts the freeze does not use it up: it begins when notices are given again."""
+
+    def allowed(*resumed: tuple[str | None, datetime]) -> bool:
+        nodes = turned(8, held=9 * HOUR, spread=0.0)
+        observation = an_observation(*nodes, notices=tuple(a_notice(node.id) for node in nodes), resumed=resumed)
+        decision = Decision(pool="default", steps=(a_step(nodes[0].id),))
+        (found,) = review(observation, [decision], Rulebook(pools={"default": RULES}, enforce=True))
+        return found.allowed
+
+    assert allowed()
+    assert allowed(("other", NOW))
+    assert not allowed((None, NOW))
+    assert not allowed(("default", NOW - timedelta(seconds=3599)))
+    assert allowed(("default", NOW - timedelta(hours=1)))
+
+
+def test_resuming_acknowledges_nothing() -> None:
+    """Everything turns idle during a pause: nothing is stopped after `resume` until somebody says that it is true."""
+    desk = Desk(limits=replace(LIMITS, max_stops_per_hour_ratio=1.0))
+    for number in range(8):
+        desk.fleet.put(a_node(f"i-{number}", State.BUSY))
+    desk.round()
+    desk.ledger.pause(None, "ann", "maintenance", desk.clock.now())
+    for node_id in list(desk.fleet.nodes_):
+        desk.fleet.show(node_id, State.IDLE, 0.0)
+    for _ in range(3 * 60):
+        desk.round()
+    desk.ledger.resume(None, "ann", desk.clock.now())
+    for _ in range(59):
+        desk.round()
+    assert desk.fleet.calls == []
+
+    desk.ledger.acknowledge("default", "ann", "the course is over", desk.clock.now())
+    for _ in range(30):
+        desk.round()
+    assert desk.fleet.stops()
 
 
 def test_the_freeze_begins_when_the_first_could_have_its_notice() -> None:

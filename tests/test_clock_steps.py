@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from gpuwatch.clock import ManualClock
 from gpuwatch.clock_steps import ClockSteps
 from gpuwatch.guard import Limits
-from gpuwatch.model.decision import Done, LedgerView, Notice, Status, Verb
+from gpuwatch.model.decision import Done, LedgerView, Status, Verb
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import NOW, Desk, a_node

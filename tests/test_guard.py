@@ -15,8 +15,9 @@ from tests.fleets import RULES, a_node, a_notice, a_verdict, an_observation
 from tests.past_steps import a_done, a_step, an_open
 from tests.spoiled import FAIR, SPOILED, a_case, a_rulebook, with_ledger, with_node
 from tests.spoiled_growth import FAIR_GROWTH, SPOILED_GROWTH
+from tests.spoiled_notices import FAIR_NOTICES, SPOILED_NOTICES
 
-ALL, FAIRS = [*SPOILED, *SPOILED_GROWTH], [*FAIR, *FAIR_GROWTH]
+ALL, FAIRS = [*SPOILED, *SPOILED_GROWTH, *SPOILED_NOTICES], [*FAIR, *FAIR_GROWTH, *FAIR_NOTICES]
 
 
 @pytest.mark.parametrize(("name", "change"), FAIRS, ids=[row[0] for row in FAIRS])

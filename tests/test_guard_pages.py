@@ -13,6 +13,7 @@ from gpuwatch.policies.idle import IdleRules
 from gpuwatch.settings import Settings
 from tests.spoiled import SPOILED, a_case
 from tests.spoiled_growth import SPOILED_GROWTH
+from tests.spoiled_notices import SPOILED_NOTICES
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs/guard"
@@ -56,7 +57,7 @@ def test_a_page_quotes_the_rule(name: str) -> None:
     quoted = re.findall(r"^> (.*)$", (PAGES / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
     said = [
         f"{answer.sentence} {answer.remedy}"
-        for _, rule, spoil, _ in [*SPOILED, *SPOILED_GROWTH]
+        for _, rule, spoil, _ in [*SPOILED, *SPOILED_GROWTH, *SPOILED_NOTICES]
         if rule == name
         for answer in judge(spoil(a_case())).refusals
         if answer.rule == name

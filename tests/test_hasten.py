@@ -12,8 +12,9 @@ from gpuwatch.controller import step
 from gpuwatch.guard import Limits, Rulebook, review
 from gpuwatch.guard.budgets import month_budget
 from gpuwatch.model.budget import BudgetState, Scope
-from gpuwatch.model.decision import REMOVALS, Notice, Observation, Verb, Wait
+from gpuwatch.model.decision import REMOVALS, Observation, Verb, Wait
 from gpuwatch.model.fleet import Node, State
+from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules, hasten
 from gpuwatch.policies.idle import IdleRules
 from tests.budgeted import a_hurry, a_state, budgeted

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import REMOVALS, Notice, Observation, Step, Stopped, Verb, Wait
+from gpuwatch.model.decision import REMOVALS, Observation, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeState, Signal, State
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
@@ -75,7 +75,7 @@ def test_break_even_without_a_price_removes_nothing(price: Price | None) -> None
     assert noticed.verb is Verb.WITHDRAW
 
 
-@given(usd=st.decimals("0.01", "500", places=2), restart=st.decimals("0", "100", places=2), cost=st.floats(1, 7200))
+@given(usd=st.decimals("0.01", "500", places=2), restart=st.decimals("0", "100", places=2), cost=st.floats(60, 7200))
 def test_break_even_never_costs_more_than_twice_the_best(usd: Decimal, restart: Decimal, cost: float) -> None:
     """The wait is worth the restart, so whoever knew the future would have spent at least half (ski rental)."""
     wait = the_wait(replace(EVEN, restart_cost=cost, restart_usd=restart), a_price(str(usd)))
@@ -89,7 +89,8 @@ def test_then_terminate_ends_an_idle_node_after_its_notice() -> None:
     rules = replace(RULES.idle, then="terminate")
 
     assert the_step(an_observation(a_node()), rules).verb is Verb.NOTICE
-    assert the_step(an_observation(a_node(), notices=(a_notice(),)), rules).verb is Verb.TERMINATE
+    told = a_notice(action="terminate")
+    assert the_step(an_observation(a_node(), notices=(told,)), rules).verb is Verb.TERMINATE
 
 
 @pytest.mark.parametrize("then", ["stop", "terminate"])
@@ -97,7 +98,7 @@ def test_then_terminate_ends_an_idle_node_after_its_notice() -> None:
 def test_parked_and_stalled_follow_their_own_choice(state: State, key: str, then: str) -> None:
     """Each waits for its own time, whatever `after` and `then` say."""
     rules = replace(RULES.idle, then="tell", **{key: then, f"{key}_after": 5 * HOUR})  # type: ignore[arg-type]
-    notices = (a_notice(),)
+    notices = (a_notice(action=then),)
 
     assert (
         the_step(an_observation(a_node(state=state, held=5 * HOUR - 1), notices=notices), rules).verb is Verb.WITHDRAW
@@ -232,7 +233,8 @@ def down(age: float, *, notice: float | None = None, ours: bool = True) -> Obser
     """A node that gpuwatch, or somebody else, stopped so many seconds ago, with a notice of so many seconds ago."""
     node = replace(a_node(), state=NodeState.STOPPED, signal=Signal(failure="it is stopped"))
     past = (Stopped(node_id=node.id, key="k", at=NOW - timedelta(seconds=age)),) if ours else ()
-    notices = () if notice is None else (Notice(node_id=node.id, key="n", at=NOW - timedelta(seconds=notice)),)
+    told = a_notice(age=notice or 0.0, grace=HOUR, action="terminate", idle_seconds=None)
+    notices = () if notice is None else (told,)
     return an_observation(node, stopped=past, notices=notices)
 
 
@@ -293,5 +295,7 @@ def test_a_verdict_may_lag_behind_its_notice_a_little() -> None:
     """A sample, its age and a round trip lie between what an agent counts and what the ledger does: 8 s here."""
     rules = replace(RULES.idle, after=300.0)
 
-    assert the_step(an_observation(a_node(held=892.0), notices=(a_notice(age=900.0),)), rules).verb is Verb.STOP
-    assert the_step(an_observation(a_node(held=891.0), notices=(a_notice(age=900.0),)), rules).verb is Verb.WITHDRAW
+    notices = (a_notice(age=900.0, idle_seconds=0.0),)
+
+    assert the_step(an_observation(a_node(held=892.0), notices=notices), rules).verb is Verb.STOP
+    assert the_step(an_observation(a_node(held=891.0), notices=notices), rules).verb is Verb.WITHDRAW

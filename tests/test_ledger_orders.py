@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli import commands
+from gpuwatch.clock import SystemClock
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.ledger.knobs import contradictions
 from gpuwatch.model.decision import Reason, Verb
@@ -76,6 +77,22 @@ def test_a_pool_that_is_misspelt_is_neither_paused_nor_resumed(ledger: Ledger) -
     ledger.pause("gone", "ann", "its rules were removed", NOW, None)
     assert gpuwatch("resume", "--pool", "gone").exit_code == 0
     assert ledger.view(NOW).pauses == ()
+
+
+def test_an_acknowledgement_is_on_record_and_ends_no_pause(ledger: Ledger) -> None:
+    """Who, of which pool, when; `resume` is none."""
+    gpuwatch("pause", "--reason", "audit")
+    one = gpuwatch("acknowledge", "--pool", "training", "--reason", "the course is over")
+    everything = gpuwatch("acknowledge")
+    view = ledger.view(SystemClock().now())
+
+    assert one.output == "Acknowledged: the idleness of pool training up to now. Pauses stay as they are.\n"
+    assert everything.output == "Acknowledged: the idleness of all pools up to now. Pauses stay as they are.\n"
+    assert [pool for pool, _ in view.acknowledged] == ["training", None]
+    assert len(view.pauses) == 1
+    gpuwatch("resume")
+    assert len(ledger.view(SystemClock().now()).acknowledged) == 2
+    assert ledger.audit().broken is None
 
 
 def test_a_pause_needs_a_reason_and_a_real_duration(ledger: Ledger) -> None:

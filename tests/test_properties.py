@@ -1,6 +1,6 @@
-"""P1 to P13 and P15 over generated lives of a fleet: whatever happens in whatever order, these sentences stay true."""
+"""P1 to P15 over generated lives of a fleet: whatever happens in whatever order, these sentences stay true."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from hypothesis import settings
@@ -27,8 +27,18 @@ RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(after=AFTER, notice
 LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_ratio=0.8)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an owner was told, and when on the clock that nobody sets; `interrupted`: nothing was done for a while."""
+
+    at: float
+    pool: str
+    rules: PoolRules
+    interrupted: bool = False
+
+
 class FleetLife(RuleBasedStateMachine):
-    """Machines live, agents fail, clocks jump, clouds refuse, people protect, the controller dies."""
+    """Machines live, agents fail, clocks jump, clouds refuse, people protect and change the settings."""
 
     @initialize(
         required=st.sampled_from([None, None, 86400.0]),
@@ -42,6 +52,7 @@ class FleetLife(RuleBasedStateMachine):
         self.asks = asks
         self.spoken: set[str] = set()  # the notices of which people were told, and to which they said yes
         self.tried: dict[str, Backtested] = {}  # by rules
+        self.told: dict[str, Told] = {}  # by node
         for node_id in IDS:
             self.desk.fleet.put(a_node(node_id, held=0.0))
         self.deaf: set[str] = set()
@@ -59,12 +70,13 @@ class FleetLife(RuleBasedStateMachine):
         """Look over the shoulder of every call that stops something, and of every settlement."""
         fleet, ledger = self.desk.fleet, self.desk.ledger
         self.stopped_at: list[float] = []  # on the clock that does not jump
+        self.rules_of: dict[str, PoolRules] = {}  # under which a notice was first tried, by its key
         settle = ledger.settle
 
         def watched_stop(node_id: str, key: str) -> None:
             node = fleet._now(fleet.nodes_[node_id])
-            open_keys = {entry.intent.key for entry in ledger.view(self.desk.clock.now()).open_intents}
-            assert key in open_keys, "P12: a mutation without an earlier ledger record"
+            open_intents = [entry.intent for entry in ledger.view(self.desk.clock.now()).open_intents]
+            assert key in {each.key for each in open_intents}, "P12: a mutation without an earlier ledger record"
             assert node_id not in self.deaf, f"P1: {node_id} was stopped while its agent was silent"
             assert node.activity.state is State.IDLE, f"P2: {node_id} was stopped while {node.activity.state}"
             assert node.activity.held_seconds >= AFTER, f"P9: idle for {node.activity.held_seconds} s only"
@@ -77,23 +89,77 @@ class FleetLife(RuleBasedStateMachine):
             assert self.vouched_for(), f"{node_id} was stopped under rules that no backtest vouches for"
             notice = ledger.view(self.desk.clock.now()).notice(node_id)
             assert notice is not None, f"{node_id} was stopped without a notice"
-            assert self.asks is None or notice.key in self.spoken, (
-                f"{node_id} was stopped and nobody had {self.asks} it"
-            )
+            told = self.told[node_id]
+            asks = self.asks == "told" or (self.asks == "approved" and told.rules.approval)
+            assert not asks or notice.key in self.spoken, f"{node_id} was stopped and nobody had {self.asks} it"
+            self.as_told(node, told, next(each for each in open_intents if each.key == key).verb)
             self.stopped_at.append(self.desk.clock.monotonic())
 
         def watched_settle(intent: Intent, status: Status, detail: str, at: object) -> Outcome:
             if intent.verb is Verb.STOP and status is Status.SETTLED:
                 state = fleet._now(fleet.nodes_[intent.node_id]).state
                 assert state in {NodeState.STOPPED, NodeState.TERMINATED}, f"P13: settled while the cloud says {state}"
+            if intent.verb is Verb.NOTICE and intent.key not in self.rules_of:
+                self.rules_of[intent.key] = self.desk.rules
+            if intent.verb is Verb.NOTICE and status is Status.SETTLED:
+                rules = self.rules_of[intent.key]
+                self.told[intent.node_id] = Told(at=self.desk.clock.monotonic(), pool=intent.pool, rules=rules)
             return settle(intent, status, detail, at)  # type: ignore[arg-type]
 
         fleet.watch_stop = watched_stop
         ledger.settle = watched_settle  # type: ignore[method-assign]
 
+    def as_told(self, node: Node, told: Told, verb: Verb) -> None:
+        """P14: the action, the pool and the grace are those that the owner was told, or milder."""
+        waited = self.desk.clock.monotonic() - told.at
+        assert waited >= told.rules.idle.notice, f"P14: {told.rules.idle.notice} s were promised, it were {waited}"
+        assert verb is Verb.STOP or told.rules.idle.then == "terminate", "P14: a stop was promised"
+        assert told.pool == node.pool, f"P14: the notice was for pool {told.pool}"
+        assert not told.interrupted, "P14: nothing was done for a while since the notice"
+
+    def interrupted(self) -> None:
+        """Every notice so far came before this."""
+        self.told = {node_id: replace(told, interrupted=True) for node_id, told in self.told.items()}
+
+    @rule(
+        notice=st.sampled_from([1.0, 120.0, 600.0]),
+        then=st.sampled_from(["stop", "stop", "terminate", "tell"]),
+        approval=st.booleans(),
+    )
+    def the_settings_change(self, notice: float, then: str, approval: bool) -> None:
+        """A file is edited and read anew; the approval goes and comes only where the machine's story has one."""
+        idle = replace(self.desk.rules.idle, notice=notice, then=then)  # type: ignore[arg-type]  # one of its words
+        approval = approval and self.asks == "approved"
+        self.desk.rules = replace(self.desk.rules, idle=idle, approval=approval)
+
+    @rule(node_id=st.sampled_from(IDS), pool=st.sampled_from(["default", "other"]))
+    def retag(self, node_id: str, pool: str) -> None:
+        """Somebody moves a machine to another pool."""
+        self.desk.fleet.put(replace(self.desk.fleet.nodes_[node_id], pool=pool))
+
+    @rule(seconds=st.none() | st.sampled_from([60.0, 600.0]), count=st.sampled_from([0, 1, 4]))
+    def a_pause(self, seconds: float | None, count: int) -> None:
+        """Somebody pauses everything, for a time or until it is resumed."""
+        now = self.desk.clock.now()
+        self.desk.ledger.pause(None, "ann", "", now, None if seconds is None else now + timedelta(seconds=seconds))
+        self.interrupted()
+        for _ in range(count):
+            self.desk.round()
+        if seconds is None:
+            self.desk.ledger.resume(None, "ann", self.desk.clock.now())
+
+    @rule(count=st.sampled_from([1, 4]))
+    def observing(self, count: int) -> None:
+        """The other mode for a few rounds."""
+        self.desk.enforce = False
+        for _ in range(count):
+            if self.desk.round().trouble is None:
+                self.interrupted()
+        self.desk.enforce = True
+
     def vouched_for(self) -> bool:
         """Whether no backtest is required, or the newest of these rules passed, lately by the controller's clock."""
-        limit, found = self.desk.limits.require_backtest, self.tried.get(fingerprint(RULES))
+        limit, found = self.desk.limits.require_backtest, self.tried.get(fingerprint(self.desk.rules))
         if limit is None:
             return True
         return (
@@ -156,6 +222,7 @@ class FleetLife(RuleBasedStateMachine):
     @rule(rules=st.sampled_from([RULES, RULES, PoolRules()]), failure=st.none() | st.just("wrong stops, 2 of 9"))
     def somebody_backtests(self, rules: PoolRules, failure: str | None) -> None:
         """The pool's rules, or others, are tried, and pass or do not."""
+        rules = self.desk.rules if rules is RULES else rules
         made = a_backtest(rules=fingerprint(rules), at=self.desk.clock.now(), failure=failure)
         self.desk.ledger.keep_backtest(made)
         self.tried[made.rules] = made

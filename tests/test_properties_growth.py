@@ -1,4 +1,4 @@
-"""P1 to P13 over lives of a pool that grows and shrinks: launches, starts, a group, terminations, the ladder."""
+"""P1 to P13 and P20 over lives of a pool that grows and shrinks: launches, starts, a group, ends, the ladder."""
 
 from collections import Counter
 from dataclasses import replace
@@ -83,6 +83,7 @@ class PoolLife(RuleBasedStateMachine):
         self.deaf: set[str] = set()
         self.jumped_seconds = 0.0
         self.protected: set[str] = set()
+        self.taken_over: int | None = None  # after how many calls the member's owner protected it
         fleet.answer = self.answer
         fleet.numbers[POOL, "queue"] = 30.0
         self.watch()
@@ -153,6 +154,25 @@ class PoolLife(RuleBasedStateMachine):
         """Somebody sets or removes the protection tag."""
         self.desk.fleet.put(replace(self.desk.fleet.nodes_[node_id], protected=why))
 
+    @rule()
+    def the_owner_protects_the_member(self) -> None:
+        """Whatever protection there is goes, a round sees that, and the owner sets it again."""
+        fleet = self.desk.fleet
+        self.taken_over = None
+        fleet.put(replace(fleet.nodes_["i-g"], scale_in_protected=False))
+        self.desk.rest(120.0)
+        seen = self.desk.round().trouble is None
+        if seen and not fleet.nodes_["i-g"].scale_in_protected:
+            fleet.put(replace(fleet.nodes_["i-g"], scale_in_protected=True))
+            self.taken_over = len(fleet.calls)
+
+    @rule()
+    def the_owner_no_longer_minds(self) -> None:
+        """The owner's protection goes."""
+        if self.taken_over is not None:
+            self.desk.fleet.put(replace(self.desk.fleet.nodes_["i-g"], scale_in_protected=False))
+            self.taken_over = None
+
     @rule(seconds=st.sampled_from([1.0, 60.0, 240.0, 600.0, 3600.0]))
     def time_passes(self, seconds: float) -> None:
         """Nothing happens for a while."""
@@ -205,6 +225,14 @@ class PoolLife(RuleBasedStateMachine):
             assert running >= RULES.min_nodes, "P7: the pool fell below its minimum"
 
     @invariant()
+    def what_its_owner_protects_stays(self) -> None:
+        """P20: neither its protection nor the member itself is taken."""
+        if getattr(self, "taken_over", None) is None:
+            return
+        since = self.desk.fleet.calls[self.taken_over :]
+        assert not {("unprotect", "i-g"), ("terminate", "i-g")} & {(call, name) for call, name, _ in since}, "P20"
+
+    @invariant()
     def the_pool_keeps_its_maximum(self) -> None:
         """The ceiling holds, whatever was lost on the way."""
         if hasattr(self, "desk"):
@@ -231,13 +259,16 @@ class PoolLife(RuleBasedStateMachine):
             assert machines[key] <= 1, f"P6: {key} brought {machines[key]} machines"
 
     def teardown(self) -> None:
-        """Whatever happened: once all is well again and the clock right, nothing stays open."""
+        """Whatever happened: once all is well again, the clock right and everybody at work, nothing stays open."""
         if not hasattr(self, "desk"):
             return
         fleet = self.desk.fleet
         self.desk.clock.jump(-self.jumped_seconds)
         self.jumped_seconds = 0.0
         fleet.fault = fleet.lose = lambda _asked, _node: None
+        for node in list(fleet.nodes_.values()):
+            if node.state is NodeState.RUNNING:
+                fleet.show(node.id, State.BUSY, 0.0)
         for _ in range(30):
             self.desk.round()
         view = self.desk.ledger.view(self.desk.clock.now())

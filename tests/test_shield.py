@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import Observation, Verb
+from gpuwatch.model.decision import LedgerView, Observation, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, State
 from gpuwatch.policies import shield
 from gpuwatch.policies.idle import IdleRules
@@ -21,10 +21,16 @@ def a_member(state: State = State.IDLE, held: float = 7200.0, **other: object) -
     return a_node("i-1", state, held, group="g-1", **other)
 
 
-def the_verb(node: Node, group: NodeGroup | None = None, rules: IdleRules = RULES.idle) -> Verb | None:
-    """What the policy proposes for one member; None: nothing."""
+ENDING = replace(RULES.idle, then="terminate")
+
+
+def the_verb(
+    node: Node, group: NodeGroup | None = None, rules: IdleRules = ENDING, *, ours: bool = True
+) -> Verb | None:
+    """What the policy proposes for one member, whose protection is gpuwatch's own; None: nothing."""
     fleet = Fleet(observed_at=NOW, nodes=(node,), groups=(group or a_group(),))
-    steps = shield.propose(Observation(now=NOW, fleet=fleet), "default", rules).steps
+    ledger = LedgerView(shields=(node.id,) if ours else ("i-404",))
+    steps = shield.propose(Observation(now=NOW, fleet=fleet, ledger=ledger), "default", rules).steps
     return steps[0].verb if steps else None
 
 
@@ -41,6 +47,16 @@ def test_a_member_idle_for_long_enough_is_let_go() -> None:
     assert the_verb(a_member(held=1799.0, scale_in_protected=True)) is None
     assert the_verb(a_member(held=1800.0, scale_in_protected=True)) is Verb.UNPROTECT
     assert the_verb(a_member(held=1800.0)) is None
+
+
+def test_what_somebody_else_protected_stays_protected() -> None:
+    """P20: a protection that gpuwatch did not set, or sets in a pool that terminates nothing, is never taken off."""
+    idle = a_member(scale_in_protected=True)
+
+    assert the_verb(idle) is Verb.UNPROTECT
+    assert the_verb(idle, ours=False) is None
+    for then in ("stop", "tell", "resize-advice"):
+        assert the_verb(idle, rules=replace(ENDING, then=then)) is None, then
 
 
 @pytest.mark.parametrize(
@@ -61,7 +77,7 @@ def test_an_idle_member_that_is_kept_stays_shielded(told: str, kept: dict[str, A
 
 def test_a_snooze_shields_up_to_its_cap() -> None:
     """A member idle for longer than snooze_max is let go although it is snoozed."""
-    rules = replace(RULES.idle, snooze_max=3600.0)
+    rules = replace(ENDING, snooze_max=3600.0)
     member = a_member(held=3600.0, scale_in_protected=True, snoozed="2026-03-03T12:00Z")
 
     assert the_verb(member, rules=rules) is None

@@ -96,7 +96,7 @@ def test_a_broken_sensor_freezes_its_pool_until_somebody_looks() -> None:
     story.say("the sensor breaks again", lambda: story.turn(State.IDLE, *names[:5]))
     story.until(2.5)
     ledger, clock = story.desk.ledger, story.desk.clock
-    story.say("this time it is true: `gpuwatch resume`", lambda: ledger.resume(None, "bob", clock.now()))
+    story.say("it is true: `gpuwatch acknowledge`", lambda: ledger.acknowledge(None, "bob", "", clock.now()))
     story.until(4.5)
 
     check("broken-sensor", story)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.cli import commands
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.ledger.trail import DEEDS, Asked
@@ -177,7 +178,8 @@ def test_a_wrong_question_is_told(arguments: list[str], sentence: str) -> None:
     assert sentence in " ".join(result.output.split())
 
 
-_DEEDS = st.lists(st.sampled_from(["notice", "pause", "resume", "keep", "approve", "message", "backtest"]), max_size=12)
+_WRITTEN = ["notice", "pause", "resume", "acknowledge", "keep", "approve", "message", "backtest"]
+_DEEDS = st.lists(st.sampled_from(_WRITTEN), max_size=12)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,6 +192,7 @@ def test_no_order_and_no_step_is_left_out(deeds: list[str]) -> None:
         "notice": lambda: noticed(ledger, "i-1", NOW),
         "pause": lambda: ledger.pause(None, "a", "b", NOW),
         "resume": lambda: ledger.resume(None, "a", NOW),
+        "acknowledge": lambda: ledger.acknowledge("training", "a", "b", NOW),
         "keep": lambda: ledger.keep("i-1", "a", "b", NOW, NOW + HOUR),
         "approve": lambda: ledger.approve("i-1", "a", "b", NOW),
         "message": lambda: ledger.messages.keep(key, "a", NOW, reached=True, detail=""),
@@ -201,6 +204,19 @@ def test_no_order_and_no_step_is_left_out(deeds: list[str]) -> None:
 
     assert [trace.what for trace in reversed(found)] == ["notice", *deeds]
     assert all(set(ledger.trail.traces(Asked(limit=1000, whats=[each.what]))) >= {each} for each in found)
+
+
+def test_modes_and_absences_are_told() -> None:
+    """When the controller only observed, and when it made no rounds: notices rest on it."""
+    ledger = Ledger.in_memory()
+    for minutes, enforce in ((0, True), (1, False), (2, True), (62, True)):
+        seen = an_observation(now=NOW + timedelta(minutes=minutes))
+        ledger.record_round(seen, rulebook=Rulebook(enforce=enforce))
+    found = ledger.trail.traces(Asked(limit=9))
+
+    assert [trace.what for trace in reversed(found)] == ["observe", "enforce", "away"]
+    assert found[0].why == f"no round since {NOW + timedelta(minutes=2):%Y-%m-%d %H:%M:%S}Z"
+    assert ledger.audit().broken is None
 
 
 def test_every_kind_of_record_is_told_or_is_no_deed() -> None:

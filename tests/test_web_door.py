@@ -122,6 +122,22 @@ def test_all_pools_are_paused_and_resumed_at_once(site: Site) -> None:
     assert in_force(site) == ()
 
 
+def test_an_operator_acknowledges_a_mass_idleness(site: Site) -> None:
+    """With the name on record, for a pool that there is; pauses stay."""
+    pause(site)
+    body = b'{"pool": "default", "reason": "the course is over"}'
+    path, told = "/api/v1/acknowledgements", {"X-Gpuwatch": "act", "Content-Type": "application/json"}
+    made = site.ask(path, "POST", body, Authorization=known("ann"), **told)
+    read = site.ask(path, "POST", body, Authorization=known("bob"), **told)
+    nowhere = site.ask(path, "POST", b'{"pool": "nowhere"}', Authorization=known("ann"), **told)
+    view = site.desk.ledger.view(site.desk.clock.now())
+
+    assert (made.status, made.json["who"], made.json["pool"]) == (201, "ann@127.0.0.1", "default")
+    assert (read.status, nowhere.status) == (403, 404)
+    assert [pool for pool, _ in view.acknowledged] == ["default"]
+    assert len(in_force(site)) == 1
+
+
 def test_an_operator_keeps_a_node_and_lets_it_go(site: Site) -> None:
     """It is snoozed from the next round on, and explained as such; taken back, it is as before."""
     order = json.dumps({"seconds": 7200, "reason": "a demo"}).encode()

@@ -131,6 +131,22 @@ def test_p2_p9_a_working_node_that_is_stopped_is_found_out(trace: Path) -> None:
     says(told, "P2: GPU 0 computes", "P9: it was idle for less than 600 s")
 
 
+def test_p14_a_node_that_nobody_was_told_of_is_found_out(trace: Path) -> None:
+    """Stopped without a notice at all, and before the time that its notice promised."""
+
+    def early(parts: Parts) -> None:
+        for notice in parts.ledger.view(parts.clock.now()).notices:
+            for node in parts.cloud.nodes():
+                if node.id == notice.node_id:
+                    stop(parts, node.name)
+
+    says(checked(trace, harmful(lambda parts: stop(parts, "always"))), "P14: nobody was promised anything")
+    options = Options(trace=trace, after=600.0)
+    lives = history_of(options).lives
+    played = play(options, lives, 1.5 * HOUR, least_seconds=600.0, controller=harmful(early), every_round=True)
+    says(Checked(violations=tuple(played.violations)), "P14: the promised time has not come")
+
+
 def test_p3_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
     """The tag that protects a node is set behind the controller's back, and it stops it nevertheless."""
 

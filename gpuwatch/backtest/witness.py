@@ -7,6 +7,7 @@ What each property of the controller says of one stop, as far as a simulation ca
 - P7 its pool keeps its minimum; P9 it has truly been idle for the policy's wait; P10 it is past its warm-up;
 - P11 it was needed since it was stopped before;
 - P12 (of every change) an open intent has that key; P13 a stop settles only when the cloud shows it stopped or gone;
+- P14 its notice promised this or worse, in this pool, and the promised time has come;
 - P15 its permit holds: what lets it go was asked a moment ago.
 
 And of rounds that are planned first: P5 the round decides what its plan decided, unless it settled something before;
@@ -78,12 +79,13 @@ class Witness:
                 {"P3: it is not enrolled": not node.enrolled, "P3: it is protected": node.protected is not None},
             )
 
-    def removes(self, parts: Parts, node_id: str, key: str, permit: Permit) -> None:
+    def removes(self, parts: Parts, node_id: str, key: str, permit: Permit, verb: Verb) -> None:
         """Somebody asks the cloud to stop or terminate a node."""
         self.changes(parts, node_id, key)
         bound, of_it = self.rules.limits.max_confirmation_age, permit.max_age_seconds
         stale = not 0 <= permit.age_seconds <= min(bound, of_it) or of_it > bound or not permit.leads()
         self._note(node_id, parts, {"P15: its permit does not hold": stale})
+        self._note(node_id, parts, dict(self._promised(parts.clock.now(), node_id, verb)))
         self._note(node_id, parts, dict(self._removal(parts.clock.monotonic(), node_id)))
 
     def settles(self, intent: Intent, status: Status) -> None:
@@ -137,6 +139,16 @@ class Witness:
                 for each in self.cloud.nodes()
             )
             yield "P7: its pool falls below its minimum", left < rules.min_nodes
+
+    def _promised(self, now: datetime, node_id: str, verb: Verb) -> Iterator[tuple[str, bool]]:
+        notice, node = self.ledger.view(now).notice(node_id), self.cloud.node(node_id)
+        promise = None if notice is None else notice.promise
+        if notice is None or promise is None or node is None:
+            yield "P14: nobody was promised anything", True
+            return
+        yield "P14: the promised time has not come", now < promise.due(notice.at)
+        yield f"P14: a {promise.action} was promised", promise.action != "terminate" and verb is not Verb.STOP
+        yield f"P14: its notice was for pool {promise.pool}", promise.pool != node.pool
 
     def _note(self, node_id: str, parts: Parts, found: Mapping[str, bool]) -> None:
         now = parts.clock.monotonic()
@@ -220,12 +232,12 @@ class WatchedCloud(PassedOn):
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop it under a witness's eyes."""
-        self.witness.removes(self.parts, node_id, key, permit)
+        self.witness.removes(self.parts, node_id, key, permit, Verb.STOP)
         self.cloud.stop(node_id, key, permit=permit)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """End it, likewise."""
-        self.witness.removes(self.parts, node_id, key, permit)
+        self.witness.removes(self.parts, node_id, key, permit, Verb.TERMINATE)
         self.cloud.terminate(node_id, key, permit=permit, group=group)
 
     def start(self, node_id: str, key: str) -> None:

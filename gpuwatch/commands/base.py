@@ -32,7 +32,7 @@ SECTIONS = {
     "On a GPU host": ("agent", "probe", "keep"),
     "Where the controller runs": ("controller", "config", "doctor", "notify"),
     "Look": ("status", "plan", "explain", "rounds", "audit", "leftovers"),
-    "Order": ("pause", "resume", "approve"),
+    "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("cost", "budget", "forecast", "report", "prices", "advise"),
     "Try": ("demo", "backtest"),
 }

@@ -1,4 +1,4 @@
-"""Commands on the ledger: pause, resume, rounds, audit log, audit verify."""
+"""Commands on the ledger: pause, resume, acknowledge, rounds, audit log, audit verify."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 @_pool_option
 @config_option
 def resume(pool: str | None, path: Path | None) -> None:
-    """Take pauses back."""
+    """Take pauses back; notices given before are withdrawn, and their nodes get new ones."""
     with explained():
         from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
         from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
@@ -41,6 +41,21 @@ def resume(pool: str | None, path: Path | None) -> None:
         settings, clock = settings_of(path), SystemClock()
         orders.known(pool, (*settings.rulebook.known, *orders.paused(settings.ledger, clock)))
         say(orders.resume(settings.ledger, clock, pool))
+
+
+@commands.command()
+@_pool_option
+@click.option("--reason", default="", help="How you know; it is kept with your name.")
+@config_option
+def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
+    """Confirm that nodes which turned idle all at once are idle indeed: their pool is no longer frozen."""
+    with explained():
+        from gpuwatch import orders  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.clock import SystemClock  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        orders.known(pool, settings.rulebook.known)
+        say(orders.acknowledge(settings.ledger, SystemClock(), pool, reason))
 
 
 @commands.command()

@@ -104,7 +104,7 @@ class Deed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Somebody's pause or resume."""
+    """Somebody's pause, resume or acknowledgement."""
 
     at: datetime
     verb: str

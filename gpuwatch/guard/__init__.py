@@ -18,7 +18,17 @@ from gpuwatch.guard.growth import instead, largest
 from gpuwatch.guard.limits import Limits
 from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
 from gpuwatch.guard.trials import untried
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, Answer, Decision, Observation, Review, Status, Step, Verb
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    LETS_GO,
+    Answer,
+    Decision,
+    Observation,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
 
 __all__ = [
     "DEFAULT_POOL",
@@ -36,9 +46,10 @@ __all__ = [
 ]
 
 _ALL = frozenset(Verb) - {Verb.HOLD}
-_RECLAIM = REMOVALS | {Verb.NOTICE}
-# What lets a node go: gpuwatch's own removals, and the end of what keeps its group from one.
-_LET_GO = _RECLAIM | {Verb.UNPROTECT}
+# What lets a node go, and what tells of it. The end of a member's protection is the first half of its termination: no
+# rule is put to the one and not to the other.
+_LET_GO = LETS_GO | {Verb.NOTICE}
+_TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})
 # The steps that are about no node.
 _GROUPS = frozenset({Verb.GROW})
@@ -52,16 +63,17 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "protected": (_LET_GO | ADDITIONS, standing.protected),
     "snoozed": (_LET_GO, standing.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS, standing.unknown_pool),
-    "owned": (_RECLAIM | _MEMBER | {Verb.START}, standing.owned),
-    "prepaid": (_RECLAIM, standing.prepaid),
-    "unsupported": (_RECLAIM, standing.unsupported),
-    "opt_in": (_RECLAIM, standing.opt_in),
+    "owned": (_LET_GO | _MEMBER | {Verb.START}, standing.owned),
+    "prepaid": (_LET_GO, standing.prepaid),
+    "unsupported": (_LET_GO, standing.unsupported),
+    "opt_in": (_LET_GO, standing.opt_in),
     "backtest": (_LET_GO, trials.backtest),
-    "data_loss": (_RECLAIM, standing.data_loss),
-    "group": (frozenset({Verb.TERMINATE, Verb.GROW}), standing.group_rules),
-    "not_running": (_RECLAIM | {Verb.START}, use.state),
+    "data_loss": (_LET_GO, standing.data_loss),
+    "group": (_TERMINATES | {Verb.GROW}, standing.group_rules),
+    "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, standing.scale_in_protection),
+    "not_running": (_LET_GO | {Verb.START}, use.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
-    "ladder": (_RECLAIM, use.ladder),
+    "ladder": (_LET_GO, use.ladder),
     "unknown": (_LET_GO, use.unknown),
     "stale": (_LET_GO, use.stale),
     "busy": (_LET_GO, use.busy),
@@ -69,14 +81,14 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "warm_up": (_LET_GO, use.warm_up),
     "blind": (_LET_GO, use.blind),
     "mass_idleness": (_LET_GO, use.mass_idleness),
-    "cooling_down": (_RECLAIM | ADDITIONS, pace.cooling_down),
+    "cooling_down": (_LET_GO | ADDITIONS, pace.cooling_down),
     "in_flight": (_ALL, pace.in_flight),
-    "no_notice": (REMOVALS, use.no_notice),
-    "unheard": (REMOVALS, consent.unheard),
-    "approval": (REMOVALS, consent.approval),
-    "floor": (REMOVALS, pace.floor),
+    "no_notice": (LETS_GO, consent.no_notice),
+    "unheard": (LETS_GO, consent.unheard),
+    "approval": (LETS_GO, consent.approval),
+    "floor": (LETS_GO, pace.floor),
     "ceiling": (ADDITIONS, pace.ceiling),
-    "blast_radius": (REMOVALS, pace.blast_radius),
+    "blast_radius": (LETS_GO, pace.blast_radius),
     "launch_unseen": (frozenset({Verb.LAUNCH}), launches.launch_unseen),
     "growth_rate": (ADDITIONS, pace.growth_rate),
     "budget": (ADDITIONS, pace.budget),
@@ -140,11 +152,11 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     def judged(step: Step, *, pool: str) -> Review:
         case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(granted))
         result = largest(case, judge)
-        if step.verb in REMOVALS | ADDITIONS and result.allowed:
+        if step.verb in LETS_GO | ADDITIONS and result.allowed:
             granted.append(result.step)
         return result
 
-    changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in REMOVALS else 0)
+    changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in LETS_GO else 0)
     reviews = [judged(step, pool=pool) for pool, step in changes]
     for decision in decisions:
         found = [each for each in reviews if each.pool == decision.pool]
@@ -159,9 +171,9 @@ def _in_vain(observation: Observation) -> Counter[str]:
     found = Counter(
         done.node_id
         for done in ledger.recent
-        if done.verb in REMOVALS and done.status is Status.CANCELLED and done.at > hour_ago
+        if done.verb in LETS_GO and done.status is Status.CANCELLED and done.at > hour_ago
     )
     for entry in ledger.open_intents:
-        if entry.intent.verb in REMOVALS:
+        if entry.intent.verb in LETS_GO:
             found[entry.intent.node_id] += entry.attempts
     return found

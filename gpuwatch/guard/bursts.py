@@ -22,7 +22,7 @@ class Burst:
 
 
 def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
-    """The latest mass idleness of a pool that nobody has acknowledged since with `gpuwatch resume`.
+    """The latest mass idleness of a pool that nobody has acknowledged since (`gpuwatch acknowledge`).
 
     It is told by how long each verdict has held, so it needs no memory and survives a restart. The share is of the
     nodes that could turn idle then: neither those idle before nor those started after make it smaller.
@@ -31,7 +31,7 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
     if roster.still < limits.mass_idleness_nodes:
         return None
     members = [node for node in roster.nodes if node.id in roster.members]
-    resumed = [at for named, at in observation.ledger.resumed if named in {None, pool}]
+    known = [at for named, at in observation.ledger.acknowledged if named in {None, pool}]
     window = timedelta(seconds=limits.mass_idleness_window)
     told = [(node, _onset(node, observation.now)) for node in members]
     onsets = sorted(onset for node, onset in told if onset is not None and not _from_start(node, onset))
@@ -45,7 +45,7 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
         # Those not started after it, without those idle before it.
         working = max(count, bisect_right(starts, last) - low)
         enough = count >= max(limits.mass_idleness_nodes, limits.mass_idleness_ratio * working)
-        if enough and last > max(resumed, default=last - window):
+        if enough and last >= max(known, default=last):
             found = Burst(count=count, members=working, first=onsets[low], last=last)
     return found
 

@@ -1,16 +1,47 @@
-"""Rules on what people must have heard or said before a node goes."""
+"""Rules on what people were told, must have heard or must have said before a node goes."""
 
 import shlex
 
 from gpuwatch.guard.case import Case, Word, no, ok
 from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.promise import Notice
+from gpuwatch.policies import PoolRules, promises
+
+_FIRST = "A notice comes first, then the grace period."
+
+
+def no_notice(case: Case) -> Word:
+    """P14: a node goes only as its notice said: that or something milder, in that pool, not sooner, not long after."""
+    ledger, now = case.observation.ledger, case.observation.now
+    notice, found = ledger.notice(case.step.node_id), ledger.stop_of(case.step.node_id)
+    if notice is None:
+        return no("It has had no notice.", _FIRST)
+    if case.asleep and (found is None or notice.at <= found.at):
+        return no("It has had no notice since it was stopped.", _FIRST)
+    for wrong in (
+        promises.withdrawn(notice, case.pool),
+        promises.sharper(notice, case.step.verb),
+        promises.outdated(notice, now),
+    ):
+        if wrong is not None:
+            return no(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
+    left = promises.left_seconds(notice, case.machine, case.pool_rules.idle.notice, now)
+    if left > 0:
+        return no(f"{promises.promised(notice)}.", f"Wait for {format_duration(left)}.")
+    return ok(f"{promises.promised(notice)}.")
+
+
+def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
+    """Whether an operator must approve: the pool says so now, or the notice said so to the owner."""
+    promise = None if notice is None else notice.promise
+    return rules.approval or (promise is not None and promise.approval)
 
 
 def approval(case: Case) -> Word:
-    """Where a pool wants it, an operator has said yes to this very notice; a later notice asks anew."""
-    if not case.pool_rules.approval:
-        return ok("The pool wants no approval.")
+    """Where the pool wants it, or the notice said so, an operator has approved this very notice."""
     node_id = case.step.node_id
+    if not wants_approval(case.pool_rules, case.observation.ledger.notice(node_id)):
+        return ok("The pool wants no approval.")
     given = case.observation.ledger.approval(node_id)
     if given is None:
         remedy = f"Run `gpuwatch approve {shlex.quote(node_id)}`, or approve it on the page."
@@ -19,14 +50,16 @@ def approval(case: Case) -> Word:
 
 
 def unheard(case: Case) -> Word:
-    """Where it is required, a message about the notice has reached somebody, who has had the whole grace since."""
-    if not case.limits.require_told:
-        return ok("Nobody has to be told before it goes.")
+    """Where it is required, or was promised, a message has reached somebody, who has had the whole grace since."""
     notice = case.observation.ledger.notice(case.step.node_id)
+    promise = None if notice is None else notice.promise
+    if not case.limits.require_told and (promise is None or not promise.heard):
+        return ok("Nobody has to be told before it goes.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
         return no("No message about its notice has reached anybody.", "`gpuwatch notify test` says what is wrong.")
     since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.notice
+    grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         told = f"The first message about it is {format_duration(since)} old."
         return no(told, f"The grace period is {format_duration(grace)}.")

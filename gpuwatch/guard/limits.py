@@ -68,7 +68,7 @@ class Limits:
         Ge(0),
         Floor(600, or_none=True),
         Knob(
-            "How long such a freeze lasts, from when the first of them could have a notice; `gpuwatch resume` ends it. "
+            "How long such a freeze lasts, from the first possible notice of it; `gpuwatch acknowledge` ends it. "
             "0s: mass idleness is no reason to freeze."
         ),
     ] = 3600.0

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
-from gpuwatch.model.decision import ADDITIONS, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.policies import capacity
 
@@ -64,8 +64,8 @@ def floor(case: Case) -> Word:
     """P7: a pool is never taken below its minimum of nodes that work can be given to."""
     if case.asleep:
         return ok("It does not run.")
-    leaving = {step.node_id for step in case.counts(REMOVALS)} | {
-        each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in REMOVALS
+    leaving = {step.node_id for step in case.counts(LETS_GO)} | {
+        each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in LETS_GO
     }
     leaving.add(case.step.node_id)
     roster = case.observation.fleet.roster(case.pool)
@@ -102,7 +102,7 @@ def _adding(case: Case) -> int:
 def blast_radius(case: Case) -> Word:
     """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
     limits = case.limits
-    past, granted = _within_the_hour(case, REMOVALS), case.counts(REMOVALS)
+    past, granted = _gone_within_the_hour(case), case.counts(LETS_GO)
     counted = {each.node_id for each in past if isinstance(each, Intent)}
     fresh = [step for step in granted if step.node_id not in counted]
     hour = len(past) + len(fresh)
@@ -130,6 +130,14 @@ def blast_radius(case: Case) -> Word:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
         return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
     return ok(f"{hour} stops within the hour, {len(granted)} in this round.")
+
+
+def _gone_within_the_hour(case: Case) -> list[Done | Intent]:
+    """All removals; of protections that were ended those that no removal of the same node followed, or is about to."""
+    removed = _within_the_hour(case, REMOVALS)
+    once = {each.node_id for each in removed} | {case.step.node_id}
+    ended = {each.node_id: each for each in _within_the_hour(case, LETS_GO - REMOVALS) if each.node_id not in once}
+    return [*removed, *ended.values()]
 
 
 def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:

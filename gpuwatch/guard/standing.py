@@ -101,7 +101,7 @@ def opt_in(case: Case) -> Word:
     if case.asleep:
         return ok("It does not run.")
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    if choice == "terminate" or (choice == "stop" and verb is not Verb.TERMINATE):
+    if choice == "terminate" or (choice == "stop" and verb not in {Verb.TERMINATE, Verb.UNPROTECT}):
         return ok(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:
         return no(f"The pool says nothing of {state.value} nodes.", "Only idle, parked and stalled ones may ever go.")
@@ -155,6 +155,18 @@ def data_loss(case: Case) -> Word:
     )
 
 
+def scale_in_protection(case: Case) -> Word:
+    """P20: what somebody else protected from its group's scale-in stays, also where the cloud would not mind."""
+    if not case.machine.scale_in_protected:
+        return ok("It has no scale-in protection.")
+    if case.observation.ledger.shielded(case.step.node_id):
+        return ok("Its scale-in protection is gpuwatch's own.")
+    return no(
+        "Somebody else protects it from its group's scale-in.",
+        "Whoever set that protection may take it off (`aws autoscaling set-instance-protection`).",
+    )
+
+
 def group_rules(case: Case) -> Word:
     """A member leaves its group only where the group lets it go and nobody else goes with it."""
     group = case.group
@@ -173,7 +185,7 @@ def group_rules(case: Case) -> Word:
         return ok(f"The group takes up to {group.max_size} nodes.")
     leaving = sum(
         1
-        for step in case.counts(frozenset({Verb.TERMINATE}))
+        for step in case.counts(frozenset({Verb.TERMINATE, Verb.UNPROTECT}))
         if step.node_id != case.step.node_id and (step.node_id in group.node_ids or _in(case, step.node_id, group.id))
     )
     if group.desired - leaving - 1 < group.min_size:

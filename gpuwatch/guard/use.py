@@ -1,5 +1,6 @@
 """Rules on whether the node's use is known, fresh, and nothing but idle."""
 
+import shlex
 from datetime import timedelta
 
 from gpuwatch.guard.case import Case, Word, no, ok
@@ -115,18 +116,6 @@ def warm_up(case: Case) -> Word:
     return ok(f"It was started {format_duration(age)} ago.")
 
 
-def no_notice(case: Case) -> Word:
-    """Nobody's machine goes without a notice and its grace; the notice of a stop is none of a termination."""
-    notice = case.observation.ledger.notice(case.step.node_id)
-    stopped = [each.at for each in case.observation.ledger.stopped if each.node_id == case.step.node_id]
-    if notice is None or (case.asleep and notice.at <= max(stopped, default=notice.at)):
-        return no("It has had no notice.", "A notice comes first, then the grace period.")
-    age, grace = (case.observation.now - notice.at).total_seconds(), case.pool_rules.idle.notice
-    if age < grace:
-        return no(f"Its notice is {format_duration(age)} old.", f"The grace period is {format_duration(grace)}.")
-    return ok(f"Its notice is {format_duration(age)} old.")
-
-
 def blind(case: Case) -> Word:
     """A pool of which too little is known is left alone as a whole."""
     if case.asleep:
@@ -145,8 +134,12 @@ def mass_idleness(case: Case) -> Word:
         return ok("The pool did not turn idle all at once.")
     told = f"{found.count} of {found.members} working nodes of the pool turned idle at once, by {found.last:%H:%M} UTC"
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
-    # Counted from the first possible notice: people need the time after something showed, not before.
-    ends = found.last + timedelta(seconds=(wait or 0.0) + case.limits.mass_idleness_freeze)
+    # Counted from the first possible notice: people need the time after something showed, not before. Nothing showed
+    # while the pool was paused, or nobody made rounds.
+    resumed = [at for pool, at in case.observation.ledger.resumed if pool in {None, case.pool}]
+    begins = max(found.last + timedelta(seconds=wait or 0.0), *resumed, found.last)
+    ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
     if case.observation.now >= ends:
         return ok(f"{told}; that was thought over until {ends:%H:%M} UTC.")
-    return no(f"{told}.", f"`gpuwatch resume` if that is true; otherwise it is frozen until {ends:%H:%M} UTC.")
+    remedy = f"`gpuwatch acknowledge --pool {shlex.quote(case.pool)}` if that is true"
+    return no(f"{told}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")

@@ -14,13 +14,14 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.ledger import bodies, chain, compaction, views
+from gpuwatch.ledger import bodies, chain, compaction, presence, shields, views
 from gpuwatch.ledger.attempts import runs_again
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.deeds import DeedBook
 from gpuwatch.ledger.entries import Audit, Entry, LedgerError, PastRound, RoundLine
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.marks import mark
 from gpuwatch.ledger.messages import MessageBook
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.spend import SpendBook
@@ -31,7 +32,6 @@ from gpuwatch.ledger.tables import (
     CONTROLS,
     GAPS,
     INTENTS,
-    NOTICES,
     OPEN_INTENTS,
     PAUSES,
     ROUNDS,
@@ -40,7 +40,6 @@ from gpuwatch.ledger.tables import (
 )
 from gpuwatch.ledger.trail import TrailBook
 from gpuwatch.model.decision import (
-    FINAL,
     Decision,
     Intent,
     LedgerView,
@@ -160,6 +159,7 @@ class Ledger:
             if each.wish is not None
         ]
         with self._store.writing() as writer:
+            presence.note(writer, observation, rulebook, self._store.controller)
             round_id = writer.append("round", about)
             row = {"round_id": round_id, "at": at, "codec": bodies.PIECES, "body": body}
             writer.db.execute(BODIES.insert(), row)
@@ -169,6 +169,7 @@ class Ledger:
                 writer.db.execute(GAPS.delete().where(GAPS.c.pool.in_(sorted(known))))
                 writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
             self._see_stopped(writer.db, observation)
+            shields.see(writer.db, observation)
         return round_id
 
     def round(self, round_id: int) -> PastRound:
@@ -273,20 +274,9 @@ class Ledger:
 
     def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
         """Write down what came of an attempt; a final status closes the intent."""
-        node_id, mark = intent.node_id, {"node_id": intent.node_id, "key": intent.key, "at": text(at)}
         with self._store.writing() as writer:
-            db = writer.db
             writer.append("outcome", {"key": intent.key, "at": text(at), "status": status.value, "detail": detail})
-            if status in FINAL:
-                db.execute(OPEN_INTENTS.delete().where(OPEN_INTENTS.c.key == intent.key))
-            if status is Status.SETTLED:
-                db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
-                if intent.verb is Verb.NOTICE:
-                    db.execute(NOTICES.insert(), mark)
-                if intent.verb is Verb.STOP or intent.verb in _RUNS_OR_IS_GONE:
-                    db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
-                if intent.verb is Verb.STOP:
-                    db.execute(STOPPED.insert(), mark)
+            mark(writer.db, intent, status, at)
         return Outcome(key=intent.key, at=at, status=status, detail=detail)
 
     def pool_of(self, key: str) -> str:
@@ -316,6 +306,12 @@ class Ledger:
             writer.db.execute(PAUSES.delete() if pool is None else PAUSES.delete().where(PAUSES.c.id.in_(of_pool)))
             return views.pauses(writer.db, at)
 
+    def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
+        """Somebody's word that a sudden mass idleness up to now is true; `pool` None is all. It ends no pause."""
+        row = {"at": text(at), "verb": "acknowledge", "pool": pool, "who": who, "reason": reason, "until": None}
+        with self._store.writing(fenced=False) as writer:
+            writer.append("control", row)
+
     def keep(
         self, node_id: str, who: str, reason: str, at: datetime, until: datetime, *, shortens: bool = True
     ) -> Keep:
@@ -340,7 +336,7 @@ class Ledger:
 
         """
         with self._store.writing(fenced=False) as writer:
-            seen, key = key, writer.db.scalar(select(NOTICES.c.key).where(NOTICES.c.node_id == node_id))
+            seen, key = key, views.notice_key(writer.db, node_id)
             if key is None:
                 raise LedgerError(f"{node_id} has no notice in force: there is nothing to approve")
             if seen not in {None, key}:
@@ -363,10 +359,13 @@ class Ledger:
             rows = db.execute(select(GAPS)).all()
         return {row.pool: msgspec.json.decode(row.body, type=GapHistory) for row in rows}
 
-    def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
-        """What decisions may know of the past: ended intents, wishes and resumes as far back as `recent`."""
+    def view(self, now: datetime, *, recent: timedelta = HOUR, interval_seconds: float | None = None) -> LedgerView:
+        """What decisions may know of the past: ended intents, wishes and resumes as far back as `recent`.
+
+        With `interval_seconds`, that of the rounds, also that none has been made lately.
+        """
         with self._store.reading() as db:
-            return views.view(db, now, now - recent)
+            return views.view(db, now, now - recent, interval_seconds)
 
     def history(self, node_id: str, *, limit: int = 20) -> tuple[Entry, ...]:
         """The newest intents of a node with their outcomes, newest first."""

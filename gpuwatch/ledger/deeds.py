@@ -35,7 +35,7 @@ class DeedBook:
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until), OUTCOMES.c.status.in_(_FINAL))
         counts = select(INTENTS.c.verb, OUTCOMES.c.status, func.count()).select_from(joined).where(*within)
         full = select(INTENTS, OUTCOMES.c.at.label("ended"), OUTCOMES.c.status, OUTCOMES.c.detail).select_from(joined)
-        said = select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume")))
+        said = select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume", "acknowledge")))
         said = said.where(CONTROLS.c.at >= text(since), CONTROLS.c.at < text(until)).order_by(CONTROLS.c.id.desc())
         with self._store.reading() as db:
             counted = db.execute(counts.group_by(INTENTS.c.verb, OUTCOMES.c.status)).all()

@@ -21,11 +21,13 @@ from gpuwatch.ledger.tables import (
     OUTCOMES,
     PAUSES,
     ROUNDS,
+    SHIELDS,
     STOPPED,
     WISHES,
 )
 from gpuwatch.model.decision import FINAL, Status, Verb
 
+SHIELDING = frozenset({Verb.PROTECT, Verb.UNPROTECT})  # they neither give nor end a notice
 ENDS_STOP = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100
@@ -35,7 +37,8 @@ def untrue(db: Connection) -> Iterator[Broken]:
     """What the indexes say and the records do not, or the other way round; the first of each."""
     yield from _open_intents(db)
     yield from _pauses(db)
-    yield from _standing(db, NOTICES, Verb.NOTICE, tuple(Verb))
+    yield from _standing(db, NOTICES, Verb.NOTICE, tuple(set(Verb) - SHIELDING))
+    yield from _standing(db, SHIELDS, Verb.PROTECT, tuple(SHIELDING))
     yield from _standing(db, STOPPED, Verb.STOP, ENDS_STOP)
     yield from _wishes(db)
     yield from _gaps(db)
@@ -53,7 +56,7 @@ def _open_intents(db: Connection) -> Iterator[Broken]:
 def _pauses(db: Connection) -> Iterator[Broken]:
     """Those that nobody has taken back."""
     held: dict[int, Row[Any]] = {}
-    for row in db.execute(select(CONTROLS).where(CONTROLS.c.verb != "compact").order_by(CONTROLS.c.id)):
+    for row in db.execute(select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume"))).order_by(CONTROLS.c.id)):
         if row.verb == "pause":
             held[row.id] = row
         else:

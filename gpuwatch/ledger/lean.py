@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.ledger import presence, shields
 from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
 from gpuwatch.ledger.book import HOUR, Ledger
 from gpuwatch.ledger.entries import LedgerError
 from gpuwatch.ledger.identity import NoIdentity
+from gpuwatch.ledger.indexes import SHIELDING
 from gpuwatch.ledger.views import CHANGES_MACHINES
 from gpuwatch.model.decision import (
     FINAL,
@@ -22,7 +24,6 @@ from gpuwatch.model.decision import (
     Done,
     Intent,
     LedgerView,
-    Notice,
     Observation,
     OpenIntent,
     Outcome,
@@ -35,6 +36,7 @@ from gpuwatch.model.decision import (
     Wish,
 )
 from gpuwatch.model.orders import Pause
+from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.policies.timing.history import GapHistory
 
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
@@ -51,13 +53,16 @@ class LeanLedger(Ledger):
         self._number = 0
         self._opened: dict[str, OpenIntent] = {}
         self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents
-        self._notices: dict[str, Notice] = {}
+        self._notices: dict[str, tuple[int, Notice]] = {}  # with its place in time
         self._pools: dict[str, str] = {}  # of the notices, by their keys
+        self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
         self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
         self._wishes: deque[Wish] = deque()
         self._pauses: list[Pause] = []
-        self._resumed: list[tuple[str | None, datetime]] = []
+        self._controls: list[presence.Control] = []
+        self._mode = "enforce"
+        self._acknowledged: list[tuple[str | None, datetime]] = []
         self._gaps: dict[str, GapHistory] = {}
         self._shown: LedgerView | None = None  # what did not depend on the time; None after a change
 
@@ -95,8 +100,8 @@ class LeanLedger(Ledger):
         *,
         gaps: Mapping[str, GapHistory] | None = None,
     ) -> int:
-        """Give the round a number and keep what later rounds need of it."""
-        del decisions, reviews, rulebook
+        """Give the round a number and keep what later rounds need of it; a simulation is never away."""
+        del decisions, reviews
         self._gaps |= gaps or {}
         self._wishes.extend(
             Wish(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
@@ -105,6 +110,15 @@ class LeanLedger(Ledger):
         )
         for node_id in [name for name, each in self._stopped.items() if runs_again(each, observation.fleet.find(name))]:
             self.forget_stop(node_id)
+        for node_id, (at, missing) in list(self._shields.items()):
+            keeps, since = shields.seen(observation, node_id, at, missing)
+            self._shields[node_id] = (at, since)
+            if not keeps:
+                del self._shields[node_id]
+                self._shown = None
+        if rulebook is not None and (mode := presence.MODES[rulebook.enforce]) != self._mode:
+            self._mode = mode
+            self._note(mode, None, observation.now)
         self._number += 1
         return self._number
 
@@ -150,6 +164,10 @@ class LeanLedger(Ledger):
         if intent.key not in self._opened:
             raise LedgerError(f"no intent {intent.key} is open")
         outcome, held = Outcome(key=intent.key, at=at, status=status, detail=detail), self._opened[intent.key].intent
+        if shields.ends(intent.verb, status):
+            self._shields.pop(intent.node_id, None)
+        if shields.begins(intent.verb, status):
+            self._shields[intent.node_id] = (at, None)
         if status in FINAL:
             self._end(held, outcome)
         else:
@@ -170,40 +188,59 @@ class LeanLedger(Ledger):
     def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
         """Somebody's order to do nothing."""
         self._pauses.append(Pause(pool=pool, at=at, who=who, reason=reason, until=until))
+        self._note("pause", pool, at, until)
         return self._pauses[-1]
 
     def resume(self, pool: str | None, who: str, at: datetime) -> tuple[Pause, ...]:
         """Take them back."""
         del who
-        self._resumed.append((pool, at))
+        self._note("resume", pool, at)
         self._pauses = [each for each in self._pauses if pool is not None and each.pool != pool]
         return self._in_force(at)
+
+    def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
+        """Somebody's word that a mass idleness is true."""
+        del who, reason
+        self._acknowledged.append((pool, at))
 
     def gaps(self) -> dict[str, GapHistory]:
         """What pools know of their idle gaps."""
         return dict(self._gaps)
 
-    def view(self, now: datetime, *, recent: timedelta = HOUR) -> LedgerView:
+    def view(self, now: datetime, *, recent: timedelta = HOUR, interval_seconds: float | None = None) -> LedgerView:
         """What decisions may know of the past."""
+        del interval_seconds
         since = now - recent
         ended = sorted(self._since(since), key=lambda each: each[1])
         if self._shown is None:
             self._shown = LedgerView(
-                notices=tuple(self._notices[name] for name in sorted(self._notices)),
+                notices=tuple(notice for _, notice in map(self._notices.__getitem__, sorted(self._notices))),
+                shields=tuple(sorted(self._shields)),
                 open_intents=tuple(self._opened.values()),
                 stopped=tuple(self._stopped[name] for name in sorted(self._stopped)),
             )
-        found = (
-            tuple(done for _, _, done in ended),
-            tuple(each for each in self._wishes if each.at > since),
-            self._in_force(now),
-            tuple((pool, at) for pool, at in self._resumed if at > since),
-        )
         shown = self._shown
-        if (shown.recent, shown.wishes, shown.pauses, shown.resumed) != found:
-            made, wishes, pauses, resumed = found
-            self._shown = replace(shown, recent=made, wishes=wishes, pauses=pauses, resumed=resumed)
+        found: dict[str, object] = {
+            "recent": tuple(done for _, _, done in ended),
+            "wishes": tuple(each for each in self._wishes if each.at > since),
+            "pauses": self._in_force(now),
+            "acknowledged": tuple((pool, at) for pool, at in self._acknowledged if at > since),
+        }
+        if self._controls:
+            nothing = tuple(presence.between(self._controls))
+            found["resumed"] = presence.resumed(nothing, since, now)
+            found["notices"] = tuple(
+                replace(notice, interruptions=presence.touching(nothing, self._pools[notice.key], link, notice.at, now))
+                for link, notice in map(self._notices.__getitem__, sorted(self._notices))
+            )
+        if any(getattr(shown, name) != told for name, told in found.items()):
+            self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
         return self._shown
+
+    def _note(self, verb: str, pool: str | None, at: datetime, until: datetime | None = None) -> None:
+        """An order, or another mode."""
+        self._number += 1
+        self._controls.append(presence.Control(id=self._number, at=at, verb=verb, pool=pool, until=until))
 
     def compact(self, now: datetime) -> int:
         """Forget what no decision looks back to."""
@@ -219,13 +256,17 @@ class LeanLedger(Ledger):
         del self._opened[intent.key]
         tried = attempts((each.status, each.at) for each in self._outcomes.pop(intent.key))
         node_id, status = intent.node_id, outcome.status
-        if status is Status.SETTLED:
+        if status is Status.SETTLED and intent.verb not in SHIELDING:
             before = self._notices.pop(node_id, None)
             if before is not None:
-                del self._pools[before.key]
+                del self._pools[before[1].key]
             if intent.verb is Verb.NOTICE:
+                self._number += 1
                 self._pools[intent.key] = intent.pool
-                self._notices[node_id] = Notice(node_id=node_id, key=intent.key, at=outcome.at)
+                promise = promise_of(intent.pool, intent.arguments)
+                notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise)
+                self._notices[node_id] = (self._number, notice)
+        if status is Status.SETTLED:
             if intent.verb in _ENDS_STOP:
                 self._stopped.pop(node_id, None)
             if intent.verb is Verb.STOP:

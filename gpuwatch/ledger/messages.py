@@ -12,6 +12,7 @@ from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.stores import Store
 from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
+from gpuwatch.model.promise import Promise, promise_of
 
 _TOLD_OF = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE)
 _LATE = OUTCOMES.alias("late")
@@ -20,7 +21,10 @@ _KEYS_AT_ONCE = 500  # of a database's variables
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An intent that was settled at `at`: something that people are told of."""
+    """An intent that was settled at `at`: something that people are told of.
+
+    `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
+    """
 
     key: str
     verb: Verb
@@ -31,6 +35,14 @@ class Event:
     reason: Reason
     intended_at: datetime
     at: datetime
+    promise: Promise | None = None
+
+
+def _promise(verb: str, pool: str, arguments: str) -> Promise | None:
+    """What an intent promised."""
+    if verb != Verb.NOTICE.value:
+        return None
+    return promise_of(pool, msgspec.json.decode(arguments, type=dict[str, str]))
 
 
 class MessageBook:
@@ -61,6 +73,7 @@ class MessageBook:
                 reason=msgspec.json.decode(row.reason, type=Reason),
                 intended_at=datetime.fromisoformat(row.at),
                 at=datetime.fromisoformat(row.settled_at),
+                promise=_promise(row.verb, row.pool, row.arguments),
             )
             for row in rows
         )

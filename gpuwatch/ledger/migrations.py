@@ -6,7 +6,7 @@ from sqlalchemy import Connection, text
 
 from gpuwatch.ledger import bodies
 from gpuwatch.ledger.chain import GENESIS, Writer, sha256
-from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS
+from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS, SHIELDS
 
 _OLD_1 = ("outcomes", "open_intents", "notices", "intents", "rounds")
 
@@ -50,6 +50,24 @@ def from_2(db: Connection) -> None:
 def from_3(db: Connection) -> None:
     """Schema 3: nothing was known of approvals and messages."""
     METADATA.create_all(db)
+
+
+def from_4(db: Connection) -> None:
+    """Schema 4: nobody told gpuwatch's own scale-in protection from others'.
+
+    It was set only where there was none. So the newest settled word on a node tells; the next round forgets those that
+    it sees without protection.
+    """
+    METADATA.create_all(db)
+    query = (
+        "SELECT intents.node_id, intents.verb, intents.key, outcomes.at FROM intents JOIN outcomes "
+        "ON outcomes.key = intents.key AND outcomes.status = 'settled' "
+        "WHERE intents.verb IN ('protect', 'unprotect', 'terminate') ORDER BY outcomes.id"
+    )
+    newest = {row.node_id: row for row in _rows(db, query)}
+    for row in newest.values():
+        if row.verb == "protect":
+            db.execute(SHIELDS.insert(), {"node_id": row.node_id, "key": row.key, "at": row.at, "missing_since": None})
 
 
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description

@@ -17,6 +17,7 @@ _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     1: migrations.from_1,
     2: migrations.from_2,
     3: migrations.from_3,
+    4: migrations.from_4,
 }
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 
 from gpuwatch.cost.slices import AMOUNTS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -182,6 +182,15 @@ BODIES = Table(
 OPEN_INTENTS = Table("open_intents", METADATA, Column("key", Text, ForeignKey("intents.key"), primary_key=True))
 NOTICES = Table("notices", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
 STOPPED = Table("stopped", METADATA, Column("node_id", Text, primary_key=True), _text("key"), _text("at"))
+# Scale-in protection that gpuwatch set and that no round has seen gone since; `missing_since`: not listed since then.
+SHIELDS = Table(
+    "shields",
+    METADATA,
+    Column("node_id", Text, primary_key=True),
+    _text("key"),
+    _text("at"),
+    Column("missing_since", Text),
+)
 PAUSES = Table("pauses", METADATA, Column("id", _ID, ForeignKey("controls.id"), primary_key=True, autoincrement=False))
 GAPS = Table("gaps", METADATA, Column("pool", Text, primary_key=True), Column("body", LargeBinary, nullable=False))
 WISHES = Table(

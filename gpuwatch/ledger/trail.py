@@ -14,8 +14,21 @@ from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEP
 from gpuwatch.model.decision import Reason, Verb
 
 _STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
-DEEDS = ("pause", "resume", "keep", "approve", "backtest", "message", *_STEPS)
-_ORDERS = ("pause", "resume")  # among the controls; the rest of those is the ledger's own housekeeping
+DEEDS = (
+    "pause",
+    "resume",
+    "acknowledge",
+    "observe",
+    "enforce",
+    "away",
+    "keep",
+    "approve",
+    "backtest",
+    "message",
+    *_STEPS,
+)
+# Among the controls; the rest of those is the ledger's own housekeeping.
+_ORDERS = ("pause", "resume", "acknowledge", "observe", "enforce", "away")
 _LATE = OUTCOMES.alias("late")
 _LAST = select(func.max(_LATE.c.id)).where(_LATE.c.key == INTENTS.c.key).correlate(INTENTS).scalar_subquery()
 _DONE = INTENTS.outerjoin(ROUNDS, ROUNDS.c.id == INTENTS.c.round_id).outerjoin(OUTCOMES, OUTCOMES.c.id == _LAST)
@@ -92,9 +105,10 @@ class _Kind:
 
 
 def _control(row: Row[Any]) -> Trace:
-    """A pause or its end."""
+    """A pause or its end, another mode, an acknowledgement, or a time without rounds."""
     result = "" if row.until is None else f"until {_when(row.until)}"
-    return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=row.reason, result=result)
+    why = f"no round since {_when(row.reason)}" if row.verb == "away" else row.reason
+    return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=why, result=result)
 
 
 def _keep(row: Row[Any]) -> Trace:

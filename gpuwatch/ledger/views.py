@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
+from gpuwatch.ledger import presence
 from gpuwatch.ledger.attempts import attempts, launched, opened
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.entries import Entry
-from gpuwatch.ledger.indexes import ENDS_STOP
+from gpuwatch.ledger.indexes import ENDS_STOP, SHIELDING
+from gpuwatch.ledger.shields import shields
 from gpuwatch.ledger.tables import (
     APPROVALS,
     BACKTESTS,
@@ -31,11 +33,10 @@ from gpuwatch.ledger.tables import (
 from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
-    REMOVALS,
+    LETS_GO,
     Done,
     Intent,
     LedgerView,
-    Notice,
     OpenIntent,
     Outcome,
     Reason,
@@ -45,13 +46,42 @@ from gpuwatch.model.decision import (
     Wish,
 )
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
+from gpuwatch.model.promise import Notice, promise_of
 
-CHANGES_MACHINES = REMOVALS | ADDITIONS
+CHANGES_MACHINES = LETS_GO | ADDITIONS
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
-_TOLD_AT = select(func.min(MESSAGES.c.at)).where(MESSAGES.c.key == NOTICES.c.key, MESSAGES.c.reached == 1)
-_NOTICES = select(NOTICES, _TOLD_AT.scalar_subquery().label("told_at")).order_by(NOTICES.c.node_id)
+# The index says which notices are in force, the records say what they are: an entry counts only where its key is that
+# of a settled notice of its own node, with no later settled word on that node; and what people heard of it or said to
+# it only where that came afterwards.
+_LATER_INTENT, _LATER_OUTCOME = INTENTS.alias("later_intent"), OUTCOMES.alias("later_outcome")
+_TOLD_AT = (
+    select(func.min(MESSAGES.c.at))
+    .where(MESSAGES.c.key == INTENTS.c.key, MESSAGES.c.reached == 1, MESSAGES.c.id > OUTCOMES.c.id)
+    .correlate(INTENTS, OUTCOMES)
+    .scalar_subquery()
+)
+_IN_FORCE = (
+    select(INTENTS, OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _TOLD_AT.label("told_at"))
+    .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
+    .where(
+        INTENTS.c.verb == Verb.NOTICE.value,
+        INTENTS.c.key.in_(select(NOTICES.c.key)),
+        select(NOTICES.c.key).where(NOTICES.c.node_id == INTENTS.c.node_id).scalar_subquery() == INTENTS.c.key,
+        OUTCOMES.c.status == Status.SETTLED.value,
+        ~select(_LATER_INTENT.c.id)
+        .join(_LATER_OUTCOME, _LATER_OUTCOME.c.key == _LATER_INTENT.c.key)
+        .where(
+            _LATER_INTENT.c.node_id == INTENTS.c.node_id,
+            _LATER_INTENT.c.id > INTENTS.c.id,
+            _LATER_INTENT.c.verb.not_in(sorted(SHIELDING)),
+            _LATER_OUTCOME.c.id > OUTCOMES.c.id,
+            _LATER_OUTCOME.c.status == Status.SETTLED.value,
+        )
+        .exists(),
+    )
+)
 _APPROVALS = select(APPROVALS).where(APPROVALS.c.key.in_(select(NOTICES.c.key)))
 # A stop is believed where the records say so: the node's newest settled stop, start or end is that stop.
 _ENDED = INTENTS.alias("ended")
@@ -73,7 +103,7 @@ _STOPPED = (
     .order_by(STOPPED.c.node_id)
 )
 _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
-_RESUMED = select(CONTROLS).where(CONTROLS.c.verb == "resume", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
+_ACKNOWLEDGED = select(CONTROLS).where(CONTROLS.c.verb == "acknowledge", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
 _PAUSES = select(CONTROLS).where(
     CONTROLS.c.id.in_(select(PAUSES.c.id)), or_(CONTROLS.c.until.is_(None), CONTROLS.c.until > _NOW)
 )
@@ -99,11 +129,16 @@ _RECENT = (
 )
 
 
-def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
-    """All of it, within one reading transaction."""
+def view(db: Connection, now: datetime, since: datetime, interval_seconds: float | None = None) -> LedgerView:
+    """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
     past = {"since": text(since)}
+    in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
+    oldest = min([since, *(_time(row.given_at) for row in in_force)])
+    absence = None if interval_seconds is None else presence.absent(db, now, interval_seconds)
+    nothing = tuple(presence.between(presence.told(db, oldest), absence))
+    links = {row.key: int(row.link) for row in in_force}
     return LedgerView(
-        notices=tuple(map(_notice, db.execute(_NOTICES))),
+        notices=tuple(_notice(row, nothing, now) for row in in_force),
         open_intents=tuple(_open(entry) for entry in entries(db, sorted(db.execute(_OPEN), key=attrgetter("id")))),
         recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
         stopped=stopped(db),
@@ -111,14 +146,23 @@ def view(db: Connection, now: datetime, since: datetime) -> LedgerView:
             Wish(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want) for row in db.execute(_WISHES, past)
         ),
         pauses=pauses(db, now),
-        resumed=tuple((row.pool, _time(row.at)) for row in db.execute(_RESUMED, past)),
+        resumed=presence.resumed(nothing, since, now),
+        acknowledged=tuple((row.pool, _time(row.at)) for row in db.execute(_ACKNOWLEDGED, past)),
         backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         keeps=keeps(db, now),
         approvals=tuple(
             Approval(node_id=row.node_id, key=row.key, at=_time(row.at), who=row.who, reason=row.reason)
             for row in sorted(db.execute(_APPROVALS), key=attrgetter("id"))
+            if row.id > links.get(row.key, row.id)
         ),
+        shields=shields(db),
     )
+
+
+def notice_key(db: Connection, node_id: str) -> str | None:
+    """The key of the notice in force for a node."""
+    row = db.execute(_IN_FORCE.where(INTENTS.c.node_id == node_id)).one_or_none()
+    return None if row is None else str(row.key)
 
 
 def keeps(db: Connection, now: datetime) -> tuple[Keep, ...]:
@@ -143,10 +187,17 @@ def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
     )
 
 
-def _notice(row: Row[Any]) -> Notice:
-    """One in force."""
-    told_at = None if row.told_at is None else _time(row.told_at)
-    return Notice(node_id=row.node_id, key=row.key, at=_time(row.at), told_at=told_at)
+def _notice(row: Row[Any], nothing: Sequence[presence.Between], now: datetime) -> Notice:
+    """One in force, with what came between."""
+    at = _time(row.given_at)
+    return Notice(
+        node_id=row.node_id,
+        key=row.key,
+        at=at,
+        told_at=None if row.told_at is None else _time(row.told_at),
+        promise=promise_of(row.pool, _arguments(row)),
+        interruptions=presence.touching(nothing, row.pool, int(row.link), at, now),
+    )
 
 
 def stopped(db: Connection) -> tuple[Stopped, ...]:

@@ -18,6 +18,7 @@ from gpuwatch.model.fleet import Evidence, Fleet, Node
 from gpuwatch.model.measure import Measure
 from gpuwatch.model.money import Price, hire_of, key_of_node
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
+from gpuwatch.model.promise import Notice
 
 
 class Verb(StrEnum):
@@ -36,6 +37,8 @@ class Verb(StrEnum):
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
+# What lets a node go: a removal, or the end of the protection that keeps its group from one.
+LETS_GO = REMOVALS | {Verb.UNPROTECT}
 # The argument of a removal by which its machine's launch time at that moment is kept: another one proves a start.
 LAUNCHED_AT = "launched_at"
 # The tag by which a machine tells the intent that it was launched or told about with; its value is the intent's key.
@@ -61,7 +64,7 @@ class Step:
 
     `node_id` is the node; of GROW the group's id; of LAUNCH `new:<pool>:<number>`. `arguments` go to the cloud as they
     are and stay with the intent, so that a second attempt asks for the very same: GROW has `size` (absolute, so that
-    asking twice is asking once), LAUNCH what its pool's template says.
+    asking twice is asking once), LAUNCH what its pool's template says, NOTICE what is to be promised.
     """
 
     node_id: str
@@ -227,16 +230,6 @@ class OpenIntent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A notice in force: given at, by which intent, and when a message about it first reached somebody (None: not)."""
-
-    node_id: str
-    key: str
-    at: datetime
-    told_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's.
 
@@ -284,10 +277,13 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the indexes are made once, at the first question
 class LedgerView:
-    """What decisions may know of the past. `resumed` are the times at which somebody said `resume` (pool or None).
+    """What decisions may know of the past.
 
+    `resumed` are the times from which on nodes of a pool (None: all) had notices and removals again: after a pause, an
+    observation, an absence. `acknowledged` are those at which somebody said that a sudden mass idleness is true.
     `backtests` are the newest of each pool's rules, in the order in which they were kept; `approvals` are of the
-    notices in force; `foreign` the decisions that machines of the fleet bear (DECISION_TAG) and this ledger lacks.
+    notices in force; `foreign` the decisions that machines of the fleet bear (DECISION_TAG) and this ledger lacks;
+    `shields` the nodes whose scale-in protection gpuwatch set, and nobody else since.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -297,10 +293,12 @@ class LedgerView:
     wishes: tuple[Wish, ...] = ()
     pauses: tuple[Pause, ...] = ()
     resumed: tuple[tuple[str | None, datetime], ...] = ()
+    acknowledged: tuple[tuple[str | None, datetime], ...] = ()
     backtests: tuple[Backtested, ...] = ()
     keeps: tuple[Keep, ...] = ()
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()
+    shields: tuple[str, ...] = ()
 
     def kept(self, node: Node) -> Node:
         """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
@@ -330,6 +328,10 @@ class LedgerView:
         asked = (node_id, verb)
         return next((each for each in self.open_intents if (each.intent.node_id, each.intent.verb) == asked), None)
 
+    def shielded(self, node_id: str) -> bool:
+        """Whether the scale-in protection of a node is gpuwatch's own."""
+        return node_id in self._shields
+
     def stop_of(self, node_id: str) -> Stopped | None:
         """Our own stop of a node that nobody has started since."""
         return self._stopped.get(node_id)
@@ -341,6 +343,10 @@ class LedgerView:
     @cached_property
     def _open(self) -> dict[str, OpenIntent]:
         return {entry.intent.node_id: entry for entry in reversed(self.open_intents)}
+
+    @cached_property
+    def _shields(self) -> frozenset[str]:
+        return frozenset(self.shields)
 
     @cached_property
     def _stopped(self) -> dict[str, Stopped]:
@@ -380,6 +386,7 @@ class Observation:
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it
     budgets: tuple[BudgetState, ...] = ()
+    interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""

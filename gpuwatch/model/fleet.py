@@ -154,11 +154,13 @@ class Signal:
     """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data.
 
     `received_at` is when the verdict came, by our clock: how old it was is judged then, and how long ago that is apart.
+    `windowed` is whether `held_seconds` is what a window of samples proves, and no count that goes on growing.
     """
 
     verdict: NodeVerdict | None = None
     failure: str | None = None
     received_at: datetime | None = None
+    windowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.messages import Event
-from gpuwatch.model.decision import REMOVALS, Notice, Verb
+from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
+from gpuwatch.model.promise import Notice
 from gpuwatch.notify.knobs import EventName
 from gpuwatch.notify.pending import name_of
 from gpuwatch.policies.idle import IdleRules
@@ -99,19 +100,22 @@ def composed(events: Sequence[Event], about: About, mentions: tuple[str, ...] = 
 
 
 def due_at(event: Event, about: About) -> datetime:
-    """When what a notice tells of happens at the earliest: where people must be told, that time counts."""
-    grace = timedelta(seconds=about.rules.pool(event.pool).idle.notice)
-    notice = about.notices.get(event.key)
-    if not about.rules.limits.require_told:
-        return event.at + grace
+    """When what a notice promised happens at the earliest: where people must be told, that time counts."""
+    promise, notice = event.promise, about.notices.get(event.key)
+    seconds = about.rules.pool(event.pool).idle.notice if promise is None else promise.grace_seconds
+    due = event.at + timedelta(seconds=seconds) if promise is None else promise.due(event.at)
+    if not (about.rules.limits.require_told or (promise is not None and promise.heard)):
+        return due
     told_at = about.now if notice is None or notice.told_at is None else notice.told_at
-    return max(event.at, told_at) + grace
+    return max(due, told_at + timedelta(seconds=seconds))
 
 
 def verb_of(event: Event, about: About) -> Verb | None:
-    """What a notice leads to; None: it depends on what the node will be doing."""
+    """What a notice promised; None: nothing that can be read, and it depends on what the node will be doing."""
     if event.verb in REMOVALS:
         return event.verb
+    if event.promise is not None:
+        return Verb(event.promise.action)
     if event.reason.code == LADDER:
         return Verb.TERMINATE
     node, rules = about.fleet.find(event.node_id), about.rules.pool(event.pool).idle
@@ -125,6 +129,12 @@ def verb_of(event: Event, about: About) -> Verb | None:
 def _choice(rules: IdleRules, state: State) -> Verb | None:
     said = {State.IDLE: rules.then, State.PARKED: rules.parked, State.STALLED: rules.stalled}
     return _REMOVALS.get(said.get(state, ""))
+
+
+def _approved_first(event: Event, about: About) -> bool:
+    """Whether an operator must approve: the notice said so, or the pool does by now."""
+    told = event.promise is not None and event.promise.approval
+    return told or about.rules.pool(event.pool).approval
 
 
 def printable(words: str, longest: int = _LONGEST) -> str:
@@ -158,7 +168,7 @@ def _line(event: Event, about: About) -> Line:
         why=printable(event.reason.sentence, 5 * _LONGEST),
         evidence=event.reason.evidence,
         local_disks=node is not None and node.instance_store,
-        approval=notice and about.rules.pool(event.pool).approval,
+        approval=notice and _approved_first(event, about),
         keep_url=None if due is None else about.link(event, due),
         start=_start(event.node_id, node, about.provider) if event.verb is Verb.STOP else None,
     )

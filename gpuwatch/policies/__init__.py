@@ -10,10 +10,10 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from gpuwatch.model.decision import REMOVALS, Decision, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
-from gpuwatch.policies import capacity, idle, scaling, schedule, shield, unplaced, unsettled
+from gpuwatch.policies import capacity, idle, promises, scaling, schedule, shield, unplaced, unsettled
 from gpuwatch.policies.capacity import LaunchRules, Startable
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
@@ -113,14 +113,15 @@ POLICIES: dict[str, Policy] = {
 }
 
 # Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
+# UNPROTECT stands right before TERMINATE: it is the first half of one, and nothing else gives way to it.
 _SAFEST_FIRST = (
     Verb.WITHDRAW,
     Verb.PROTECT,
-    Verb.UNPROTECT,
     Verb.START,
     Verb.HOLD,
     Verb.NOTICE,
     Verb.STOP,
+    Verb.UNPROTECT,
     Verb.TERMINATE,
     Verb.GROW,
     Verb.LAUNCH,
@@ -169,9 +170,10 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     # A wish keeps as many nodes as it wants, whatever else would let them go.
     kept, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
     clamps += [told] if told else []
+    steps = [_in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
-        steps=tuple((chosen | kept).values()),
+        steps=tuple(steps),
         clamps=tuple(clamps),
         target=target,
         advice=(*(each for proposal in proposals for each in proposal.advice), *unsettled.advice(observation, pool)),
@@ -185,7 +187,7 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
     """
     roster = observation.fleet.roster(pool)
     changes = [step for step in steps if step.verb is not Verb.HOLD]
-    removals = [step for step in changes if step.verb in REMOVALS and step.node_id in roster.members]
+    removals = [step for step in changes if step.verb in LETS_GO and step.node_id in roster.members]
     spare = len(roster.sound) - floor
     lost = [step for step in removals if step.node_id in roster.sound]
     if not removals or (spare >= 0 and len(lost) <= spare):
@@ -200,6 +202,16 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
     told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes{others}."
     return {step.node_id: _held(step, told) for step in kept}, told
+
+
+def _in_date(step: Step, observation: Observation) -> Step:
+    """The step; of a removal whose notice is out of date its withdrawal, so that a new one comes first."""
+    notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
+    old = None if notice is None else promises.outdated(notice, observation.now)
+    if old is None:
+        return step
+    reason = replace(step.reason, code="notice_over", sentence=f"{old}.")
+    return replace(step, verb=Verb.WITHDRAW, reason=reason, change="A new notice follows if it still has no use.")
 
 
 def _spoken_for(node: Node) -> bool:

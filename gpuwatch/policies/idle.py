@@ -5,6 +5,7 @@ Rules, all of them:
 1. Only the verdict `idle` makes a candidate, after it has held for `after` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
+   What the notice promised holds, whatever the settings say by then (gpuwatch.policies.promises).
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
    nor frees it from its notice, it waits. It is withdrawn, too, where somebody protects or snoozes the node: once that
    is over, a new one comes first.
@@ -14,7 +15,6 @@ Rules, all of them:
 7. It holds aloud: every node gets a step, and the step says what would change it.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +28,8 @@ from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Resta
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.knobs import STRICT, DurationOr, Floor, Knob, Seconds, format_duration
 from gpuwatch.model.money import Price
-from gpuwatch.policies import hasten, noted
+from gpuwatch.model.promise import Notice
+from gpuwatch.policies import hasten, noted, promises
 from gpuwatch.policies.timing.rules import Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
@@ -37,6 +38,7 @@ _LEAST_SECONDS = 60.0  # before which nobody is given notice, however little a r
 _OLD_AND_IDLE_SECONDS = 300.0  # what is too old for its pool waits no longer than this once it is idle
 
 _ANEW = "Once that is over and it still has no use, a new notice."
+_AGAIN = "A new notice follows if it still has no use."
 
 Removal = Literal["stop", "terminate", "tell"]
 
@@ -184,7 +186,10 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
         observation,
         pool,
         (rules, observation.restarts.get(pool), observation.prices, hasten.in_force(observation.budgets)),
-        lambda node: (_step(node, observation, rules), tuple(_advice(node, observation, rules))),
+        lambda node: (
+            _over(node, observation) or _step(node, observation, rules),
+            tuple(_advice(node, observation, rules)),
+        ),
         ages=rules.max_age is not None,
         ladder=rules.terminate_after is not None,
     )
@@ -192,19 +197,17 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     return Proposal(
         policy="idle",
         pool=pool,
-        reason=counted(steps),
+        reason=noted.counted(steps),
         steps=steps,
         advice=tuple([advice for each in said for advice in each.advice]),
     )
 
 
-def counted(steps: tuple[Step, ...]) -> Reason:
-    """One sentence for the pool: how many nodes get what."""
-    verbs = [step.verb for step in steps if step.verb is not Verb.HOLD]  # most hold, and hashing them all takes longer
-    counts: Counter[Verb] = Counter(verbs)
-    counts[Verb.HOLD] = len(steps) - len(verbs)
-    said = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
-    return Reason(code="idle", sentence=said or "the pool has no nodes")
+def _over(node: Node, observation: Observation) -> Step | None:
+    """The withdrawal of a notice that no longer stands, whatever its node does."""
+    notice = observation.ledger.notice(node.id)
+    why = None if notice is None else promises.withdrawn(notice, node.pool)
+    return None if why is None else _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
 
 
 def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
@@ -242,14 +245,15 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         left = format_duration(wait - activity.held_seconds)
         sentence = f"It has been {word} for {held} of {format_duration(wait)}{why}."
         return _say(node, undo, "waiting", sentence, f"Another {left} without activity.")
+    then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
-        return _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
+        said = _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
+        return promises.promising(said, then, node, rules.notice)
     kept = _kept(node, activity.held_seconds, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _ANEW)
-    then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
-    return _after_notice(node, then, (observation.now - notice.at).total_seconds(), rules, observation.now)
+    return _after_notice(node, then, notice, observation.now, rules)
 
 
 def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
@@ -306,11 +310,12 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is not None and notice.at <= found.at:
         return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
     if notice is None:
-        return _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+        said = _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+        return promises.promising(said, Verb.TERMINATE, node, rules.notice)
     kept = _kept(node, age, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _ANEW)
-    if age < rules.terminate_after or (observation.now - notice.at).total_seconds() < rules.notice:
+    if age < rules.terminate_after or promises.left_seconds(notice, node, rules.notice, observation.now) > 0:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
     return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
 
@@ -359,20 +364,23 @@ def _advise(node: Node, code: str, sentence: str) -> Advice:
     return Advice(target=node.id, reason=Reason(code=code, sentence=sentence, evidence=node.activity.evidence))
 
 
-def _after_notice(node: Node, then: Verb, since_notice: float, rules: IdleRules, now: datetime) -> Step:
-    """Rule 2: the grace period, and idleness without a break since the notice."""
+def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: IdleRules) -> Step:
+    """Rule 2: what the notice promised, and idleness without a break since it."""
     activity, verdict = node.activity, node.verdict
     word, held = _WORDS[activity.state], format_duration(activity.held_seconds)
+    since_notice = (now - notice.at).total_seconds()
     lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
     lag += max(0.0, node.waited_seconds(now))
     if activity.held_seconds + lag < since_notice:
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
-        return _say(node, Verb.WITHDRAW, "not_continuous", sentence, "A new notice follows if it stays so.")
-    if since_notice < rules.notice:
-        left = format_duration(rules.notice - since_notice)
-        sentence = f"It has been {word} for {held} and has had its notice for {format_duration(since_notice)}."
-        return _say(node, Verb.HOLD, "grace", sentence, f"Any activity within {left} withdraws the notice.")
-    sentence = f"It has been {word} for {held}, and its notice of {format_duration(rules.notice)} has run out."
+        return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
+    if (why := promises.sharper(notice, then)) is not None:
+        return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
+    left, told = promises.left_seconds(notice, node, rules.notice, now), promises.promised(notice)
+    if left > 0:
+        change = f"Any activity within {format_duration(left)} withdraws the notice."
+        return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {told}.", change)
+    sentence = f"It has been {word} for {held}. {told}, which has passed."
     return _say(node, then, "expired", sentence, "Any activity, protection, or the veto of its agent.")
 
 

@@ -3,12 +3,14 @@
 A round asks for each node, and each removal once more for the whole pool; most nodes are the very same values then.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuwatch.model.decision import Advice, Notice, Observation, Step, Stopped, Wait
+from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.promise import Notice
 
 _WHOLE = ""  # a note of the pool: no node has this id
 Made = tuple[Step, tuple[Advice, ...]]
@@ -62,3 +64,12 @@ def of_pool(
         all_said = [said(node) for node in nodes]
     notes[_WHOLE] = ((notices, stopped, waits), all_said)
     return all_said
+
+
+def counted(steps: tuple[Step, ...]) -> Reason:
+    """One sentence for the pool: how many nodes get what."""
+    verbs = [step.verb for step in steps if step.verb is not Verb.HOLD]  # most hold, and hashing them all takes longer
+    counts: Counter[Verb] = Counter(verbs)
+    counts[Verb.HOLD] = len(steps) - len(verbs)
+    said = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
+    return Reason(code="idle", sentence=said or "the pool has no nodes")

@@ -1,8 +1,9 @@
 """PURE: keep an Auto Scaling group from choosing a working member for a scale-in of its own.
 
-Rules: a running member of a consented group carries the group's scale-in protection unless it is proven idle; once
-it has been idle for the pool's `after` the protection goes, so that the group's own policies may have it. What a tag
-protects or snoozes, and what lacks evidence that the pool requires, keeps it.
+Rules: a running member of a consented group carries the group's scale-in protection unless it is proven idle. What a
+tag protects or snoozes, and what lacks evidence that the pool requires, keeps it. Protection that gpuwatch set itself
+goes right before it terminates the member, in pools that say so, after the notice and with all that a removal takes:
+`resolve` lets it take the place of a termination and of nothing else. What somebody else protected stays protected.
 """
 
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
@@ -19,13 +20,13 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
         if node.group in groups and node.enrolled and node.managed_by is None and node.state is NodeState.RUNNING
     ]
     waits = ((node, wait_seconds(node, observation, rules)) for node in members)
-    steps = tuple(step for node, wait in waits if (step := _step(node, wait, rules)) is not None)
+    steps = tuple(step for node, wait in waits if (step := _step(node, wait, rules, observation)) is not None)
     sentence = f"{len(members)} members of consented groups, {len(steps)} with another protection than they should have"
     return Proposal(policy="shield", pool=pool, reason=Reason(code="shield", sentence=sentence), steps=steps)
 
 
-def _step(node: Node, idle_after: float | None, rules: IdleRules) -> Step | None:
-    """Protect what is not proven idle; let go what has been idle for long."""
+def _step(node: Node, idle_after: float | None, rules: IdleRules, observation: Observation) -> Step | None:
+    """Protect what is not proven idle; take gpuwatch's own protection off what is about to be terminated."""
     state, held = node.activity.state, node.activity.held_seconds
     kept = node.protected is not None or (node.snoozed is not None and held <= rules.snooze_max)
     long = idle_after is not None and held >= idle_after
@@ -34,7 +35,7 @@ def _step(node: Node, idle_after: float | None, rules: IdleRules) -> Step | None
         word = f"{state.value} and kept by a tag" if kept else state.value
         reason = Reason(code="working", sentence=f"It is {word}: its group must not choose it for a scale-in.")
         return Step(node_id=node.id, verb=Verb.PROTECT, reason=reason, change="Proven idleness.")
-    if proven and node.scale_in_protected:
-        reason = Reason(code="proven_idle", sentence="It is proven idle: its group may have it.")
+    if proven and node.scale_in_protected and rules.then == "terminate" and observation.ledger.shielded(node.id):
+        reason = Reason(code="proven_idle", sentence="It is proven idle: the protection that gpuwatch gave it ends.")
         return Step(node_id=node.id, verb=Verb.UNPROTECT, reason=reason, change="Any activity on it.")
     return None

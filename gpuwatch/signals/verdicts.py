@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -117,7 +117,7 @@ def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialec
     if busy:  # which of them works is not told
         gpus = {State.UNKNOWN.value: gpus[state.value]}
     target.states["gpus"] = gpus
-    return _signal(node, target, moment, activity, age, stretch / samples)
+    return replace(_signal(node, target, moment, activity, age, stretch / samples), windowed=True)
 
 
 def _unproven(node: Node, target: Target, knobs: PromqlKnobs, dialect: Dialect, samples: float) -> str | None:

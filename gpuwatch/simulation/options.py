@@ -102,6 +102,7 @@ def assemble(options: Options, clock: Clock, cloud: Cloud, signals: SignalSource
         ledger=ledger,
         rules=Rulebook(pools=dict.fromkeys(POOLS, options.pool), limits=options.limits, enforce=True),
         prices=prices.listed,
+        interval_seconds=options.interval,
     )
 
 

@@ -74,6 +74,12 @@ class PauseOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)] | None = None
 
 
+class AcknowledgeOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pool: null for all."""
+
+    pool: _Text | None = None
+
+
 class KeepOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """For how long; the pool's snooze_max at most."""
 
@@ -84,6 +90,16 @@ class ApproveOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Notice: the key of the one that was looked at; without it, whichever is in force."""
 
     notice: _Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Somebody's word that a sudden mass idleness up to `at` is true; pool null: of all."""
+
+    pool: str | None
+    at: datetime
+    who: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,13 @@ def _resume_all(call: Call) -> answers.PausesPage:
     return answers.PausesPage(pauses=call.state.ledger.resume(None, call.who, call.state.clock.now()))
 
 
+def _acknowledge(call: Call) -> answers.Acknowledgement:
+    state, order, now = call.state, call.body, call.state.clock.now()
+    _known(state, order.pool)
+    state.ledger.acknowledge(order.pool, call.who, order.reason, now)
+    return answers.Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
+
+
 def _keep(call: Call) -> Keep:
     state, order, now = call.state, call.body, call.state.clock.now()
     node = _seen_node(call)
@@ -351,6 +358,16 @@ ENDPOINTS = (
         summary="Take a pool's pauses back; gives those still in force.",
         answer=answers.PausesPage,
         call=_resume,
+        acts=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/acknowledgements",
+        summary="Confirm that nodes of a pool, or of all, which turned idle all at once are idle indeed.",
+        answer=answers.Acknowledgement,
+        call=_acknowledge,
+        body=answers.AcknowledgeOrder,
+        status=HTTPStatus.CREATED,
         acts=True,
     ),
     Endpoint(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard.consent import wants_approval
 from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import idle
@@ -39,7 +40,7 @@ class Consent:
 def consent(node: Node, ledger: LedgerView, rulebook: Rulebook) -> Consent | None:
     """The approval that the node's removal takes; None: it takes none, or has had no notice that could be approved."""
     notice, given = ledger.notice(node.id), ledger.approval(node.id)
-    if notice is None or not rulebook.pool(node.pool).approval:
+    if notice is None or not wants_approval(rulebook.pool(node.pool), notice):
         return None
     if given is None:
         return Consent(notice=notice.key)
@@ -63,7 +64,7 @@ def coming(
         return None
     notice = observation.ledger.notice(node.id)
     if step.reason.code == "grace" and notice is not None:
-        at = notice.at + grace
+        at = notice.at + grace if notice.promise is None else notice.promise.due(notice.at)
         asked = consent(node, observation.ledger, rulebook)
         waits = ("approval",) if asked is not None and asked.who is None else ()
         held = _surely(node, observation, rulebook, at)

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from gpuwatch.guard.consent import wants_approval
 from gpuwatch.links import Claim
-from gpuwatch.model.decision import REMOVALS, Intent, Notice, Stopped, Verb
+from gpuwatch.model.decision import REMOVALS, Intent, Stopped, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.model.orders import Keep
+from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.policies import idle
 from gpuwatch.web.letter import Letter
 from gpuwatch.web.state import State
@@ -67,7 +69,8 @@ def noticed(state: State, claim: Claim) -> Noticed | Letter:
     if notice is None or notice.key != claim.key:
         return _moot(state, node, notice, orders.stop_of(node.id))
     rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
-    goes_at = notice.at + timedelta(seconds=rules.notice)
+    promise = notice.promise
+    goes_at = notice.at + timedelta(seconds=rules.notice) if promise is None else promise.due(notice.at)
     goes: str | None = _GOES["terminate"]
     if node.state in _AWAY:
         unused = 0.0 if found is None else (now - found.at).total_seconds()
@@ -85,7 +88,12 @@ def _given(state: State, claim: Claim) -> Notice | None:
     """The notice of a claim, in force or not."""
     intents = (each.intent for each in state.ledger.history(claim.node_id))
     return next(
-        (Notice(node_id=each.node_id, key=each.key, at=each.at) for each in intents if each.key == claim.key), None
+        (
+            Notice(node_id=each.node_id, key=each.key, at=each.at, promise=promise_of(each.pool, each.arguments))
+            for each in intents
+            if each.key == claim.key
+        ),
+        None,
     )
 
 
@@ -148,7 +156,7 @@ def _headline(state: State, at: Noticed, now: datetime) -> tuple[str, str]:
     if at.goes_at > now:
         left = format_duration((at.goes_at - now).total_seconds())
         text = f"At {told(state, at.goes_at)} at the earliest, in {left}, unless it is used or kept."
-    if state.rules.pool(at.node.pool).approval and state.orders().approval(at.node.id) is None:
+    if wants_approval(state.rules.pool(at.node.pool), at.notice) and state.orders().approval(at.node.id) is None:
         text += " An operator has to approve it first."
     return f"{name} will be {at.goes}", text
 

@@ -16,7 +16,8 @@ from gpuwatch.model.decision import Observation, Proposal, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.model.knobs import format_duration
 from gpuwatch.policies import capacity, schedule
-from gpuwatch.policies.idle import IdleRules, counted, restart_of
+from gpuwatch.policies.idle import IdleRules, restart_of
+from gpuwatch.policies.noted import counted
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.timing.rules import LONGEST
 

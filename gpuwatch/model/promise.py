@@ -1,0 +1,95 @@
+"""What a notice promises, and when the controller did nothing since.
+
+A promise is made once, with the intent of its notice, and kept in that intent's arguments: the tags, the messages and
+the guard all read it from there. It never changes; whoever wants something else gives a new notice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+Action = Literal["stop", "terminate"]
+_ACTIONS: dict[str, Action] = {"stop": "stop", "terminate": "terminate"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What the owner of a node was told.
+
+    The node gets `action`, under the rules of `pool`, not before `stop_at`, and not before `grace_seconds` have passed
+    since the notice. `approval`: not before an operator approves it. `heard`: not before a message has reached
+    somebody, and the grace counts from then. `idle_seconds` is what its agent had counted by then; None: it is stopped.
+    """
+
+    action: Action
+    pool: str
+    stop_at: datetime
+    grace_seconds: float
+    idle_seconds: float | None = None
+    approval: bool = False
+    heard: bool = False
+
+    def due(self, given_at: datetime) -> datetime:
+        """The promised time of a notice that was given at `given_at`: a late one leaves no less of the grace."""
+        return max(self.stop_at, given_at + timedelta(seconds=self.grace_seconds))
+
+
+def arguments_of(
+    action: str, *, grace_seconds: float, idle_seconds: float | None, at: datetime, approval: bool, heard: bool
+) -> dict[str, str]:
+    """A promise that is made at `at`, as an intent keeps it."""
+    told = {
+        "action": action,
+        "stop_at": (at + timedelta(seconds=grace_seconds)).isoformat(),
+        "grace_seconds": repr(grace_seconds),
+        "approval": str(approval).lower(),
+        "heard": str(heard).lower(),
+    }
+    return told if idle_seconds is None else {**told, "idle_seconds": repr(idle_seconds)}
+
+
+def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
+    """The promise that an intent keeps; None: it keeps none that can be read, as those of earlier versions."""
+    try:
+        idle = arguments.get("idle_seconds")
+        return Promise(
+            action=_ACTIONS[arguments["action"]],
+            pool=pool,
+            stop_at=datetime.fromisoformat(arguments["stop_at"]),
+            grace_seconds=float(arguments["grace_seconds"]),
+            idle_seconds=None if idle is None else float(idle),
+            approval=arguments["approval"] != "false",
+            heard=arguments["heard"] != "false",
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """A time in which the controller did nothing about a node; `until` None: it still lasts."""
+
+    why: Literal["paused", "observed", "away"]
+    since: datetime
+    until: datetime | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it was; without an end, without bound."""
+        return float("inf") if self.until is None else (self.until - self.since).total_seconds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A notice in force: given at, by which intent, and when a message about it first reached somebody (None: not).
+
+    `promise` is what it said (None: not known); `interruptions` are the times since then in which nothing was done.
+    """
+
+    node_id: str
+    key: str
+    at: datetime
+    told_at: datetime | None = None
+    promise: Promise | None = None
+    interruptions: tuple[Interruption, ...] = ()
