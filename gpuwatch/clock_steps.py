@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.clock import Clock
 from gpuwatch.model.decision import LedgerView, OpenIntent
+from gpuwatch.model.promise import Notice
 
 _STEP_SECONDS = 1.0  # less is no step
 _MOST_SPANS = 64
@@ -66,6 +67,12 @@ class ClockSteps:
                 reached_at=maybe(each.reached_at),
             )
 
+        def noticed(each: Notice) -> Notice:
+            told, promise = maybe(each.told_at), each.promise
+            if promise is not None:  # as long after the notice as was said
+                promise = replace(promise, stop_at=promise.stop_at + (at(each.at) - each.at))
+            return replace(each, at=at(each.at), told_at=told, promise=promise)
+
         pauses = [
             each if each.until is None else replace(each, at=at(each.at), until=_moved(each.until, each.at, at))
             for each in view.pauses
@@ -73,12 +80,13 @@ class ClockSteps:
         keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.keeps]
         return replace(
             view,
-            notices=tuple(replace(each, at=at(each.at), told_at=maybe(each.told_at)) for each in view.notices),
+            notices=tuple(map(noticed, view.notices)),
             open_intents=tuple(map(opened, view.open_intents)),
             recent=tuple(replace(each, at=at(each.at), reached_at=maybe(each.reached_at)) for each in view.recent),
             stopped=tuple(replace(each, at=at(each.at)) for each in view.stopped),
             wishes=tuple(replace(each, at=at(each.at)) for each in view.wishes),
             resumed=tuple((pool, at(when)) for pool, when in view.resumed),
+            resume_orders=tuple((pool, at(when)) for pool, when in view.resume_orders),
             acknowledged=tuple((pool, at(when)) for pool, when in view.acknowledged),
             pauses=tuple(each for each in pauses if each.until is None or each.until > now),
             keeps=tuple(each for each in keeps if each.until > now),

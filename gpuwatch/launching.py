@@ -25,10 +25,10 @@ Found = tuple[Status, str] | None
 class Launches:
     """The open launches of one round; the cloud's list is asked for once, and only where there is one."""
 
-    def __init__(self, parts: Parts, resumed: Sequence[tuple[str | None, datetime]]) -> None:
-        """Nothing is asked yet."""
+    def __init__(self, parts: Parts, orders: Sequence[tuple[str | None, datetime]]) -> None:
+        """Nothing is asked yet; `orders` are those to resume a pool."""
         self._parts = parts
-        self._resumed = resumed
+        self._orders = orders
 
     def became(self, entry: OpenIntent) -> Found:
         """What became of one.
@@ -69,7 +69,7 @@ class Launches:
             return Status.ACCEPTED, f"{capacity.LAUNCHES}{node_id}"
         if last.status is Status.UNSEEN:
             # A pause of everything that is lifted says nothing about this pool's launches.
-            said = any(named == pool and at > last.at for named, at in self._resumed)
+            said = any(named == pool and at > last.at for named, at in self._orders)
             return (Status.FAILED, f"{last.detail}; the pool was resumed without it") if said else None
         if self._parts.clock.now() - last.at <= UNSEEN_TIMEOUT:
             return None

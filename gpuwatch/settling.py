@@ -35,7 +35,7 @@ _NOT_SHOWN = frozenset({Status.INTERRUPTED, Status.UNAVAILABLE})
 def settle_open(parts: Parts) -> Iterator[Outcome]:
     """Find out what became of every open intent and write it down."""
     view = parts.past(parts.clock.now())
-    launches = Launches(parts, view.resumed)
+    launches = Launches(parts, view.resume_orders)
     for entry in view.open_intents:
         try:
             found = _became(parts, entry, launches)

@@ -88,13 +88,13 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     (
         "all resumed",
         "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resumed=((None, NOW),)),
+        lambda c: with_ledger(three_ended(c), resume_orders=((None, NOW),)),
         "3 launched machines",
     ),
     (
         "resumed before",
         "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resumed=(("default", NOW - timedelta(minutes=61)),)),
+        lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)),)),
         "3 launched machines",
     ),
     ("others stopped it", "start_consent", lambda c: with_ledger(a_start(c), stopped=()), "did not stop it"),
@@ -157,7 +157,7 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
     ("three failed otherwise", lambda c: three_ended(c, detail="no capacity")),
     ("three settled", lambda c: three_ended(c, status=Status.SETTLED)),
     ("three starts", lambda c: three_ended(c, verb=Verb.START)),
-    ("resumed", lambda c: with_ledger(three_ended(c), resumed=(("default", NOW - timedelta(minutes=5)),))),
+    ("resumed", lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=5)),))),
     (
         "start of anybody's",
         lambda c: with_ledger(replace(a_start(c), pool_rules=replace(RULES, start="any")), stopped=()),

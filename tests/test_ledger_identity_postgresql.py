@@ -28,8 +28,10 @@ def desk(place: Place) -> Desk:
     desk = Desk(ledger=place.open())
     for node_id in ("i-1", "i-2"):
         desk.fleet.put(a_node(node_id))
-    one_round(desk.parts)
-    desk.rest(700.0)
+    for _ in range(10):
+        one_round(desk.parts)
+        desk.rest(60.0)
+    desk.rest(10.0)
     return desk
 
 

@@ -26,7 +26,7 @@ def launch_unseen(case: Case) -> Word:
                 "Terminate that machine or make it a node of the pool, and correct the template or "
                 f"pools.{case.pool}.launch; `gpuwatch resume --pool {case.pool}` goes on without it.",
             )
-    since = max([at for pool, at in ledger.resumed if pool == case.pool], default=case.observation.now - _HOUR)
+    since = max([at for pool, at in ledger.resume_orders if pool == case.pool], default=case.observation.now - _HOUR)
     ended = [
         done
         for done in ledger.recent

@@ -224,6 +224,9 @@ class LeanLedger(Ledger):
             "recent": tuple(done for _, _, done in ended),
             "wishes": tuple(each for each in self._wishes if each.at > since),
             "pauses": self._in_force(now),
+            "resume_orders": tuple(
+                (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
+            ),
             "acknowledged": tuple((pool, at) for pool, at in self._acknowledged if at > since),
         }
         if self._controls:

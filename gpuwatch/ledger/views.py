@@ -103,7 +103,7 @@ _STOPPED = (
     .order_by(STOPPED.c.node_id)
 )
 _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
-_ACKNOWLEDGED = select(CONTROLS).where(CONTROLS.c.verb == "acknowledge", CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
+_ORDERS = select(CONTROLS).where(CONTROLS.c.verb == bindparam("verb"), CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
 _PAUSES = select(CONTROLS).where(
     CONTROLS.c.id.in_(select(PAUSES.c.id)), or_(CONTROLS.c.until.is_(None), CONTROLS.c.until > _NOW)
 )
@@ -147,7 +147,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         ),
         pauses=pauses(db, now),
         resumed=presence.resumed(nothing, since, now),
-        acknowledged=tuple((row.pool, _time(row.at)) for row in db.execute(_ACKNOWLEDGED, past)),
+        resume_orders=_orders(db, "resume", since),
+        acknowledged=_orders(db, "acknowledge", since),
         backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
         keeps=keeps(db, now),
         approvals=tuple(
@@ -157,6 +158,12 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         ),
         shields=shields(db),
     )
+
+
+def _orders(db: Connection, verb: str, since: datetime) -> tuple[tuple[str | None, datetime], ...]:
+    """When people gave an order of this kind, and for which pool (None: all)."""
+    found = db.execute(_ORDERS, {"verb": verb, "since": text(since)})
+    return tuple((row.pool, _time(row.at)) for row in found)
 
 
 def notice_key(db: Connection, node_id: str) -> str | None:
