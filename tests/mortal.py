@@ -61,10 +61,14 @@ def a_mortal(desk: Desk, fate: Fate) -> Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """So many rounds of a minute over a desk; `befalls` is what happens before the round of that number."""
+    """So many rounds of a minute over a desk; `befalls` is what happens before the round of that number.
+
+    After a cut come so many `more` rounds: what may have happened takes its time to show, and notices begin again.
+    """
 
     desk: Desk
     rounds: int
+    more: int = 0
     befalls: Callable[[Desk, int], None] = lambda _desk, _number: None
 
 
@@ -96,7 +100,7 @@ def every_cut(
 def _ended(story: Story, desk: Desk, first: int, boundary: int, downtime: float) -> Desk:
     """The story from that round on, with the power cut at that boundary of it."""
     fate = Fate(boundary)
-    for number in range(first, story.rounds):
+    for number in range(first, story.rounds + story.more):
         if number > first:
             story.befalls(desk, number)
         try:

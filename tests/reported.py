@@ -26,10 +26,10 @@ INTERVAL = 3600.0
 KNOBS = CostKnobs(timezone="Europe/Berlin", tags=("team",))
 ODD = "dave <script>alert('x')</script> & sons"
 _HOUR = timedelta(hours=1)
-_RULEBOOK = Rulebook(pools={"default": RULES})
 _OWNERS = {"train": "ann", "serve": "carol", "note": ODD, "odd": None}
 _TEAMS = {"train": "nlp", "serve": "vision", "note": "nlp"}
 _POOLS = {"train": "training", "serve": "serving", "note": "notebooks", "odd": "default"}
+_RULEBOOK = Rulebook(pools=dict.fromkeys(("default", *_POOLS.values()), RULES))
 
 
 @dataclass(slots=True)

@@ -200,7 +200,8 @@ def test_mistakes_are_told_in_a_sentence(cost: Cost, arguments: list[str], wrong
 
 def test_a_ledger_that_has_metered_nothing_says_so(cost: Cost, place: Place) -> None:
     """And so does one that is not there."""
-    Path(place.knobs.path).unlink()
+    for file in Path(place.knobs.path).parent.glob("ledger.db*"):
+        file.unlink()
     assert "does not exist yet; start `gpuwatch controller`" in cost().output
     Ledger.open(Path(place.knobs.path)).close()
     assert cost().output == "Nothing is metered yet; `gpuwatch controller` does it from its first round on.\n"

@@ -19,7 +19,7 @@ def a_story(lag: float) -> Story:
     desk.fleet.lag = lambda: lag
     for node in (a_node("i-1"), a_node("i-2", State.BUSY)):
         desk.fleet.put(node)
-    return Story(desk=desk, rounds=20)
+    return Story(desk=desk, rounds=20, more=20)
 
 
 @pytest.mark.parametrize("lag", [0.0, 90.0], ids=["at once", "slow stop"])

@@ -63,11 +63,11 @@ def befalls(desk: Desk, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("downtime", "pace"), [(0.0, 2), (61.0, 5), (3600.0, 5)], ids=["no downtime", "a minute down", "an hour down"]
+    ("downtime", "pace"), [(0.0, 5), (61.0, 11), (3600.0, 11)], ids=["no downtime", "a minute down", "an hour down"]
 )
 def test_a_power_cut_anywhere_adds_and_removes_each_node_once(downtime: float, pace: int) -> None:
     """Before and after every call: one start, one more member, one launch, and all that turned idle gone (P4, P6)."""
-    for where, desk in every_cut(Story(desk=a_desk(), rounds=38, befalls=befalls), downtime, pace=pace):
+    for where, desk in every_cut(Story(desk=a_desk(), rounds=38, more=25, befalls=befalls), downtime, pace=pace):
         fleet = desk.fleet
         launched = [node for node in fleet.nodes_.values() if DECISION_TAG in node.tags]
         made = Counter(node.tags[DECISION_TAG] for node in launched if node.id.startswith("i-gpuwatch"))

@@ -199,7 +199,7 @@ def test_the_live_demo_gives_notice_then_stops_the_idle_and_nobody_else() -> Non
     done = run_demo("--seed", "7", "--speed", "200", "--seconds", "18")
     lines = done.stdout.splitlines()
     noticed = [match[1] for line in lines if (match := re.search(r"notice (\S+): It has been idle for", line))]
-    stopped = [match[1] for line in lines if (match := re.search(r"stop (\S+): .* its notice of 5m has run out", line))]
+    stopped = [match[1] for line in lines if (match := re.search(r"stop (\S+): .* promised a stop not before", line))]
 
     assert done.returncode == 0, done.stderr
     assert "forgotten-1" in stopped, done.stdout

@@ -47,7 +47,7 @@ def test_an_idle_instance_is_stopped_a_busy_one_is_left_alone_and_one_can_read_w
     assert "What would change it: It would have to be idle for 2s." in text
     story = site.run("explain", "forgotten").stdout
     assert "the cloud shows it stopped" in story
-    assert "and its notice of 2s has run out" in story
+    assert "promised a stop not before" in story
 
     controller.send_signal(signal.SIGTERM)
     assert controller.wait(15) == 0

@@ -280,11 +280,9 @@ class LedgerView:
     """What decisions may know of the past.
 
     `resumed` are the times from which on nodes of a pool (None: all) had notices and removals again: after a pause, an
-    observation, an absence. `resume_orders` are those at which somebody ran `gpuwatch resume`, `acknowledged` those at
-    which somebody said that a sudden mass idleness is true. `backtests` are the newest of each pool's rules, in the
-    order in which they were kept; `approvals` are of the notices in force; `foreign` the decisions that machines of the
-    fleet bear (DECISION_TAG) and this ledger lacks; `shields` the nodes whose scale-in protection gpuwatch set, and
-    nobody else since.
+    observation, an absence; `resume_orders` and `acknowledged` when people gave these orders. `backtests` are the
+    newest of each pool's rules, as kept; `approvals` those of notices in force; `foreign` decisions that machines bear
+    (DECISION_TAG) and this ledger lacks; `shields` nodes whose scale-in protection is gpuwatch's own.
     """
 
     notices: tuple[Notice, ...] = ()
