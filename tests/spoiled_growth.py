@@ -20,10 +20,10 @@ def an_unseen(**changes: object) -> OpenIntent:
     """A launch whose machine is no node of the pool."""
     at = NOW - timedelta(minutes=20)
     intent = Intent(
-        key="k-9", verb=Verb.LAUNCH, node_id="new:default:7", pool="default", at=at, reason=REASON, arguments=ASKED
+        key="k-9", verb=Verb.LAUNCH, node_id="new:default:9", pool="default", at=at, reason=REASON, arguments=ASKED
     )
     intent = replace(intent, **changes)  # type: ignore[arg-type]
-    last = Outcome(key="k-9", at=at, status=Status.UNSEEN, detail=UNSEEN)
+    last = Outcome(key="k-9", at=NOW, status=Status.UNSEEN, detail=UNSEEN)
     return OpenIntent(intent=intent, attempts=1, last=last, reached=True)
 
 
@@ -86,15 +86,15 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("ended", "launch_unseen", three_ended, "3 launched machines"),
     (
-        "all resumed",
+        "a pause is over",
         "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resume_orders=((None, NOW),)),
+        lambda c: with_ledger(three_ended(c), resumed=(("default", NOW),), resume_orders=((None, NOW),)),
         "3 launched machines",
     ),
     (
         "resumed before",
         "launch_unseen",
-        lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)),)),
+        lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
         "3 launched machines",
     ),
     ("others stopped it", "start_consent", lambda c: with_ledger(a_start(c), stopped=()), "did not stop it"),
@@ -102,6 +102,14 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         "started since our stop",
         "start_consent",
         lambda c: with_node(a_start(c), launched_at=NOW - timedelta(hours=1)),
+        "did not stop it",
+    ),
+    (
+        "another launch time",
+        "start_consent",
+        lambda c: with_ledger(
+            a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=NOW, launched_at=NOW - timedelta(days=9)),)
+        ),
         "did not stop it",
     ),
     (
@@ -166,6 +174,15 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
         "start after our own stop",
         lambda c: with_ledger(
             a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=a_start(c).machine.launched_at or NOW),)
+        ),
+    ),
+    (
+        "start with the same launch time",
+        lambda c: with_ledger(
+            a_start(c),
+            stopped=(
+                Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=9), launched_at=a_start(c).machine.launched_at),
+            ),
         ),
     ),
     ("start without a launch time", lambda c: with_node(a_start(c), launched_at=None)),

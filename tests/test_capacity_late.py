@@ -5,12 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
+from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Step, Stopped, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import capacity
 from tests.fleets import NOW, a_node
 from tests.past_steps import REASON, a_group
-from tests.test_capacity import an_intent, seen, stopped
+from tests.test_capacity import ASKED_A, LAUNCH, an_intent, seen, stopped
 
 
 def done(verb: Verb, node_id: str, *, minutes: float = 5.0, **changes: object) -> Done:
@@ -132,27 +132,68 @@ def test_what_started_a_moment_ago_is_not_started_beside_another() -> None:
     assert capacity.additions(seen(*nodes, recent=(STARTED,), stopped=past), "default", 1, capacity.LaunchRules()) == ()
 
 
-def an_entry(verb: Verb, status: Status | None, *, reached: bool, minutes: float = 5.0) -> OpenIntent:
-    """An open intent whose last outcome is so old."""
-    at = NOW - timedelta(minutes=minutes)
+def an_entry(verb: Verb, *, reached: bool, minutes: float | None = 5.0) -> OpenIntent:
+    """An open intent whose last attempt that may have been carried out is so old."""
+    at = NOW - timedelta(minutes=minutes or 0.0)
     intent = Intent(key="k", verb=verb, node_id="new:default:1", pool="default", at=at, reason=REASON)
-    last = None if status is None else Outcome(key="k", at=at, status=status, detail="")
-    return OpenIntent(intent=intent, attempts=1, last=last, reached=reached)
+    last = Outcome(key="k", at=at, status=Status.INTERRUPTED, detail="")
+    return OpenIntent(intent=intent, attempts=1, last=last, reached=reached, reached_at=None if minutes is None else at)
 
 
 @pytest.mark.parametrize(
     ("entry", "may"),
     [
-        (an_entry(Verb.LAUNCH, Status.INTERRUPTED, reached=False), True),
-        (an_entry(Verb.LAUNCH, Status.THROTTLED, reached=True), True),
-        (an_entry(Verb.LAUNCH, Status.THROTTLED, reached=False), False),
-        (an_entry(Verb.LAUNCH, Status.INTERRUPTED, reached=True, minutes=11.0), False),
-        (an_entry(Verb.LAUNCH, Status.INTERRUPTED, reached=True, minutes=-9.0), True),
-        (an_entry(Verb.LAUNCH, None, reached=True), False),
-        (an_entry(Verb.START, Status.INTERRUPTED, reached=True), False),
-        (an_entry(Verb.GROW, Status.INTERRUPTED, reached=True), False),
+        (an_entry(Verb.LAUNCH, reached=True), True),
+        (an_entry(Verb.LAUNCH, reached=False), False),
+        (an_entry(Verb.LAUNCH, reached=True, minutes=11.0), False),
+        (an_entry(Verb.LAUNCH, reached=True, minutes=-9.0), True),
+        (an_entry(Verb.LAUNCH, reached=True, minutes=None), False),
+        (an_entry(Verb.START, reached=True), False),
+        (an_entry(Verb.GROW, reached=True), False),
     ],
 )
 def test_which_launches_may_still_turn_up(entry: OpenIntent, may: bool) -> None:
     """Those that nobody answered, for ten minutes; starts and growths ask for the same again by their nature."""
     assert capacity.may_appear(entry, NOW) is may
+
+
+@pytest.mark.parametrize(("status", "first"), [(Status.INTERRUPTED, Verb.LAUNCH), (Status.THROTTLED, Verb.START)])
+def test_a_launch_that_may_have_happened_is_asked_for_before_anything_else(status: Status, first: Verb) -> None:
+    """Its machine may turn up beside another one; what certainly did not happen waits its turn."""
+    entry = an_intent(Verb.LAUNCH, "new:default:1", status, ASKED_A)
+    if status is Status.INTERRUPTED:
+        entry = replace(entry, reached=True, reached_at=entry.intent.at)
+    past = (Stopped(node_id="i-1", key="k", at=NOW - timedelta(hours=1)),)
+    observation = seen(stopped("i-1"), open_intents=(entry,), stopped=past)
+
+    assert [step.verb for step in capacity.additions(observation, "default", 1, LAUNCH)] == [first]
+
+
+@pytest.mark.parametrize(("desired", "again"), [(3, {"size": "5", "adds": "2"}), (4, None)])
+def test_a_growth_that_is_a_part_of_what_is_wanted_is_asked_for_again(
+    desired: int, again: dict[str, str] | None
+) -> None:
+    """As it was asked, where the group is as it was; the rest comes later. Otherwise it is dropped first."""
+    entry = an_intent(Verb.GROW, "g-1", Status.THROTTLED, {"size": "5", "adds": "2"})
+    observation = seen(groups=(a_group(desired=desired, node_ids=()),), open_intents=(entry,))
+
+    steps = capacity.additions(observation, "default", 8, capacity.LaunchRules())
+
+    assert [dict(step.arguments) for step in steps] == ([] if again is None else [again])
+
+
+def test_other_sources_are_those_that_were_not_tried_and_wait_for_nothing() -> None:
+    """Neither a group that the round has tried, nor one with an open intent."""
+    groups = tuple(a_group(id=f"g-{n}", desired=0, max_size=9, node_ids=()) for n in (1, 2, 3))
+    entry = an_intent(Verb.GROW, "g-2", Status.THROTTLED, {"size": "1", "adds": "1"})
+    tried = Step(node_id="g-1", verb=Verb.GROW, reason=REASON, change="", arguments={"size": "2", "adds": "2"})
+    observation = seen(groups=groups, open_intents=(entry,))
+
+    def found(**grown: int) -> list[tuple[str, int]]:
+        told = {name.replace("_", "-"): adds for name, adds in grown.items()}
+        steps = capacity.others(observation, "default", 2, [tried], capacity.LaunchRules(), "own", grown=told)
+        return [(step.node_id, capacity.adds(step)) for step in steps]
+
+    assert found() == [("g-3", 2)]
+    assert found(g_1=2) == [("g-1", 4), ("g-3", 2)]
+    assert found(g_1=9) == [("g-3", 2)], "it has reached its maximum"

@@ -270,6 +270,22 @@ def test_what_one_owner_may_not_have_another_may() -> None:
     assert [step.node_id for step in steps] == ["i-3"]
 
 
+def test_a_group_that_grows_anyway_may_grow_for_another() -> None:
+    """One step with both parts: two growths of one group would be about the same size."""
+    groups = (
+        a_group(id="g-1", desired=0, max_size=2, suspended=frozenset({"Launch"}), node_ids=()),
+        a_group(id="g-2", desired=0, max_size=9, node_ids=()),
+    )
+    observation, book = a_pool(groups=groups)
+
+    reviews = review(observation, wished(observation, book, {"default": 3}), book)
+
+    assert [(each.step.node_id, each.allowed, capacity.adds(each.step)) for each in reviews] == [
+        ("g-1", False, 2),
+        ("g-2", True, 3),
+    ]
+
+
 def test_a_launch_may_follow_launches() -> None:
     """What a group cannot bring is launched beside what is to be launched anyway."""
     group = a_group(desired=0, max_size=1, suspended=frozenset({"Launch"}), node_ids=())

@@ -146,7 +146,9 @@ def test_a_resume_of_the_pool_goes_on_without_it() -> None:
     hidden(desk.fleet)
     rounds(desk, 20)
     desk.ledger.resume(None, "ann", desk.clock.now())
-    rounds(desk, 20)
+    rounds(desk, 10)
+    desk.ledger.pause("default", "ann", "", desk.clock.now(), desk.clock.now() + timedelta(minutes=5))
+    rounds(desk, 10)
     assert len(launched(desk)) == 1
     desk.ledger.resume("default", "ann", desk.clock.now())
     rounds(desk, 40)
@@ -231,3 +233,14 @@ def test_a_lost_launch_that_nobody_wants_any_more_stays_open_while_it_may_appear
     rounds(desk, 5)
     assert len(launched(desk)) == 1
     assert desk.clock.now() - entries(desk)[0].intent.at > timedelta(minutes=9)
+
+
+def test_a_launch_that_brought_no_node_is_told_with_its_pool_alone() -> None:
+    """Advice about steps that hang would say that it holds up nobody."""
+    desk = a_desk()
+    hidden(desk.fleet)
+    rounds(desk, 30)
+    (decision,) = desk.plan().decisions
+
+    assert [clamp for clamp in decision.clamps if "A launch brought no node" in clamp]
+    assert [each.reason.code for each in decision.advice] == []

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -218,3 +219,16 @@ def test_who_may_not_open_the_ledger_is_told_who_may(
     assert refused.exit_code == 2
     assert "ledger.db cannot be opened" in refused.output
     assert refused.output.endswith("run this as root or as the controller's user\n")
+
+
+def test_orders_to_resume_are_told_with_their_pool(ledger: Ledger) -> None:
+    """That of one pool also goes on without launches that brought no node. The end of a pause's time is no order."""
+    gpuwatch("resume")
+    gpuwatch("pause", "--pool", "training", "--for", "1m")
+    assert [pool for pool, _ in ledger.view(SystemClock().now()).resume_orders] == [None]
+    gpuwatch("resume", "--pool", "training")
+
+    _, (pool, at) = ledger.view(SystemClock().now()).resume_orders
+
+    assert pool == "training"
+    assert ledger.view(at + timedelta(minutes=61)).resume_orders == ()

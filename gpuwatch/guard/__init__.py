@@ -150,10 +150,11 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     in_vain = _in_vain(observation)
 
     def judged(step: Step, *, pool: str) -> Review:
-        case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(granted))
+        others = [each for each in granted if each.verb is not Verb.GROW or each.node_id != step.node_id]
+        case = case_of(step, observation, pool, rules, frozen=frozen.get(pool), granted=tuple(others))
         result = largest(case, judge)
         if step.verb in LETS_GO | ADDITIONS and result.allowed:
-            granted.append(result.step)
+            granted[:] = [*others, result.step]
         return result
 
     changes.sort(key=lambda each: in_vain[each[1].node_id] if each[1].verb in LETS_GO else 0)
@@ -161,7 +162,10 @@ def review(observation: Observation, decisions: Sequence[Decision], rules: Ruleb
     for decision in decisions:
         found = [each for each in reviews if each.pool == decision.pool]
         judged_there = partial(judged, pool=decision.pool)
-        reviews += instead(observation, decision, found, rules.pool(decision.pool), judged_there)
+        more = instead(observation, decision, found, rules.pool(decision.pool), judged_there)
+        new = {each.step.node_id: each for each in more}
+        reviews = [new.pop(each.step.node_id, each) for each in reviews]
+        reviews += new.values()
     return tuple(reviews)
 
 

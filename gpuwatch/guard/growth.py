@@ -59,7 +59,10 @@ def instead(
     rules: PoolRules,
     judged: Callable[[Step], Review],
 ) -> Iterator[Review]:
-    """The reviews of what may be added from elsewhere, in the place of what the pool may not have as decided."""
+    """The reviews of what may be added from elsewhere, in the place of what the pool may not have as decided.
+
+    One of a group that was reviewed before is in the place of the earlier one.
+    """
     wanted = [step for step in decision.steps if step.verb in ADDITIONS]
     asked = [review for review in reviews if review.step.verb in ADDITIONS]
     missing = sum(map(capacity.adds, wanted)) - sum(capacity.adds(each.step) for each in asked if each.allowed)
@@ -68,14 +71,15 @@ def instead(
         return
     launch = LaunchRules() if any(each.step.verb is Verb.LAUNCH for each in blocked) else rules.launch
     dear: set[str] = set()  # machine types that are too dear, or of no known price
-    for step in capacity.others(observation, decision.pool, missing, decision.steps, launch, rules.start):
-        node = observation.fleet.find(step.node_id)
+    grown = {each.step.node_id: capacity.adds(each.step) for each in asked if each.allowed}
+    for step in capacity.others(observation, decision.pool, missing, decision.steps, launch, rules.start, grown=grown):
+        node, had = observation.fleet.find(step.node_id), grown.get(step.node_id, 0)
         if node is not None and node.instance_type in dear:
             continue
-        review = judged(step if capacity.adds(step) <= missing else _smaller(step, missing))
+        review = judged(step if capacity.adds(step) <= missing + had else _smaller(step, missing + had))
         if review.allowed:
             yield review
-            missing -= capacity.adds(review.step)
+            missing -= capacity.adds(review.step) - had
         elif node is not None and {answer.rule for answer in review.refusals} == {"budget"}:
             dear.add(node.instance_type)
         elif not _other_may_pass(review):

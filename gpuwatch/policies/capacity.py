@@ -18,12 +18,14 @@ from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
     REMOVALS,
+    SETTLE_TIMEOUT,
     Done,
     Observation,
     OpenIntent,
     Reason,
     Status,
     Step,
+    Stopped,
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
@@ -35,7 +37,6 @@ _NEW = "new:"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _CHANGE = "Less load, or a lower floor."
 _FAILED_LATELY = timedelta(minutes=3)
-_SHOWN_LATE = timedelta(minutes=10)  # for which a list may not show what the cloud has shown already
 
 # How outcomes of a launch name its machine: accepted, settled, and ended before it was a node.
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
@@ -116,7 +117,7 @@ def _lately(observation: Observation) -> list[Done]:
     return [
         done
         for done in observation.ledger.recent
-        if done.verb in ADDITIONS and done.status is Status.SETTLED and abs(observation.now - done.at) <= _SHOWN_LATE
+        if done.verb in ADDITIONS and done.status is Status.SETTLED and abs(observation.now - done.at) <= SETTLE_TIMEOUT
     ]
 
 
@@ -171,10 +172,8 @@ def unseen(observation: Observation, pool: str) -> Iterator[str]:
 
 def may_appear(entry: OpenIntent, now: datetime) -> bool:
     """Whether a launch that is not known to have happened may still turn up as a machine."""
-    if entry.intent.verb is not Verb.LAUNCH or entry.last is None:
-        return False
-    doubtful = entry.reached or entry.last.status is Status.INTERRUPTED
-    return doubtful and abs(now - entry.last.at) <= _SHOWN_LATE
+    at = entry.reached_at
+    return entry.intent.verb is Verb.LAUNCH and entry.reached and at is not None and abs(now - at) <= SETTLE_TIMEOUT
 
 
 def adds(step: Step) -> int:
@@ -217,18 +216,28 @@ def additions(
 
 
 def others(
-    observation: Observation, pool: str, missing: int, tried: Sequence[Step], launch: LaunchRules, start: Startable
+    observation: Observation,
+    pool: str,
+    missing: int,
+    tried: Sequence[Step],
+    launch: LaunchRules,
+    start: Startable,
+    *,
+    grown: Mapping[str, int],
 ) -> Iterator[Step]:
     """Where else so many nodes could come from, in the same order; `tried` are the pool's steps as they were decided.
 
     Each of them is for one node, or as many as are missing of a group: whoever takes some stops when there are enough.
+    A group that may grow by so many as `grown` says may grow by more than that, in one step.
     """
     reason = next(step.reason for step in tried if step.verb in ADDITIONS)
     taken = {step.node_id for step in tried if step.verb is not Verb.HOLD}
     yield from (step for step in _starts(observation, pool, start, reason) if step.node_id not in taken)
     for group in observation.fleet.roster(pool).groups:
-        if group.id not in taken and observation.ledger.open_for(group.id) is None:
-            yield from _growth(observation, (group,), missing, reason)[0]
+        had = grown.get(group.id, 0)
+        if (had or group.id not in taken) and observation.ledger.open_for(group.id) is None:
+            steps, _ = _growth(observation, (group,), missing + had, reason)
+            yield from (step for step in steps if adds(step) > had)
     yield from _launches(observation, pool, missing, launch, reason, doubtful=False, but=taken)
 
 
@@ -263,13 +272,20 @@ def _startable(observation: Observation, node: Node, start: Startable, failed: s
 def not_to_start(observation: Observation, node: Node, start: Startable) -> str | None:
     """Why a stopped node is not to be started again: its owner may have stopped it for good."""
     found = observation.ledger.stop_of(node.id)
-    if found is not None and (node.launched_at is None or node.launched_at <= found.at):
+    if found is not None and not _ran_since(node, found):
         return None
     if start == "own":
         return "gpuwatch did not stop it"
     recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
     started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)
     return None if started is None else f"it was stopped again after gpuwatch started it at {started:%H:%M} UTC"
+
+
+def _ran_since(node: Node, found: Stopped) -> bool:
+    """Whether somebody has started a node since our stop of it, by the cloud's own clock where that is known."""
+    if node.launched_at is None:
+        return False
+    return node.launched_at > found.at if found.launched_at is None else node.launched_at != found.launched_at
 
 
 def _growth(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason
+from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason, Status
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.knobs import format_duration
 
@@ -10,6 +10,8 @@ from gpuwatch.model.knobs import format_duration
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
     """One piece of advice for each node of the pool whose step hangs, or whose removal was given up as refused."""
     for entry in observation.ledger.open_intents:
+        if entry.last is not None and entry.last.status is Status.UNSEEN:
+            continue  # what is to be done about it is told with the pool
         if entry.intent.pool == pool and not entry.resumable and observation.now - entry.intent.at > SETTLE_TIMEOUT:
             yield Advice(target=entry.intent.node_id, reason=_hangs(observation, entry))
     refused = {done.node_id: done for done in observation.ledger.recent if done.refused and done.verb in REMOVALS}
