@@ -65,7 +65,8 @@ def staged(options: Options, told: Sequence[Life], horizon: float, ledger: Ledge
     for node_id, life in named.items():
         machines.add(_machine(node_id, life))
     cloud = WitnessedCloud(machines, world)
-    return assemble(options, clock, cloud, InProcess(world, clock), ledger), world
+    pools = {life.pool for life in told}
+    return assemble(options, clock, cloud, InProcess(world, clock), ledger, pools), world
 
 
 def _machine(node_id: str, life: Life) -> Node:

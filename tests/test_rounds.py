@@ -112,7 +112,7 @@ def test_whatever_ec2_does_the_idle_machine_is_stopped_once_and_settled_truly(
 ) -> None:
     """One effective stop, the busy machine untouched, and the ledger tells what happened."""
     idle, busy = ec2.launch(MINE), ec2.launch(MINE)
-    clock.advance(3600.0)
+    clock.advance(3 * 3600.0)
     parts, agents = a_controller(ec2, clock)
     agents.busy.add(busy)
     rounds(parts, clock, 10)

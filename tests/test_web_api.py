@@ -140,7 +140,7 @@ def test_a_node_is_explained_whole(site: Site) -> None:
     told = site.ask("/api/v1/nodes/i-due").json
 
     assert told["activity"]["evidence"][0]["name"] == "gpu0.utilization_max"
-    assert told["step"]["change"] == "Any activity within 9m withdraws the notice."
+    assert told["step"]["change"] == "Any activity within 10m withdraws the notice."
     assert {answer["rule"] for answer in told["if_stopped_now"]["answers"]} == {
         rule for rule, (verbs, _) in GUARD_RULES.items() if "stop" in verbs
     }

@@ -41,6 +41,9 @@ def given(site: Site) -> tuple[Approval, ...]:
     return site.desk.ledger.view(site.desk.clock.now()).approvals
 
 
+AT = "2026-03-02T12:21:00Z"
+
+
 def told(site: Site, node: str = "i-1") -> dict[str, object]:
     """A node of the fleet as its last round saw it: its approval and what comes next."""
     rows = site.ask("/api/v1/fleet", Authorization=known("ann")).json["nodes"]
@@ -71,7 +74,7 @@ def test_a_node_waits_until_an_operator_approves_and_then_goes(site: Site) -> No
         },
     }
     assert (late["approval"], stopped) == (waits, [])
-    assert late["next"] == {"verb": "stop", "at": "2026-03-02T12:21:00Z", "gone_at": None, "refused_by": ["approval"]}
+    assert late["next"] == {"verb": "stop", "at": AT, "gone_at": AT, "refused_by": ["approval"]}
     assert (answer.status, answer.json["who"], answer.json["key"]) == (201, "ann@127.0.0.1", notice)
     assert now == {"notice": notice, "who": "ann@127.0.0.1", "at": "2026-03-02T12:22:00Z", "reason": "seen"}
     assert site.desk.fleet.stops() == ["i-1"]

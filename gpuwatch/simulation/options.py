@@ -1,6 +1,6 @@
 """What can be chosen of the demo, and what both of its casts have in common: the lives and the controller's parts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -93,14 +93,21 @@ def recorded(options: Options, recording: Recording) -> tuple[tuple[Life, ...], 
     return told, horizon
 
 
-def assemble(options: Options, clock: Clock, cloud: Cloud, signals: SignalSource, ledger: Ledger) -> Parts:
-    """The real controller's parts, enforcing."""
+def assemble(  # noqa: PLR0913  what a controller is made of
+    options: Options,
+    clock: Clock,
+    cloud: Cloud,
+    signals: SignalSource,
+    ledger: Ledger,
+    pools: Iterable[str] = (),
+) -> Parts:
+    """The real controller's parts, enforcing; `pools` are those of a recording, whatever their names."""
     return Parts(
         clock=clock,
         cloud=cloud,
         signals=signals,
         ledger=ledger,
-        rules=Rulebook(pools=dict.fromkeys(POOLS, options.pool), limits=options.limits, enforce=True),
+        rules=Rulebook(pools=dict.fromkeys((*POOLS, *pools), options.pool), limits=options.limits, enforce=True),
         prices=prices.listed,
         interval_seconds=options.interval,
     )

@@ -64,7 +64,7 @@ def coming(
         return None
     notice = observation.ledger.notice(node.id)
     if step.reason.code == "grace" and notice is not None:
-        at = notice.at + grace if notice.promise is None else notice.promise.due(notice.at)
+        at = max(now, notice.at + grace if notice.promise is None else notice.promise.due(notice.at))
         asked = consent(node, observation.ledger, rulebook)
         waits = ("approval",) if asked is not None and asked.who is None else ()
         held = _surely(node, observation, rulebook, at)
