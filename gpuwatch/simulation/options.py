@@ -93,7 +93,7 @@ def recorded(options: Options, recording: Recording) -> tuple[tuple[Life, ...], 
     return told, horizon
 
 
-def assemble(  # noqa: PLR0913  what a controller is made of
+def assemble(
     options: Options,
     clock: Clock,
     cloud: Cloud,
