@@ -41,6 +41,7 @@ class Fortnight:
     states: dict[str, State] = field(default_factory=dict)
     usd: dict[str, str] = field(default_factory=lambda: {"p4d.24xlarge": "32.7726", "g6.xlarge": "0.8048"})
     ill: str | None = None
+    round_id: int = 1
 
     def put(self, name: str, instance_type: str, gpus: int, state: State, launched: datetime) -> None:
         """A machine, by its name's kind."""
@@ -62,7 +63,7 @@ class Fortnight:
         observation = Observation(now=now, fleet=fleet, ledger=view, prices=prices, budgets=(_budget(now),))
         proposals, decisions = decide(observation, _RULEBOOK)
         reviews = guard.review(observation, decisions, _RULEBOOK)
-        self.ledger.record_round(observation, proposals, decisions, reviews, _RULEBOOK)
+        self.round_id = self.ledger.record_round(observation, proposals, decisions, reviews, _RULEBOOK)
         self.ledger.spend.meter(observation, KNOBS.metering(INTERVAL))
 
     def done(self, verb: Verb, name: str, at: datetime, status: Status = Status.SETTLED) -> Intent:
@@ -76,7 +77,7 @@ class Fortnight:
             node.pool,
             at,
             reason,
-            1,
+            self.round_id,
             owner=node.owner,
             usd_per_hour=None if usd is None else Decimal(usd),
         )

@@ -45,7 +45,7 @@ class Agents:
         """One of them answers, as long as its machine runs."""
         if node.state is not NodeState.RUNNING:
             return Signal(failure=f"it is {node.state}")
-        state, held = (State.BUSY, 0.0) if node.id in self.busy else (State.IDLE, 3000.0 + self.clock.monotonic())
+        state, held = (State.BUSY, 0.0) if node.id in self.busy else (State.IDLE, 0.9 * self.clock.monotonic())
         return Signal(verdict=a_verdict(node.id, state, held, gpus=node.known_gpus, at=self.clock.now()))
 
 
