@@ -58,6 +58,7 @@ def test_a_node_waits_until_an_operator_approves_and_then_goes(site: Site) -> No
     for _ in range(20):
         site.round()
     late, stopped = told(site), site.desk.fleet.stops()
+    site.desk.fleet.show("i-1", State.IDLE, 3 * 3600.0)  # it has been idle ever since
     answer = approve(site, reason="seen")
     now = site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json["approval"]
     site.round()
