@@ -64,6 +64,12 @@ class Site:
         self.desk.ledger.spend.meter(done.observation, METERING)
         self.web.state.tell(done, leading=True)
         self.desk.clock.advance(seconds)
+        fleet = self.desk.fleet
+        for node in [each for each in fleet.nodes_.values() if each.verdict is not None]:  # whose agents count on
+            verdict = node.signal.verdict
+            assert verdict is not None
+            activity = replace(verdict.activity, held_seconds=verdict.activity.held_seconds + seconds)
+            fleet.put(replace(node, signal=Signal(verdict=replace(verdict, activity=activity))))
 
     def ask(self, target: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
         """One request; underscores in headers' names are dashes."""

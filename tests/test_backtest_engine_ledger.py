@@ -96,7 +96,8 @@ class Both(RuleBasedStateMachine):
     def keep_gaps(self, spare: float) -> None:
         """A pool has learnt something."""
         for ledger in self.ledgers:
-            ledger.record_round(an_observation(now=self.now), gaps={"a": GapHistory(saved=spare)})
+            seen = replace(an_observation(now=self.now), interval_seconds=86400.0)
+            ledger.record_round(seen, gaps={"a": GapHistory(saved=spare)})
 
     @rule(minutes=st.sampled_from([0, 1, 30, 600]))
     def wait(self, minutes: int) -> None:

@@ -35,6 +35,7 @@ LIMITS = Limits(
     max_additions_per_round=9,
     max_additions_per_hour=99,
     mass_idleness_nodes=99,
+    failure_cooldown=120.0,
 )
 
 

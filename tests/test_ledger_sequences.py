@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sqlalchemy import event
 
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.decision import ADDITIONS, FINAL, REMOVALS, Intent, Reason, Status, Verb
+from gpuwatch.model.decision import ADDITIONS, FINAL, LETS_GO, Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from tests.fleets import NOW, a_node, an_observation
 
@@ -71,7 +71,7 @@ class Records(RuleBasedStateMachine):
             return
         if status in FINAL:
             self.ended[intent.key] = (self.open.pop(intent.key), status)
-        if status is Status.SETTLED:
+        if status is Status.SETTLED and intent.verb not in {Verb.PROTECT, Verb.UNPROTECT}:
             self.notices.pop(intent.node_id, None)
             if intent.verb is Verb.NOTICE:
                 self.notices[intent.node_id] = intent.key
@@ -114,7 +114,7 @@ class Records(RuleBasedStateMachine):
         assert {done.key: done.status for done in view.recent} == {
             key: status
             for key, (intent, status) in self.ended.items()
-            if intent.verb in REMOVALS | ADDITIONS or status is Status.FAILED
+            if intent.verb in LETS_GO | ADDITIONS or status is Status.FAILED
         }
 
     @invariant()

@@ -262,7 +262,7 @@ def test_a_window_of_samples_and_a_stopped_node_wait_by_the_calendar_without_abs
     node = replace(a_node(held=HOUR), signal=replace(a_node(held=HOUR).signal, windowed=True))
     notice = a_notice(age=600.0, idle_seconds=HOUR)
     absence = Interruption(why="away", since=NOW - timedelta(minutes=4), until=NOW - timedelta(minutes=2))
-    pause = replace(absence, why="paused")
+    pause = Interruption(why="paused", since=NOW - timedelta(minutes=9), until=NOW - timedelta(minutes=4))
 
     assert promises.left_seconds(notice, a_node(held=HOUR), 600.0, NOW) == 600.0
     assert promises.left_seconds(notice, node, 600.0, NOW) == 0.0

@@ -92,7 +92,7 @@ def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_ag
     told = a_telling(desk)
     for _ in range(15):
         told.round(step(desk.parts), 0.1)
-        desk.clock.sleep(60)
+        desk.rest(60.0)
     saved = one(told, "fleet_saved_usd_per_hour", pool="default")
     desk.fleet.start("i-1", "a user")
     told.round(step(desk.parts), 0.1)
