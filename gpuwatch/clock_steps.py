@@ -69,8 +69,8 @@ class ClockSteps:
 
         def noticed(each: Notice) -> Notice:
             told, promise = maybe(each.told_at), each.promise
-            if promise is not None:  # as long after the notice as was said
-                promise = replace(promise, stop_at=promise.stop_at + (at(each.at) - each.at))
+            if promise is not None:  # as long after the notice as was said, and never before the time that was said
+                promise = replace(promise, stop_at=_moved(promise.stop_at, each.at, at))
             return replace(each, at=at(each.at), told_at=told, promise=promise)
 
         pauses = [
