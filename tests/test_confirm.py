@@ -233,8 +233,12 @@ def test_too_many_questions_are_refused(rig: Rig) -> None:
 
 def test_a_question_that_gets_no_round_in_time_is_in_doubt(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The round before it hangs: it is answered all the same, and with doubt."""
+    answered = threading.Event()
+    look = rig.confirmations._look
+    monkeypatch.setattr(rig.confirmations, "_look", lambda since: answered.wait(10) and look(since))
     monkeypatch.setattr(confirm, "ANSWER_SECONDS", 0.0)
     verdict = rig.confirmations.answer(NONCE)
+    answered.set()
 
     assert (verdict.activity.state, verdict.confirm, verdict.looked_seconds) == (State.UNKNOWN, NONCE, None)
 
