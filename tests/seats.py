@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Self
 
 from gpuwatch.agent.host.protocol import Roots
+from gpuwatch.clock import SystemClock
 from tests.hosts import FolderHost, utmp_record
+
+_STAYS_FULL_SECONDS = 0.3
 
 
 class Seat:
@@ -40,11 +43,14 @@ class Seat:
     def fill(self) -> None:
         """Let output pile up, as behind an emulator that reads no more."""
         os.set_blocking(self.slave, False)
-        try:
-            while True:
+        full_since = SystemClock().monotonic()
+        # The kernel makes room some time after a write, while it moves what was written to the other end.
+        while SystemClock().monotonic() - full_since < _STAYS_FULL_SECONDS:
+            try:
                 os.write(self.slave, b"x" * 1024)
-        except BlockingIOError:
-            pass
+                full_since = SystemClock().monotonic()
+            except BlockingIOError:
+                SystemClock().sleep(0.01)
 
     def silent_since(self, seconds_ago: float, host: FolderHost) -> None:
         """The last key was then."""
