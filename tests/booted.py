@@ -24,12 +24,6 @@ GPUWATCH = (PYTHON, "-P", "-m", "gpuwatch")
 _FOLDERS = ("etc/systemd/system", "etc/gpuwatch", "etc/pam.d", "home/alice", "opt", "root", "srv", "tmp", "usr", "var")
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")  # links into /usr on every host that can do this
 _TARGET = "tested.target"
-# The machine stands for a whole host, so the process ids in it are the host's.
-_AS_A_HOST = """
-import os
-from gpuwatch.devices import pids
-pids._HOST_PIDS = os.readlink("/proc/self/ns/pid")
-"""
 _USERS = "alice", "bob"
 
 # What boots: no login prompts and no network, but the bus and logind, which know who is there.
@@ -40,7 +34,6 @@ _FILES = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "etc/hosts": "127.0.0.1 localhost gpu-host\n",
     "etc/pam.d/people": "account required pam_permit.so\nsession required pam_systemd.so class=user type=tty\n",
-    "srv/host/sitecustomize.py": _AS_A_HOST,
     "etc/sysusers.d/people.conf": "".join(f'u {name} - "{name}" /home/{name} /bin/sh\n' for name in _USERS),
     f"etc/systemd/system/{_TARGET}": "[Unit]\nRequires=basic.target dbus.service systemd-logind.service\n"
     "After=basic.target dbus.service systemd-logind.service\nAllowIsolate=yes\n",
@@ -135,7 +128,11 @@ class Booted:
     def environment(self) -> dict[str, str]:
         """What makes the package under test importable there."""
         library = {"LD_LIBRARY_PATH": LIBRARIES} if _OWN_PYTHON else {}
-        return {"PYTHONPATH": "/srv/host:/opt/tree:/opt/packages", "PYTHONDONTWRITEBYTECODE": "1", **library}
+        return {
+            "PYTHONPATH": "/opt/tree/tests/as_host:/opt/tree:/opt/packages",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **library,
+        }
 
     def install(self, unit: str, arguments: Sequence[str], service: str = "") -> None:
         """That unit as it is shipped, but for where the program lies, and `service` lines of the test's own."""

@@ -8,6 +8,7 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.host.knobs import ProcessKnobs
 from gpuwatch.agent.host.processes import GpuProcessCpu
+from gpuwatch.devices import pids
 from gpuwatch.devices.nvml import NvmlSource, processes
 from gpuwatch.devices.pids import in_host_pids
 from gpuwatch.model.fleet import State
@@ -24,6 +25,12 @@ OWN = "pid:[4026532741]"
 def host(tmp_path: Path) -> FolderHost:
     """Nothing happens on it."""
     return FolderHost(tmp_path)
+
+
+@pytest.fixture
+def first_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the tests themselves run in a container, whose namespace counts as the host's elsewhere."""
+    monkeypatch.setattr(pids, "_HOST_PIDS", "pid:[4026531836]")
 
 
 @pytest.fixture
@@ -128,6 +135,7 @@ def test_processes_that_are_listed_and_work_are_busy(host: FolderHost) -> None:
     assert host.tells(signal, (41,)).says is State.BUSY
 
 
+@pytest.mark.usefixtures("first_namespace")
 def test_hidepid_hides_nobody_from_the_driver(host: FolderHost) -> None:
     """An empty list of the driver is whole there; only who is in it cannot be looked at."""
     host.hide_processes()
@@ -137,6 +145,7 @@ def test_hidepid_hides_nobody_from_the_driver(host: FolderHost) -> None:
     assert host.tells(signal, (41,)).says is State.UNKNOWN
 
 
+@pytest.mark.usefixtures("first_namespace")
 @pytest.mark.parametrize(("name", "sees"), [("pid:[4026531836]", True), (OWN, False), ("pid", False), (None, False)])
 def test_whose_ids_they_are(host: FolderHost, name: str | None, sees: bool) -> None:
     """The host's namespace has a number of its own; where it cannot be told, it is not the host's."""

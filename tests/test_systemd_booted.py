@@ -270,8 +270,8 @@ def test_it_writes_on_a_terminal_that_is_not_its_own(host: Host) -> None:
     terminal = [f"TTYPath={name}", "StandardInput=tty", "UtmpIdentifier=pt", "UtmpMode=user"]
     try:
         with running(host, "alice", "sleep", "1000", properties=["PAMName=people", *terminal]):
-            whose = lambda: host.run("stat", "--format=%U:%G %a", name).strip()  # noqa: E731
-            eventually(lambda: whose() == "alice:tty 620", whose)  # a service counts as started before that
+            # A service counts as started before it has its terminal.
+            eventually(lambda: host.run("stat", "--format=%U:%G %a", name).strip() == "alice:tty 620")
             reached = host.run(PYTHON, "-c", _POST, f"{URL}/v1/notice", NOTICE)
             shown = host.run("cat", "/run/emulator")
             host.run("chmod", "600", name)
