@@ -1,7 +1,7 @@
 """Makes this PID namespace count as the host's: tests may run in a container, and their machines stand for hosts."""
 
-import os
+from pathlib import Path
 
 from gpuwatch.devices import pids
 
-pids._HOST_PIDS = os.readlink("/proc/self/ns/pid")
+pids._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
