@@ -59,25 +59,15 @@ check: lint test
 mutate: $(VENV)/dev
 	@$(BIN)/python -m tests.mutate_guard
 
-# Thousands of generated lives of fleets (P1 to P13, P17), on all processors: hours.
+# Thousands of generated lives of fleets (P1 to P21), on all processors: hours. ARGS="FIRST LAST" plays some parts.
 nightly: $(VENV)/dev
-	@GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties.py & \
-	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_growth.py & \
-	GPUWATCH_LIVES=$(or $(LIVES),8000) $(BIN)/pytest -n0 tests/test_properties_launch.py & wait
+	@$(BIN)/python -m tests.nightly $(ARGS)
 
 bench: $(VENV)/dev
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/demo
-	$(BIN)/gpuwatch docs metrics > docs/METRICS.md
-	$(BIN)/gpuwatch docs controller-metrics > docs/CONTROLLER_METRICS.md
-	$(BIN)/gpuwatch docs health > docs/health.md
-	$(BIN)/gpuwatch docs doctor > docs/doctor.md
-	$(BIN)/gpuwatch docs api > docs/api.md
-	$(BIN)/gpuwatch docs commands > docs/commands.md
-	$(BIN)/python -m gpuwatch.agent.compat.manual > docs/compatibility.md
-	$(BIN)/gpuwatch docs configuration > docs/CONFIGURATION.md
-	$(BIN)/python -m gpuwatch.signals.recording > alerts/recording.yml
+	$(BIN)/python -m tools.docs
 	$(BIN)/python -m dashboards.source
 
 # Types and pictures of the dashboards by Grafana's own packages, which npm downloads: docs/dashboards.md.

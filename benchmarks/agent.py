@@ -27,7 +27,7 @@ from benchmarks.processes import (
     pss_bytes,
     seconds_to_run,
 )
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
 from tests.nvml import StubDriver, build
 
 _COUNTS = (1, 8, 16)

@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
-from gpuwatch.backtest.checked import Bounds, check
-from gpuwatch.backtest.compare import policy_of
-from gpuwatch.backtest.gaps import History, history_of
-from gpuwatch.clock import SystemClock
-from gpuwatch.simulation.options import Options
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest.compare import policy_of
+from gpuwatch.simulate.backtest.gaps import History, history_of
+from gpuwatch.simulate.backtest.safety_check import Bounds, check
+from gpuwatch.simulate.fleet.options import Options
 
 _NODES = 1000
 _SEED = 7

@@ -1,4 +1,4 @@
-"""Figures of the controller's round: `gpuwatch.controller.step`, enforcing, over 100 and 1,000 nodes.
+"""Figures of the controller's round: `gpuwatch.controller.round.step`, enforcing, over 100 and 1,000 nodes.
 
 Three rounds make a story that repeats on a fresh ledger: one node in ten is given notice; nothing more is to be done;
 the notices have run out and as many nodes are stopped as the guard's default allows. Once with signals at hand, which
@@ -20,16 +20,16 @@ import aiohttp
 from benchmarks import targets
 from benchmarks.figures import Figure
 from benchmarks.processes import free_port, peak_rss_bytes
-from gpuwatch.clock import ManualClock
-from gpuwatch.controller import Parts, step
+from gpuwatch.controller.observe import SignalSource
+from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource
+from gpuwatch.controller.round import Parts, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Signal
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.signals import SignalSource
-from gpuwatch.signals.scrape import ScrapeKnobs, ScrapeSource
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import NOW, FakeFleet, a_node, a_verdict
 
 _COUNTS = (100, 1000)

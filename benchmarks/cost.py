@@ -9,17 +9,18 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from benchmarks.figures import Figure
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.energy import EnergyKnobs
-from gpuwatch.cost.knobs import CostKnobs
-from gpuwatch.cost.report import Stretch
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Signal, State
-from gpuwatch.reporting.gather import gathered
-from gpuwatch.reporting.html import as_html
-from gpuwatch.spending import proof, report
-from gpuwatch.spending.period import period_of
+from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report import cost, proof
+from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.period import period_of
+from gpuwatch.money.report.report import Stretch
 from tests.fleets import a_node, a_verdict, an_observation
 from tests.metered import a_round
 
@@ -47,16 +48,19 @@ def measure() -> Iterator[Figure]:
         )
         path = Path(folder) / "year.db"
         ledger = Ledger.connect(LedgerKnobs(path=str(path)))
+        spend = SpendBook(ledger)
         for at in (_END - _YEAR, _END):
-            ledger.spend.meter(_seen(at, _NODES), _RULES)
-        rows = sum(1 for _ in ledger.spend.each(0, 2**40))
+            spend.meter(_seen(at, _NODES), _RULES)
+        rows = sum(1 for _ in spend.each(0, 2**40))
         floor = f"by pool of one day; the year has {rows:,} rows"
         day = period_of(_ZONE, _END, day="2026-12-30")
-        alone = [_timed(lambda: report.as_text(report.spent(ledger, day, "pool"), EnergyKnobs())) for _ in range(3)]
+        alone = [
+            _timed(lambda: cost.as_text(cost.spent(SpendBook(ledger), day, "pool"), EnergyKnobs())) for _ in range(3)
+        ]
         for by in ("pool", "node", "day"):
             yield _figure(f"a year by {by}", lambda by=by: _year(ledger, by), floor, alone)  # type: ignore[misc]  # bound
         yield _figure("a year by pool, explained", lambda: _explained(ledger), floor, alone)
-        reading = [_timed(lambda: sum(1 for _ in ledger.spend.each(0, 2**40)))]
+        reading = [_timed(lambda: sum(1 for _ in spend.each(0, 2**40)))]
         for name, first in (("a year", date(2026, 1, 1)), ("a day", date(2026, 12, 31))):
             stretch = Stretch(zone=_ZONE, first=first, after=date(2027, 1, 1))
             made = _timed(lambda stretch=stretch: as_html(gathered(ledger, stretch, _END, CostKnobs(), 60.0)))  # type: ignore[misc]  # bound
@@ -72,12 +76,12 @@ def _figure(name: str, told: Callable[[], object], floor: str, alone: list[float
 
 def _year(ledger: Ledger, by: str) -> str:
     year = period_of(_ZONE, _END, first="2026-01-01", last="2026-12-31")
-    return report.as_text(report.spent(ledger, year, by), EnergyKnobs())
+    return cost.as_text(cost.spent(SpendBook(ledger), year, by), EnergyKnobs())
 
 
 def _explained(ledger: Ledger) -> str:
     year = period_of(_ZONE, _END, first="2026-01-01", last="2026-12-31")
-    found = proof.proved(ledger, report.spent(ledger, year, "pool"))
+    found = proof.proved(SpendBook(ledger), cost.spent(SpendBook(ledger), year, "pool"))
     if found.wrong:
         raise RuntimeError(found.wrong[0])
     return proof.as_text(found)
@@ -89,7 +93,7 @@ def _metered(path: Path, count: int) -> list[float]:
     times = []
     for number in range(_ROUNDS + 1):
         seen = _seen(_END + timedelta(minutes=number), count)
-        times.append(_timed(lambda seen=seen: ledger.spend.meter(seen, _RULES)))  # type: ignore[misc]  # bound
+        times.append(_timed(lambda seen=seen: SpendBook(ledger).meter(seen, _RULES)))  # type: ignore[misc]  # bound
     ledger.close()
     return times[1:]
 

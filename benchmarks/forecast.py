@@ -25,11 +25,11 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 
-from gpuwatch.cost.commitments import Terms, cheapest, plan
-from gpuwatch.cost.forecast import forecast
-from gpuwatch.cost.forecast_series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Series
-from gpuwatch.cost.forecast_trial import bounded, past
-from gpuwatch.cost.methods import offered
+from gpuwatch.money.advice.commitments import Terms, cheapest, plan
+from gpuwatch.money.forecast.evaluation import bounded, past
+from gpuwatch.money.forecast.forecast import forecast
+from gpuwatch.money.forecast.methods import offered
+from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Series
 
 Levels = list[tuple[float, float]]
 

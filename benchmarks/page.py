@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page
 
 from benchmarks.figures import Figure
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.browsers import chromium
 from tests.fleets import Desk
 from tests.pages import Site, a_site, populate

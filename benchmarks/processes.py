@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
 
 _ROOT = Path(__file__).parent.parent
 _PATIENCE_SECONDS = 30.0

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from benchmarks.figures import Figure
 from benchmarks.processes import peak_rss_bytes
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.controller.observe.exporters import DIALECTS, name_of_rule
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.promql import PromqlSource
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
 from gpuwatch.model.fleet import Fleet, State
-from gpuwatch.signals.dialects import DIALECTS, name_of_rule
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
-from gpuwatch.signals.promapi import PromApi
-from gpuwatch.signals.promql import PromqlSource
-from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import a_node
 from tests.tsdb import History, prometheus
 

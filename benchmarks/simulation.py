@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
-from gpuwatch.demo import Figures, run_headless
-from gpuwatch.simulation.options import Options
+from gpuwatch.simulate.demo import Figures, run_headless
+from gpuwatch.simulate.fleet.options import Options
 from tests.fleets import a_node
 
 _RUNS = 3

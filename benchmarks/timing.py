@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits, optimum
+from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
 
 Spans = list[tuple[float, float]]
 Queue = Callable[[str, float], float | None]

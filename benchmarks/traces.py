@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from gpuwatch.demo import run_headless
-from gpuwatch.simulation.options import Options
+from gpuwatch.simulate.demo import run_headless
+from gpuwatch.simulate.fleet.options import Options
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
 _GIB = 1024**3

@@ -5,8 +5,8 @@ import sys
 # Started on every host for years: each has its own small parser, and click with all that hangs on it stays on disk.
 _LEAN = {
     "agent": "gpuwatch.agent.launch",
-    "probe": "gpuwatch.agent.probe",
-    "handover": "gpuwatch.configuration.handover",  # of the settings, to the agent that starts; not told to people
+    "probe": "gpuwatch.agent.probe.main",
+    "handover": "gpuwatch.config.handover",  # of the settings, to the agent that starts; not told to people
 }
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in _LEAN:
         return int(importlib.import_module(_LEAN[name]).main(sys.argv[2:]))
-    from gpuwatch.cli import main as operators  # noqa: PLC0415  likewise
+    from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise
 
     return operators()
 

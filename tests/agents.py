@@ -14,10 +14,10 @@ from urllib.error import HTTPError
 
 import msgspec
 
-from gpuwatch.clock import SystemClock
-from gpuwatch.configuration.keys import Kind, declared
+from gpuwatch.config.keys import Kind, declared
+from gpuwatch.config.settings import Settings
 from gpuwatch.model.fleet import NodeVerdict
-from gpuwatch.settings import Settings
+from gpuwatch.runtime.clock import SystemClock
 
 ROOT = Path(__file__).parent.parent
 PATIENCE_SECONDS = 60.0  # a busy machine starts an agent in twenty

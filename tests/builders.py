@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpuwatch.agent.activity import Sample
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Message, Reading
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReading, ProcessKind
 
 START = datetime(2026, 1, 5, tzinfo=UTC)  # where ManualClock begins, too

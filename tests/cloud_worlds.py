@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import (
     FLEET_TAG,
     POOL_TAG,
@@ -18,9 +17,10 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.simulated import LostResponseError, SimulatedCloud
+from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
 from tests.moto_faults import REGION, MotoFaults
 
 FLEET = "lab"
@@ -90,7 +90,7 @@ class World(Protocol):
 
 
 class SimulatedWorld:
-    """clouds/simulated.py with delays of a minute."""
+    """simulate/cloud.py with delays of a minute."""
 
     def __init__(self, clock: ManualClock) -> None:
         """An empty cloud."""
@@ -184,7 +184,7 @@ class SimulatedWorld:
 
 
 class AwsWorld:
-    """clouds/aws.py on moto; passing states are seen twice."""
+    """clouds/aws/cloud.py on moto; passing states are seen twice."""
 
     def __init__(self, clock: ManualClock, ec2: MotoFaults) -> None:
         """An empty account."""

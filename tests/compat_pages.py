@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.attribution.joiner import View
-from gpuwatch.agent.compat import Compatibility
-from gpuwatch.agent.compat.processes import ProcessFigures
-from gpuwatch.agent.compat.table import Sample
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Event
+from gpuwatch.agent.attribution.attribution import View
+from gpuwatch.agent.devices.messages import Event
+from gpuwatch.agent.exporter.compat import Compatibility
+from gpuwatch.agent.exporter.compat.processes import ProcessFigures
+from gpuwatch.agent.exporter.compat.table import Sample
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.model.mig import MigDevice, MigInstance
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_cycle, a_process, a_reading
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.configuration import ConfigError, keys, load
-from gpuwatch.configuration.keys import GROUPS, NAME, Key
-from gpuwatch.settings import Settings
+from gpuwatch.config import ConfigError, keys, load
+from gpuwatch.config.keys import GROUPS, NAME, Key
+from gpuwatch.config.settings import Settings
 
 KEYS = keys.declared(Settings)
 VALUES = [key for key in KEYS.values() if key.kind not in GROUPS]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices import pids
-from gpuwatch.devices.nvml import NvmlSource
+from gpuwatch.agent.devices import pid_namespace
+from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.runtime.clock import ManualClock
 from tests.components import require
 from tests.databases import end_postgresql
 from tests.fleets import DAYS_LIVED
@@ -22,10 +22,10 @@ from tests.patients import Patient
 _LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
 
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
-if not pids.in_host_pids():
+if not pid_namespace.in_host_pids():
     _AS_A_HOST = str(Path(__file__).parent / "as_host")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_AS_A_HOST, os.environ.get("PYTHONPATH")]))
-    pids._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
+    pid_namespace._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
 
 # How long an example takes says how busy the machine is, and nothing about the code: benchmarks measure that.
 settings.register_profile("gpuwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 _GRACE_SECONDS = 20.0  # for what is already on its way to its end

@@ -6,22 +6,22 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from gpuwatch.agent.activity import ActivityRules
+from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.attribution.cgroup import Placement
-from gpuwatch.agent.attribution.joiner import View
 from gpuwatch.agent.attribution.pods import Workload
 from gpuwatch.agent.attribution.process import Owner
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.health_watch import HealthWatch
-from gpuwatch.agent.host.leases import Lease
-from gpuwatch.agent.instance.memory import Announced
-from gpuwatch.agent.instance.protocol import Facts, NoticeKind
-from gpuwatch.agent.instance.watcher import InstanceStatus
-from gpuwatch.clock import Clock
-from gpuwatch.devices.protocol import Event
+from gpuwatch.agent.devices.messages import Event
+from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.health.watch import HealthWatch
+from gpuwatch.agent.metadata.base import Facts, NoticeKind
+from gpuwatch.agent.metadata.state_file import Announced
+from gpuwatch.agent.metadata.watcher import InstanceStatus
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
+from gpuwatch.runtime.clock import Clock
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_process, a_reading
 
 _LOST_FROM = 120  # cycles

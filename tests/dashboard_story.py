@@ -6,23 +6,24 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from gpuwatch.agent.exporter import Exporter
+from gpuwatch.agent.devices.load_profile import Phase, Programme
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.cli.controller import Seen, one_round
 from gpuwatch.clouds import OWNER_TAG
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.controller import Parts, Round
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.demo import play, staged
-from gpuwatch.devices.programme import Phase, Programme
-from gpuwatch.discovery import Discovery
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.round import Parts, Round
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Hastening, Scope
 from gpuwatch.model.decision import Observation
-from gpuwatch.rounds import Seen, one_round
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.simulation.lives import Life, demo_fleet
-from gpuwatch.simulation.options import STORY_BEGINS, Options
-from gpuwatch.simulation.world import World
-from gpuwatch.telling import Telling
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import Meter
+from gpuwatch.simulate.cloud import SimulatedCloud
+from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
+from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.workloads import Life, demo_fleet
+from gpuwatch.simulate.fleet.world import World
 from tests.builders import GIB
 from tests.dashboard_patient import Patient
 from tests.tsdb import History
@@ -50,7 +51,7 @@ class Story:
         told = (*demo_fleet(0, horizon), _ending("late-1", 3.6), _ending("late-2", 3.72))
         parts, world = staged(self.options, told, horizon, Ledger.in_memory())
         self._own(parts)
-        parts = replace(parts, metering=Metering(zone=ZoneInfo("UTC")), budgets=_budgets)
+        parts = replace(parts, meter=Meter(parts.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
         leader = Telling("enforce", "demo", parts.clock)
         waiting = Telling("enforce", "demo", parts.clock)
         seen = Seen(discovery=Discovery(signals=ScrapeKnobs()), telling=leader)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuwatch.clock import Clock, SystemClock
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.report import Finding, Severity
 from gpuwatch.clouds import Cloud
-from gpuwatch.doctor.cases import ControllerCase
-from gpuwatch.doctor.report import Finding, Severity
-from gpuwatch.settings import Settings
+from gpuwatch.config.settings import Settings
+from gpuwatch.runtime.clock import Clock, SystemClock
 
 
 def codes(findings: Iterable[Finding]) -> list[str]:

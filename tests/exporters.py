@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.controller.observe.exporters import DIALECTS
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.promql import PromqlSource
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
 from gpuwatch.model.fleet import Node, State
-from gpuwatch.signals.dialects import DIALECTS
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
-from gpuwatch.signals.promapi import PromApi
-from gpuwatch.signals.promql import PromqlSource
-from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import a_node
 from tests.tsdb import History, Points
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from gpuwatch.agent.probe import NEEDS_FRESH_PROCESS
-from gpuwatch.clock import SystemClock
-from gpuwatch.devices.protocol import Cycle, Unavailable, encode
+from gpuwatch.agent.devices.messages import Cycle, Unavailable, encode
+from gpuwatch.agent.probe.main import NEEDS_FRESH_PROCESS
+from gpuwatch.runtime.clock import SystemClock
 from tests.builders import a_cycle, a_down, a_gpu, a_reading
 
 CLOCK = SystemClock()

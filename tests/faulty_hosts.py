@@ -3,13 +3,13 @@
 import math
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.probe import sample
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.nvml import NvmlSource
-from gpuwatch.devices.protocol import decode, encode
+from gpuwatch.agent.devices.messages import decode, encode
+from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.probe.main import sample
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Activity, State
+from gpuwatch.runtime.clock import ManualClock
 from tests.nvml import StubDriver
 
 STEP = 5.0  # seconds a cycle: well within max_gap, and seven of them cover a slow row

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.clock import Clock, ManualClock
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds.permit import Permit, check_in_force
-from gpuwatch.controller import Parts, Round, step
+from gpuwatch.controller.context import Memory
+from gpuwatch.controller.round import Parts, Round, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
@@ -25,12 +25,12 @@ from gpuwatch.model.fleet import (
     Signal,
     State,
 )
-from gpuwatch.model.measure import Measure, Query
+from gpuwatch.model.measurement import Measure, Query
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
-from gpuwatch.parts import Memory
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.promised import a_promise
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

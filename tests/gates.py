@@ -6,9 +6,9 @@ from http import HTTPStatus
 
 import bcrypt
 
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import Authenticator, users_of
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.http.auth import Authenticator, users_of
 
 ADDRESS = "10.1.2.3"
 
@@ -34,7 +34,7 @@ class Gate:
         """Users by the settings; two of them if there are none."""
         settings = AgentKnobs(**(knobs or {"basic_auth_users": {"alice": ALICE, "bob": BOB}}))  # type: ignore[arg-type]
         self.clock = ManualClock()
-        self.authenticator = Authenticator(users_of(settings), self.clock)
+        self.authenticator = Authenticator(users_of(settings, "agent"), self.clock)
         self.verified = 0
         self._matches: Callable[[bytes, bytes], bool] = self.authenticator._matches
         self.authenticator._matches = self._count  # type: ignore[assignment]  # names of parameters apart

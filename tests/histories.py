@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gpuwatch.backtest.gaps import History, history_of
-from gpuwatch.simulation.options import Options
+from gpuwatch.simulate.backtest.gaps import History, history_of
+from gpuwatch.simulate.fleet.options import Options
 
 
 def busy_spans(turns: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from pathlib import Path
 from shutil import rmtree
 
-from gpuwatch.agent.host.protocol import HostSignal, Moment, Roots
-from gpuwatch.agent.host.watcher import HostWatcher, Watched
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots
+from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence
+from gpuwatch.runtime.clock import ManualClock
 
 BOOT = "b3a216a2-24a4-4846-9f57-e07517c84600"
 DEAD_PID = 1 << 23  # beyond what a kernel gives out

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
-from gpuwatch.links import KEEP, Claim, signed
+from gpuwatch.controller.web.keep_link import KEEP, Claim, signed
 from gpuwatch.model.orders import Keep
 from tests.fleets import RULES, Desk, a_node
 from tests.pages import Answer, Site

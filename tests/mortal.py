@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 
-from gpuwatch.controller import Parts, step
+from gpuwatch.controller.round import Parts, step
 from gpuwatch.ledger import Ledger
 from tests.fleets import Desk
 
@@ -120,6 +120,6 @@ def copied(desk: Desk) -> Desk:
 
 
 def _database(ledger: Ledger) -> sqlite3.Connection:
-    connection = ledger._store._db().connection.dbapi_connection
+    connection = ledger.store._db().connection.dbapi_connection
     assert isinstance(connection, sqlite3.Connection)
     return connection

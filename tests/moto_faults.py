@@ -27,7 +27,7 @@ from moto import mock_aws
 from moto.core.models import botocore_stubber
 from moto.ec2.models import ec2_backends
 
-from gpuwatch.clock import Clock
+from gpuwatch.runtime.clock import Clock
 from tests import moto_groups
 from tests.moto_wire import Crash, answer_of, crash, disconnect, error_of, fields_of, node_ids_of
 

@@ -19,12 +19,29 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import budgets, bursts, consent, growth, launches, ledgers, pace, standing, trials, use
-from gpuwatch.policies import capacity, hasten, idle, promises, shield, unplaced
+from gpuwatch.guard import (
+    activity,
+    consent,
+    growth,
+    launches,
+    mass_idleness,
+    ownership,
+    rate_limits,
+)
+from gpuwatch.policies import budget_pressure, capacity, idle, notices, scale_in_protection, unknown_pool
 
 MODULES: tuple[ModuleType, ...] = (
-    *(standing, ledgers, consent, trials, use, pace, launches, growth, budgets, bursts, guard),
-    *(idle, promises, hasten, capacity, shield, unplaced),
+    *(
+        ownership,
+        consent,
+        activity,
+        rate_limits,
+        launches,
+        growth,
+        mass_idleness,
+        guard,
+    ),
+    *(idle, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
 )
 TESTS = (
     "guard",

@@ -13,19 +13,20 @@ from zoneinfo import ZoneInfo
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.delivery.knobs import MailKnobs
+from gpuwatch.cli.controller import crier_of
+from gpuwatch.config.settings import Settings
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.ledger.messages import Event
+from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
-from gpuwatch.notify.crier import Crier
-from gpuwatch.notify.knobs import NotifyKnobs
 from gpuwatch.notify.message import About
+from gpuwatch.notify.notifier import Crier
+from gpuwatch.notify.settings import NotifyKnobs
+from gpuwatch.notify.transports.settings import MailKnobs
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.settings import Settings
+from gpuwatch.runtime.clock import ManualClock
 from tests.alerting import Mails
 from tests.fleets import NOW, a_node
 
@@ -88,12 +89,12 @@ class Office:
 
     def crier(self) -> Crier:
         """After a start."""
-        return Crier(
-            settings=self.settings,
-            clock=self.clock,
-            leads=lambda: self.leads,
-            fleet=lambda: Fleet(observed_at=self.clock.now(), nodes=tuple(self.nodes)),
-            count=lambda *told: self.counts.append(told),
+        return crier_of(
+            self.settings,
+            self.clock,
+            lambda: self.leads,
+            lambda: Fleet(observed_at=self.clock.now(), nodes=tuple(self.nodes)),
+            lambda *told: self.counts.append(told),
         )
 
     def does(self, verb: Verb, node_id: str = "i-1", *, owner: str | None = "ann", code: str = "candidate") -> Intent:

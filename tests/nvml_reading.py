@@ -1,6 +1,6 @@
 """What a source of GPUs gives in a cycle, for tests of the NVML source."""
 
-from gpuwatch.devices import DeviceSource
+from gpuwatch.agent.devices import DeviceSource
 from gpuwatch.model.gpu import GpuDown, GpuReading
 
 

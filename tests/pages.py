@@ -13,21 +13,21 @@ from zoneinfo import ZoneInfo
 
 import bcrypt
 
-from gpuwatch.controller import step
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.energy import EnergyKnobs
-from gpuwatch.discovery import Discovery
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.round import step
+from gpuwatch.controller.web.app import Web
+from gpuwatch.controller.web.keep_page import KeepLinks
+from gpuwatch.controller.web.serve import Discovery, served
+from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.state import State as Told
 from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeState, Signal, State
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
-from gpuwatch.reread import Reread
-from gpuwatch.serving import served
-from gpuwatch.settings import ControllerKnobs
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.telling import Telling
-from gpuwatch.web.app import Web
-from gpuwatch.web.keeping import KeepLinks
-from gpuwatch.web.state import State as Told
+from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.runtime.reload import Reread
 from tests.fleets import NOW, Desk, a_node, a_verdict, an_activity
 
 HOUR = 3600.0
@@ -61,7 +61,7 @@ class Site:
     def round(self, seconds: float = 60.0) -> None:
         """One round, which the page is told of."""
         done = step(self.desk.parts)
-        self.desk.ledger.spend.meter(done.observation, METERING)
+        SpendBook(self.desk.ledger).meter(done.observation, METERING)
         self.web.state.tell(done, leading=True)
         self.desk.clock.advance(seconds)
         fleet = self.desk.fleet

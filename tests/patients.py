@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from gpuwatch.health import HealthRules, Look, Record, fold
+from gpuwatch.agent.health.verdict import HealthRules, Look, Record, fold
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth, Health, Remedy
 from gpuwatch.model.xid import Witness, XidEvent

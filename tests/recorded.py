@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.devices.programme import Spans
+from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.model.fleet import State
-from gpuwatch.signals.dialects import DIALECTS
 from tests.exporters import NOW
 from tests.tsdb import History
 

@@ -7,9 +7,7 @@ from functools import cache
 from zoneinfo import ZoneInfo
 
 from gpuwatch import guard
-from gpuwatch.controller import decide
-from gpuwatch.cost.knobs import CostKnobs
-from gpuwatch.cost.report import Report, Stretch
+from gpuwatch.controller.round import decide
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Scope
@@ -17,7 +15,10 @@ from gpuwatch.model.decision import Intent, Observation, Reason, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.money import Price
-from gpuwatch.reporting.gather import gathered
+from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.report import Report, Stretch
 from tests.fleets import RULES, a_node, a_verdict
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -64,7 +65,7 @@ class Fortnight:
         proposals, decisions = decide(observation, _RULEBOOK)
         reviews = guard.review(observation, decisions, _RULEBOOK)
         self.round_id = self.ledger.record_round(observation, proposals, decisions, reviews, _RULEBOOK)
-        self.ledger.spend.meter(observation, KNOBS.metering(INTERVAL))
+        SpendBook(self.ledger).meter(observation, KNOBS.metering(INTERVAL))
 
     def done(self, verb: Verb, name: str, at: datetime, status: Status = Status.SETTLED) -> Intent:
         """An intent and its end, in the round of then."""

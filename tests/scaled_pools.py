@@ -8,7 +8,7 @@ from functools import cache
 
 from gpuwatch.model.decision import Done, LedgerView, Observation, Proposal, Status, Verb, Wish
 from gpuwatch.model.fleet import Fleet, Node, NodeState, State
-from gpuwatch.model.measure import Measure
+from gpuwatch.model.measurement import Measure
 from gpuwatch.policies import scaling
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW, a_node

@@ -6,8 +6,8 @@ import tty
 from pathlib import Path
 from typing import Self
 
-from gpuwatch.agent.host.protocol import Roots
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.runtime.clock import SystemClock
 from tests.hosts import FolderHost, utmp_record
 
 _STAYS_FULL_SECONDS = 0.3

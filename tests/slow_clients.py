@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
 
 # What each says at first, and what it adds now and then.
 KINDS = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from gpuwatch.controller import Round
+from gpuwatch.controller.round import Round
 from gpuwatch.model.decision import Review, Verb
 from gpuwatch.model.fleet import State
 from tests.fleets import NOW, Desk

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cost.accounting import Marks, Metering, meter
-from gpuwatch.cost.slices import GPU, USES, Calendar, Key, Terms, Use, apportioned
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, Signal, State, Tally
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
+from gpuwatch.model.usage import GPU, USES, Key, Terms, Use
+from gpuwatch.money.accounting.metering import Marks, Metering, meter
+from gpuwatch.money.accounting.slices import Calendar, apportioned
 from tests.fleets import NOW, a_node, a_verdict, an_activity, an_observation
 
 RULES = Metering(zone=ZoneInfo("UTC"), tags=("team",))

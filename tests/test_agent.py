@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.daemon import routes
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.identity import discover_node_id
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.supervisor import ProbeSupervisor
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.daemon import discover_node_id, routes
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import ROOT, RunningAgent, eventually, is_running
 from tests.nvml import StubDriver
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuwatch import telling
-from gpuwatch.agent.catalogue import FAMILIES
-from gpuwatch.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
+from gpuwatch.agent.exporter.catalogue import FAMILIES
+from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
+from gpuwatch.controller import metrics
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.xid import XIDS, Severity
 from tests.agents import ROOT
@@ -27,7 +27,7 @@ TRIED = [
     for test in yaml.safe_load((ALERTS / "gpuwatch_test.yml").read_text())["tests"]
     for check in test["alert_rule_test"]
 ]
-LABELS = {label for family in (*FAMILIES.values(), *telling.families()) for label in family.labels}
+LABELS = {label for family in (*FAMILIES.values(), *metrics.families()) for label in family.labels}
 
 
 def named(name: str) -> list[Rule]:
@@ -118,7 +118,7 @@ def recorded_of(text: str) -> Iterator[str]:
 
 def test_every_metric_that_a_rule_names_exists() -> None:
     """In the catalogue of the agent or of the controller, or recorded by a rule before it."""
-    exists = {*FAMILIES, *(family.name for family in telling.families())}
+    exists = {*FAMILIES, *(family.name for family in metrics.families())}
     seen: set[str] = set()
     for rule in ALL:
         texts = [rule["expr"], *rule.get("annotations", {}).values()]

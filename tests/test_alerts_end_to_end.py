@@ -13,12 +13,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.clock import ManualClock, SystemClock
-from gpuwatch.controller import step
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.round import step
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
-from gpuwatch.telling import Telling
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import ROOT, eventually
 from tests.alerting import ALERTS, Mails, Posted, alertmanager, impatient_rules, mail_server, text_of, web
 from tests.certificates import Authority

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.clock import SystemClock
+from gpuwatch.cli.main import commands
+from gpuwatch.controller.operations import whoever
 from gpuwatch.guard import Limits, judge
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.orders import whoever
+from gpuwatch.runtime.clock import SystemClock
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, RULES, Desk, a_node, an_observation
 from tests.spoiled import a_case

@@ -54,7 +54,7 @@ def test_the_running_agent_carries_no_validator_no_cloud_and_no_command_line() -
     agent = [
         f"gpuwatch.agent.{path.stem}" for path in (ROOT / "gpuwatch/agent").glob("*.py") if path.stem != "__init__"
     ]
-    script = f"import sys, {', '.join([*agent, 'gpuwatch.devices.nvml'])}; print(*sys.modules)"
+    script = f"import sys, {', '.join([*agent, 'gpuwatch.agent.devices.nvml'])}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"pydantic", "pydantic_settings", "yaml", "click", "aiohttp", "boto3", "botocore", "apscheduler", "rich"}
 

@@ -94,7 +94,7 @@ def test_only_the_largest_are_told(tmp_path: Path) -> None:
 
 def test_no_more_processes_are_looked_up_than_a_host_can_bear(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound they have no owner; their memory is counted all the same."""
-    monkeypatch.setattr("gpuwatch.agent.attribution.joiner._MOST_PROCESSES", 2)
+    monkeypatch.setattr("gpuwatch.agent.attribution.attribution._MOST_PROCESSES", 2)
     for pid in (7, 8, 9):
         host.process(pid)
     host.holding(7, 8, 9)
@@ -297,7 +297,7 @@ def test_a_pid_taken_over_while_it_is_read_is_read_again(host: Host, monkeypatch
         return process.Owner(user="half")
 
     with monkeypatch.context() as patched:
-        patched.setattr("gpuwatch.agent.attribution.joiner.read_owner", change_hands)
+        patched.setattr("gpuwatch.agent.attribution.attribution.read_owner", change_hands)
         host.holding(7)
     at_first = host.told.owners
     host.holding(7)

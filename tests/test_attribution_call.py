@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.attribution.grpc import CallError, NoServerError, call
 from gpuwatch.agent.attribution.pod_resources import Allocation, list_allocations
-from gpuwatch.agent.attribution.unary import CallError, NoServerError, call
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
 from tests.kubelet import Kubelet, a_kubelet, a_list, refused
 
 CLOCK = SystemClock()

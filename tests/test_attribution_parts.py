@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.attribution.minors import device_minors
-from gpuwatch.agent.attribution.parts import Node, Part
+from gpuwatch.agent.attribution.devices import Node, Part, device_minors
 from gpuwatch.model.mig import MigDevice, MigInstance
 from tests.builders import a_gpu, a_reading
 

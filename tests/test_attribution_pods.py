@@ -7,8 +7,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from gpuwatch.agent.attribution.parts import Node, Part
-from gpuwatch.agent.attribution.pod_folders import PodFolders
+from gpuwatch.agent.attribution.attribution import PodFolders
+from gpuwatch.agent.attribution.devices import Node, Part
 from gpuwatch.agent.attribution.pod_resources import parse_list
 from gpuwatch.agent.attribution.pods import Grant, PodName, Workload, granted, holders, name_pods
 from gpuwatch.model.mig import MigDevice, MigInstance

@@ -1,4 +1,4 @@
-"""EC2 in our words: what `clouds/aws.py` adds to the contract of `test_clouds.py`."""
+"""EC2 in our words: what `clouds/aws/cloud.py` adds to the contract of `test_clouds.py`."""
 
 import logging
 import os
@@ -11,7 +11,6 @@ from typing import Any
 import boto3
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import (
     FLEET_TAG,
     AuthFailedError,
@@ -21,9 +20,10 @@ from gpuwatch.clouds import (
     ProtectedError,
     ThrottledError,
 )
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.aws_owners import managed_by
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.aws.owners import managed_by
 from gpuwatch.model.fleet import CapacityType, NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import a_permit
 from tests.moto_faults import REGION, MotoFaults
 
@@ -175,7 +175,7 @@ def test_a_type_that_ec2_does_not_describe_costs_only_its_own_machines(
     ec2.launch({}, instance_type="p3.2xlarge")
     cloud = a_cloud(ec2)
 
-    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws_machines"):
+    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws.instances"):
         assert [node.id for node in cloud.nodes()] == [known]
         cloud.nodes()
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, NotFoundError, ThrottledError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.knobs import AccountKnobs, CloudKnobs, contradictions
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.settings import AccountKnobs, CloudKnobs, contradictions
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import ACCOUNT, MINE, TEMPLATE
 from tests.fleets import a_permit
 from tests.moto_faults import REGION, MotoFaults

@@ -29,7 +29,7 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
-from gpuwatch.clouds.aws_errors import asking
+from gpuwatch.clouds.aws.errors import asking
 
 MINE = {FLEET_TAG: "lab"}
 SECRET = "FwoGZXIvYXdzEXAMPLETOKEN"  # noqa: S105  an example; it must never come out again

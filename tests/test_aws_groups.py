@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, CloudError, CloudUnavailableError, ProtectedError, ThrottledError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.aws_owners import managed_by
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.aws.owners import managed_by
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import MINE, TEMPLATE
 from tests.fleets import a_permit
 from tests.moto_faults import REGION, Crash, MotoFaults

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError, CloudUnavailableError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.aws_machines import _type_of
-from gpuwatch.clouds.aws_spot import SpotRequest, cannot_stop, cannot_terminate
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.aws.instances import _type_of
+from gpuwatch.clouds.aws.spot import SpotRequest, cannot_stop, cannot_terminate
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.moto_faults import REGION
 from tests.moto_oddities import OddFaults
 
@@ -45,7 +45,7 @@ def test_a_type_that_was_missing_once_is_asked_for_again(ec2: OddFaults, caplog:
     cloud = a_cloud(ec2, clock)
     ec2.garble("DescribeInstanceTypes", page=EMPTY_TYPES)
 
-    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws_machines"):
+    with caplog.at_level(logging.WARNING, logger="gpuwatch.clouds.aws.instances"):
         first = shown(cloud)[node_id]
         second = shown(cloud)[node_id]
         clock.advance(61)

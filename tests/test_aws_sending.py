@@ -17,11 +17,12 @@ import botocore.endpoint
 import pytest
 from botocore.config import Config
 
-from gpuwatch.clock import ManualClock, SystemClock
-from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError, aws_places
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.knobs import AccountKnobs
+from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError
+from gpuwatch.clouds.aws import regions
+from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.permit import in_force
+from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import ROOT, eventually
 from tests.certificates import Authority
 from tests.cloud_worlds import MINE
@@ -103,7 +104,7 @@ def test_the_sdk_s_own_retry_never_outlives_the_permit(
 ) -> None:
     """Were the SDK to try again, its second attempt would be refused; what became of the first is then not known."""
     trying = Config(retries={"mode": "standard", "total_max_attempts": 3})
-    monkeypatch.setattr(aws_places, "_ACTING", trying)
+    monkeypatch.setattr(regions, "_ACTING", trying)
     monkeypatch.setattr(botocore.endpoint.time, "sleep", lambda _: clock.advance(6.0))  # type: ignore[attr-defined]
     node_id = ec2.launch(MINE)
     getattr(ec2, fault)("StopInstances")
@@ -116,7 +117,7 @@ def test_the_sdk_s_own_retry_never_outlives_the_permit(
 
 def test_mutations_are_tried_once_by_the_sdk() -> None:
     """The ledger decides about trying again."""
-    assert aws_places._ACTING.retries["total_max_attempts"] == 1  # type: ignore[attr-defined]
+    assert regions._ACTING.retries["total_max_attempts"] == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("slow", ["DescribeInstances", "DescribeAutoScalingGroups", "DescribeInstanceAttribute"])
@@ -323,8 +324,8 @@ def test_a_request_of_which_a_part_has_left_is_not_finished_and_nobody_knows(
 # A process of its own, whose permit is young; what it says goes to its standard output.
 STOPPER = """
 import sys
-from gpuwatch.clock import SystemClock
-from gpuwatch.clouds.aws import AwsCloud
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.permit import Permit
 url, = sys.argv[1:]
 cloud = AwsCloud(fleet="lab", clock=SystemClock(), regions=["us-east-1"], endpoint_url=url)

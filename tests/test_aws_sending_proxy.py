@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import PermitExpiredError
+from gpuwatch.runtime.clock import ManualClock
 from tests.certificates import Authority
 from tests.fleets import a_permit
 from tests.test_aws_sending import Sink, cloud_at

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.backtest.compare import Figures, Terms, figures_of, optimum_of, policy_of, waits_of
-from gpuwatch.backtest.gaps import History, history_of
-from gpuwatch.policies.timing.replay import Recorded, optimum
-from gpuwatch.simulation.options import Options
+from gpuwatch.simulate.backtest.compare import Figures, Terms, figures_of, optimum_of, policy_of, waits_of
+from gpuwatch.simulate.backtest.gaps import History, history_of
+from gpuwatch.simulate.backtest.replay import Recorded, optimum
+from gpuwatch.simulate.fleet.options import Options
 from tests.histories import busy_spans, of_intervals
 
 NAMES = ["never", "after=2m", "after=break_even", "after=randomized", "after=learned"]

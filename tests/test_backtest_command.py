@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.backtest.checked import Bounds, Checked, check
-from gpuwatch.backtest.compare import Terms, policy_of
-from gpuwatch.backtest.gaps import history_of
-from gpuwatch.backtest.report import backtest
-from gpuwatch.backtest.witness import Controller
-from gpuwatch.cli import commands
-from gpuwatch.clock import SystemClock
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import PROTECT_TAG, CloudError
-from gpuwatch.clouds.passed_on import PassedOn
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.controller import Parts, observe, step
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.round import Parts, observe, step
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.parts import Round
-from gpuwatch.simulation.options import Options
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest.compare import Terms, policy_of
+from gpuwatch.simulate.backtest.gaps import history_of
+from gpuwatch.simulate.backtest.report import backtest
+from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
+from gpuwatch.simulate.backtest.witness import Controller
+from gpuwatch.simulate.cloud import SimulatedCloud
+from gpuwatch.simulate.cloud_proxy import PassedOn
+from gpuwatch.simulate.fleet.options import Options
 from tests.fleets import a_permit
 
 COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.backtest.engine import Played, foreseen, play
-from gpuwatch.backtest.engine_signals import HistorySource, timeline_of
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.simulated import LostResponseError, SimulatedCloud
-from gpuwatch.demo import play as play_agents
-from gpuwatch.demo import staged
-from gpuwatch.devices.programme import Phase, Programme, Spans
-from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
-from gpuwatch.simulation.faults import FaultRates, FaultyCloud
-from gpuwatch.simulation.lives import Life, Lost
-from gpuwatch.simulation.options import STORY_BEGINS, Options
-from gpuwatch.simulation.world import Timing, World
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.simulate.backtest.engine import Played, foreseen, play
+from gpuwatch.simulate.backtest.engine_signals import HistorySource, timeline_of
+from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
+from gpuwatch.simulate.fleet.faults import FaultRates, FaultyCloud
+from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
+from gpuwatch.simulate.fleet.play import play as play_agents
+from gpuwatch.simulate.fleet.play import staged
+from gpuwatch.simulate.fleet.workloads import Life, Lost
+from gpuwatch.simulate.fleet.world import Timing, World
+from gpuwatch.simulate.memory_ledger import LeanLedger
 
 GIB = 1024**3
 MINUTE = 60.0

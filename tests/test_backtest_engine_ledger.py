@@ -11,11 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.ledger.lean import LeanLedger
 from gpuwatch.model.decision import Intent, LedgerView, Proposal, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import arguments_of
-from gpuwatch.policies.timing.history import GapHistory
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.simulate.memory_ledger import LeanLedger
 from tests.fleets import NOW, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.clock import ManualClock, SystemClock
-from gpuwatch.commands.histories import Asked
-from gpuwatch.configuration import load
+from gpuwatch.cli.backtest_input import Asked
+from gpuwatch.cli.main import commands
+from gpuwatch.config import load
+from gpuwatch.controller.operations import whoever
 from gpuwatch.guard import untried
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import Backtested
-from gpuwatch.orders import whoever
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.databases import postgresql
 from tests.fleets import Desk, a_node
 

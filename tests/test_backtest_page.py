@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch.backtest.report import MEASURES
-from gpuwatch.cli import commands
+from gpuwatch.cli.main import commands
+from gpuwatch.simulate.backtest.report import MEASURES
 
 HOUR = 3600
 COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]

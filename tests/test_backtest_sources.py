@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.backtest.gaps import History, history_of
-from gpuwatch.backtest.sources.nodes import Kind
-from gpuwatch.backtest.sources.prometheus import PrometheusRange, dialect_of
-from gpuwatch.backtest.sources.window import SourceError, Window
-from gpuwatch.clock import SystemClock
-from gpuwatch.signals.dialects import DIALECTS
-from gpuwatch.signals.knobs import PromqlKnobs
-from gpuwatch.signals.promapi import PromApi
-from gpuwatch.simulation.options import Options
+from gpuwatch.controller.observe.exporters import DIALECTS
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest.gaps import History, history_of
+from gpuwatch.simulate.backtest.sources.nodes import Kind
+from gpuwatch.simulate.backtest.sources.prometheus import PrometheusRange, dialect_of
+from gpuwatch.simulate.backtest.sources.window import SourceError, Window
+from gpuwatch.simulate.fleet.options import Options
 from tests.recorded import BEGIN, EVERY, Load, as_csv, tell_agent, tell_exporter
 from tests.tsdb import ENGINES
 from tests.tsdb import History as Series
@@ -201,8 +201,8 @@ def test_two_targets_that_claim_to_be_one_node_are_unknown(engine: str) -> None:
 def test_the_length_of_chunks_changes_nothing(engine: str, points: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One step at a time, or all at once."""
     whole = a_range(engine, "gpuwatch", 5400, 9000).history(Options())
-    monkeypatch.setattr("gpuwatch.backtest.sources.prometheus._POINTS_AT_ONCE", points)
-    monkeypatch.setattr("gpuwatch.backtest.sources.prometheus._LEAST_STEPS", 1)
+    monkeypatch.setattr("gpuwatch.simulate.backtest.sources.prometheus._POINTS_AT_ONCE", points)
+    monkeypatch.setattr("gpuwatch.simulate.backtest.sources.prometheus._LEAST_STEPS", 1)
 
     assert content(a_range(engine, "gpuwatch", 5400, 9000).history(Options())) == content(whole)
 

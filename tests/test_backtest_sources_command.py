@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.demo import play, staged
+from gpuwatch.cli.main import commands
 from gpuwatch.ledger import Ledger
-from gpuwatch.simulation.lives import demo_fleet
-from gpuwatch.simulation.options import Options
+from gpuwatch.simulate.fleet.options import Options
+from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.workloads import demo_fleet
 from tests.recorded import BEGIN, Load, tell_agent, tell_exporter
 from tests.tsdb import History, prometheus
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.backtest.gaps import History
-from gpuwatch.backtest.sources.nodes import Kind
-from gpuwatch.backtest.sources.rounds import ledger_history
-from gpuwatch.backtest.sources.window import SourceError
-from gpuwatch.demo import play, staged
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.decision import LedgerView, Observation, Stopped
 from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeState, State
-from gpuwatch.simulation.lives import demo_fleet
-from gpuwatch.simulation.options import STORY_BEGINS, Options
+from gpuwatch.simulate.backtest.gaps import History
+from gpuwatch.simulate.backtest.sources.nodes import Kind
+from gpuwatch.simulate.backtest.sources.rounds import ledger_history
+from gpuwatch.simulate.backtest.sources.window import SourceError
+from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
+from gpuwatch.simulate.fleet.play import play, staged
+from gpuwatch.simulate.fleet.workloads import demo_fleet
 from tests.fleets import NOW, a_node, a_verdict
 
 HOURS = 8.0

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.backtest.sources.nodes import Kind, Told
-from gpuwatch.backtest.sources.questions import Bits
-from gpuwatch.backtest.sources.steps import (
+from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.simulate.backtest.sources.nodes import Kind, Told
+from gpuwatch.simulate.backtest.sources.questions import Bits
+from gpuwatch.simulate.backtest.sources.steps import (
     Remembered,
     Stretch,
     Values,
@@ -17,8 +18,7 @@ from gpuwatch.backtest.sources.steps import (
     exporters_stretches,
     merged,
 )
-from gpuwatch.backtest.sources.window import moment_of, window_of
-from gpuwatch.devices.programme import Spans
+from gpuwatch.simulate.backtest.sources.window import moment_of, window_of
 from tests.fleets import NOW
 
 STEP, EVERY = 60.0, 15.0

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.backtest.compare import Terms, figures_of, policy_of
-from gpuwatch.backtest.gaps import History
-from gpuwatch.backtest.report import Backtest, as_json, backtest
-from gpuwatch.backtest.stops import Told
-from gpuwatch.backtest.text import as_text
-from gpuwatch.backtest.timeline import fleet_of, lengths_of, stopped_of, usual_wait
-from gpuwatch.clock import SystemClock
-from gpuwatch.simulation.options import Options
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest.compare import Terms, figures_of, policy_of
+from gpuwatch.simulate.backtest.gaps import History
+from gpuwatch.simulate.backtest.report import Backtest, as_json, backtest
+from gpuwatch.simulate.backtest.stops import Told
+from gpuwatch.simulate.backtest.text import as_text
+from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, stopped_of, usual_wait
+from gpuwatch.simulate.fleet.options import Options
 from tests.histories import busy_spans, of_intervals
 
 MINUTE, HOUR = 60, 3600

@@ -13,22 +13,23 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli import commands
-from gpuwatch.controller import Parts, decide, step
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.budget_knobs import Budget
-from gpuwatch.cost.totals import Row, totals, whole
-from gpuwatch.discovery import Discovery
+from gpuwatch.cli.controller import Seen, assembled, one_round
+from gpuwatch.cli.main import commands
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.round import Parts, decide, step
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
-from gpuwatch.rounds import Seen, assembled, one_round
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.spending import budgeting
-from gpuwatch.spending.budgeting import Budgeting
-from gpuwatch.telling import Telling
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import Meter, SpendBook
+from gpuwatch.money.accounting.totals import Row, totals, whole
+from gpuwatch.money.budgets import tracker
+from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.budgets.tracker import Budgeting
 from tests.configurations import read
 from tests.databases import postgresql
 from tests.fleets import NOW, Desk, a_node, an_observation
@@ -50,7 +51,7 @@ def a_desk(ledger: Ledger | None = None) -> Desk:
 def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, tells: bool = True) -> Parts:
     """The parts of a controller with budgets, as it begins."""
     made = Budgeting(ledger=desk.ledger, budgets=budgets, zone=UTC_ZONE, tells=tells)
-    return replace(desk.parts, metering=METERING, budgets=made.states)
+    return replace(desk.parts, meter=Meter(desk.ledger, METERING), budgets=made.states)
 
 
 def rounds(desk: Desk, parts: Parts, count: int, seen: Seen | None = None) -> BudgetState:
@@ -64,7 +65,7 @@ def rounds(desk: Desk, parts: Parts, count: int, seen: Seen | None = None) -> Bu
 
 def crossings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What the log says of thresholds."""
-    return [each.message for each in caplog.records if each.name == budgeting.__name__]
+    return [each.message for each in caplog.records if each.name == tracker.__name__]
 
 
 def test_a_round_knows_what_is_spent_up_to_the_round_before() -> None:
@@ -73,7 +74,7 @@ def test_a_round_knows_what_is_spent_up_to_the_round_before() -> None:
     parts = live(desk)
     for minutes in (1, 6, 58, 70):
         told = rounds(desk, parts, minutes)
-        rows = [row for row in desk.ledger.spend.each(0, 2**40) if row[0].node_id == "i-1"]
+        rows = [row for row in SpendBook(desk.ledger).each(0, 2**40) if row[0].node_id == "i-1"]
         metered = sum(sum(amounts[:7]) for _, _, amounts in rows)
 
         assert told.spent_usd == Decimal(metered - (60_000 if metered else 0)) / 60_000
@@ -145,7 +146,7 @@ def test_a_ledger_that_cannot_be_asked_makes_budgets_unknown_and_stops_no_round(
     parts = live(desk)
     rounds(desk, parts, 12)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr(desk.ledger.spend, "billed", None)
+        patch.setattr(SpendBook, "billed", None)
         told = rounds(desk, parts, 1)
 
     assert told.doubt == "the ledger could not be asked, the log says why"
@@ -184,13 +185,13 @@ def test_most_rounds_ask_for_the_hour_under_way_alone(monkeypatch: pytest.Monkey
     desk = a_desk()
     parts = live(desk)
     asked: list[int] = []
-    billed = desk.ledger.spend.billed
+    billed = SpendBook.billed
 
-    def watched(since: int, until: int) -> object:
+    def watched(spend: SpendBook, since: int, until: int) -> object:
         asked.append((int(desk.clock.now().timestamp()) - since) // 3600)
-        return billed(since, until)
+        return billed(spend, since, until)
 
-    monkeypatch.setattr(desk.ledger.spend, "billed", watched)
+    monkeypatch.setattr(SpendBook, "billed", watched)
     rounds(desk, parts, 130)
     old = [hours for hours in asked if hours > 1]
 
@@ -210,7 +211,7 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
         for family in parse(telling.page().body.decode())
         for sample in family.samples
     }
-    billed = whole(totals(desk.ledger.spend.rows(0, 2**40), lambda _: "all").values())
+    billed = whole(totals(SpendBook(desk.ledger).rows(0, 2**40), lambda _: "all").values())
 
     assert told["gpuwatch_billed_usd_total", "default", "useful"] == float(billed.usd) == 11
     assert told["gpuwatch_billed_gpu_seconds_total", "default", "useful"] == 660
@@ -228,14 +229,15 @@ def test_both_databases_tell_what_gpuwatch_cost_tells_and_what_each_round_added(
     """Two machines of two prices over two hours; a round that bills nothing adds nothing."""
     knobs = LedgerKnobs(url=postgresql().database()) if database == "postgresql" else None
     ledger = Ledger.in_memory() if knobs is None else Ledger.connect(knobs)
+    spend = SpendBook(ledger)
     assert ledger.lead()
     added: list[Row] = []
     for minutes in (0, 4, 8, 58, 62, 66, 66):
         now = NOW + timedelta(minutes=minutes)
-        ledger.spend.meter(a_round(now, a_busy_node("i-1", now), usd="10" if minutes < 60 else "12"), METERING)
-        added += ledger.spend.latest
-    total = whole(totals(ledger.spend.rows(0, 2**40), lambda _: "all").values())
-    billed = ledger.spend.billed(0, 2**40)
+        spend.meter(a_round(now, a_busy_node("i-1", now), usd="10" if minutes < 60 else "12"), METERING)
+        added += spend.latest
+    total = whole(totals(spend.rows(0, 2**40), lambda _: "all").values())
+    billed = spend.billed(0, 2**40)
     ledger.close()
 
     assert sum(each.node_ms for each in billed) == total.node_ms > 0

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.budget_knobs import Budget
-from gpuwatch.cost.budgets import Billed, Month, Past, counted, crossed, forecast, past, priced, state, unknown
-from gpuwatch.cost.slices import Terms
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.money import Price
+from gpuwatch.model.usage import Terms
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown
+from gpuwatch.money.budgets.settings import Budget
 from tests.configurations import mistakes, read
 from tests.fleets import a_node, an_observation
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import charts
-from gpuwatch.charts import Axis, Band, Item
+from gpuwatch.money.report import charts
+from gpuwatch.money.report.charts import Axis, Band, Item
 
 HOSTILE = "<script>alert(1)</script> & \"quotes\" 'n' >"
 PLAIN = Axis(name="things", write="{:g}".format, ticks=(1, 10, 100))

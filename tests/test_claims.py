@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clouds import (
-    FLEET_TAG,
-    OWNER_TAG,
-    POOL_TAG,
-    PROTECT_TAG,
-    SNOOZE_TAG,
-    WRITABLE_TAGS,
-)
-from gpuwatch.clouds.claims import claims
+from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, WRITABLE_TAGS
+from gpuwatch.clouds.tags import claims
 from tests.cloud_worlds import FLEET
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

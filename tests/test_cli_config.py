@@ -74,7 +74,7 @@ def test_help_names_every_command() -> None:
     """`gpuwatch --help` lists the agent and the probe too, although they start without this command line."""
     listed = gpuwatch("--help").stdout
 
-    assert {"agent", "probe", "config", "docs"} <= {line.split()[0] for line in listed.splitlines() if line.strip()}
+    assert {"agent", "probe", "config", "doctor"} <= {line.split()[0] for line in listed.splitlines() if line.strip()}
 
 
 @pytest.mark.parametrize("name", ["agent", "probe"])
@@ -83,7 +83,7 @@ def test_agent_and_probe_answer_through_either_door(name: str) -> None:
     through_click = [
         sys.executable,
         "-c",
-        "import sys; from gpuwatch.cli import main; sys.exit(main())",
+        "import sys; from gpuwatch.cli.main import main; sys.exit(main())",
         name,
         "--help",
     ]
@@ -95,7 +95,7 @@ def test_agent_and_probe_answer_through_either_door(name: str) -> None:
 
 def test_help_does_not_load_what_it_does_not_need() -> None:
     """`gpuwatch --help` stays quick: no validator, no SDK, no scheduler."""
-    script = "import sys, gpuwatch.cli; print(*{name.partition('.')[0] for name in sys.modules})"
+    script = "import sys, gpuwatch.cli.main; print(*{name.partition('.')[0] for name in sys.modules})"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 

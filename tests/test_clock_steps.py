@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.clock_steps import ClockSteps
+from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Done, LedgerView, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import NOW, Desk, a_node
 
 DAY = 86400.0

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import (
     CLOUDS,
     DECISION_ID,
@@ -23,8 +22,9 @@ from gpuwatch.clouds import (
     NotFoundError,
     connect,
 )
-from gpuwatch.clouds.aws import AwsCloud
+from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, WORLDS, World, a_world, seen
 from tests.fleets import a_permit
 from tests.moto_faults import REGION

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.clouds.pace import Pace
+from gpuwatch.clouds.rate_limit import Pace
+from gpuwatch.runtime.clock import ManualClock
 
 
 def test_a_burst_passes_at_once_and_the_rest_at_the_pace() -> None:

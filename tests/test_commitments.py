@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.commitments import Terms, advise, advised_plan, cheapest, plan
+from gpuwatch.money.advice.commitments import Terms, advise, advised_plan, cheapest, plan
 
 CENTS = Decimal("0.03")  # rounding of the parts
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.prices import lookup
+from gpuwatch.cli.main import commands
+from gpuwatch.money.prices import lookup
 
 
 def run(*arguments: str | Path) -> Result:

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.cost.accounting import Metering
+from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerKnobs
 from gpuwatch.model.fleet import Node, Signal, State
-from gpuwatch.spending.load import LoadError, load_of
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.advice.load_curve import LoadError, load_of
 from tests.databases import Place
 from tests.fleets import a_node, a_verdict
 from tests.metered import a_busy_node, a_round
@@ -38,7 +39,7 @@ def place(tmp_path: Path) -> Place:
         at = BEGIN + timedelta(hours=hour)
         late = [a_busy_node("i-2", at)] if hour >= HOURS // 2 else []
         other = a_node("i-9", State.BUSY, 9000.0, instance_type="p5.48xlarge")
-        ledger.spend.meter(a_round(at, a_busy_node("i-1", at), *late, an_idle_node("i-3", at), other), rules)
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at), *late, an_idle_node("i-3", at), other), rules)
     made.close()
     return made
 
@@ -86,8 +87,8 @@ def test_days_that_are_kept_as_days_count_with_their_mean_and_that_is_said(tmp_p
     rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
     for hour in range(24 * 4 + 1):
         at = BEGIN + timedelta(hours=hour)
-        ledger.spend.meter(a_round(at, a_busy_node("i-1", at)), rules)
-    load = load_of(ledger, None)
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at)), rules)
+    load = load_of(SpendBook(ledger), None)
     made.close()
 
     assert load.instance_type == "g6.xlarge"
@@ -101,5 +102,5 @@ def test_a_ledger_without_metering_is_no_load(tmp_path: Path) -> None:
     ledger = made.open()
 
     with pytest.raises(LoadError, match="nothing is metered yet; let `gpuwatch controller` run, or give --csv"):
-        load_of(ledger, None)
+        load_of(SpendBook(ledger), None)
     made.close()

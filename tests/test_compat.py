@@ -10,13 +10,13 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
-from gpuwatch.agent.compat import DIALECTS
-from gpuwatch.agent.compat.manual import render
-from gpuwatch.agent.core import Interruption
-from gpuwatch.configuration import load_agent
+from gpuwatch.agent.exporter.compat import DIALECTS
+from gpuwatch.agent.state import Interruption
+from gpuwatch.config import load_agent
 from tests.agents import ROOT
 from tests.builders import a_down, a_reading
 from tests.compat_pages import FULL, INFO, INSTANCE, LABELS, OPENMETRICS, SMI_UUID, Page
+from tools.docs.compatibility import render
 
 parse_openmetrics: Callable[[str], Iterable[Metric]] = openmetrics.text_string_to_metric_families
 
@@ -93,7 +93,7 @@ def _samples_of(page: str) -> set[str]:
 
 
 def test_the_documentation_is_the_tables() -> None:
-    """docs/compatibility.md is what the generator writes: `python -m gpuwatch.agent.compat.manual`."""
+    """docs/compatibility.md is what the generator writes: `make docs`."""
     written = ROOT / "docs" / "compatibility.md"
 
     assert written.read_text(encoding="utf-8") == render()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.compat import DIALECTS
+from gpuwatch.agent.exporter.compat import DIALECTS
 from tests.agents import RunningAgent
 from tests.compat_pages import MIB, a_proc
 from tests.components import require

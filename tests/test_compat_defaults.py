@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from gpuwatch.agent.compat import load
+from gpuwatch.agent.exporter.compat import load
 
 # etc/default-counters.csv and etc/dcp-metrics-included.csv of dcgm-exporter 4.8.
 DCGM = """

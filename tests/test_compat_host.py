@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.compat import load
-from gpuwatch.agent.compat.host import HostFigures
+from gpuwatch.agent.exporter.compat import load
+from gpuwatch.agent.exporter.compat.host import HostFigures
 from tests.compat_pages import FULL, MIB, Page
 
 # One with a space in its name, that again elsewhere, one that is gone, what hangs with its server, one out of sight.

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpuwatch.agent.catalogue import FAMILIES
-from gpuwatch.agent.compat import DIALECTS, load
-from gpuwatch.agent.compat.table import UNITS
+from gpuwatch.agent.exporter.catalogue import FAMILIES
+from gpuwatch.agent.exporter.compat import DIALECTS, load
+from gpuwatch.agent.exporter.compat.table import UNITS
 from gpuwatch.model.gpu import GpuReading
 from tests.builders import GIB, a_down
 from tests.compat_pages import FULL, INFO, LABELS, MIB, MIG_VALUES, SMI_UUID, Page

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.attribution.cgroup import Placement
-from gpuwatch.agent.attribution.joiner import View
 from gpuwatch.agent.attribution.pods import Workload
 from gpuwatch.agent.attribution.process import Owner
-from gpuwatch.agent.compat import DIALECTS
+from gpuwatch.agent.exporter.compat import DIALECTS
 from gpuwatch.model.gpu import GpuDown, GpuReading, ProcessKind
 from tests.builders import GIB, a_down, a_process, a_reading
 from tests.compat_pages import FULL, INFO, INSTANCE, LABELS, MIB, MIG_VALUES, SMI_UUID, Page, a_proc

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.configuration import ConfigError, load, load_agent
+from gpuwatch.config import ConfigError, load, load_agent
+from gpuwatch.config.settings import Settings
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.settings import Settings
 from tests.configurations import read
 
 # What may be written
@@ -20,7 +20,7 @@ def test_an_empty_file_is_right(file: Path) -> None:
 
 def test_no_file_is_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a file anywhere the defaults are in force."""
-    monkeypatch.setattr("gpuwatch.configuration.reader.DEFAULT_PATH", tmp_path / "none.yaml")
+    monkeypatch.setattr("gpuwatch.config.reader.DEFAULT_PATH", tmp_path / "none.yaml")
 
     assert load(None, {}) == Settings()
 

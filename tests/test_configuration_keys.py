@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.configuration import ConfigError, keys, load, schema
-from gpuwatch.configuration.keys import NAME, Key, Kind
-from gpuwatch.configuration.manual import render_defaults
-from gpuwatch.model.knobs import format_duration, parse_duration
+from gpuwatch.config import ConfigError, keys, load, schema
+from gpuwatch.config.keys import NAME, Key, Kind
+from gpuwatch.config.settings import Settings
+from gpuwatch.model.duration import format_duration, parse_duration
 from gpuwatch.policies import PoolRules
-from gpuwatch.settings import Settings
 from tests.configurations import KEYS, POOL, VALUES, mistakes, named, read
+from tools.docs.configuration import render_defaults
 
 # Misspelling, in general
 

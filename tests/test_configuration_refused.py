@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.configuration import ConfigError, load
+from gpuwatch.config import ConfigError, load
 from tests.configurations import mistakes
 
 REFUSED = {
@@ -191,7 +191,7 @@ REFUSED_VARIABLES = {
     "unheard of": (
         {"GPUWATCH_QQQQ": "1"},
         "GPUWATCH_QQQQ: is no setting",
-        "one that `gpuwatch docs configuration` lists",
+        "a setting of docs/CONFIGURATION.md",
     ),
     "a whole section": (
         {"GPUWATCH_LEDGER": "{}"},

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.configuration import keys
-from gpuwatch.configuration.keys import NAME, Kind
-from gpuwatch.model.knobs import format_duration
-from gpuwatch.settings import Settings
+from gpuwatch.config import keys
+from gpuwatch.config.keys import NAME, Kind
+from gpuwatch.config.settings import Settings
+from gpuwatch.model.duration import format_duration
 from tests.configurations import mistakes, read
 
 KEYS = keys.declared(Settings)
@@ -189,10 +189,10 @@ def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key
 @given(name=st.text(max_size=12).filter(str.isprintable))
 def test_any_spelling_of_default_but_itself_is_refused(name: str) -> None:
     """Whatever is put around or between its letters, if only case, blanks and punctuation differ."""
-    from gpuwatch.model.near import folded  # noqa: PLC0415  what the rule goes by
-    from gpuwatch.policies import PoolRules, checks  # noqa: PLC0415  likewise
+    from gpuwatch.model.similar_names import folded  # noqa: PLC0415  what the rule goes by
+    from gpuwatch.policies import PoolRules, validation  # noqa: PLC0415  likewise
 
-    found = list(checks.contradictions({name: PoolRules(), "x": PoolRules()}, {}))
+    found = list(validation.contradictions({name: PoolRules(), "x": PoolRules()}, {}))
 
     assert bool(found) == (
         name not in {"default", "x"} and (folded(name) in {"default", "x"} or name != name.strip() or not name.strip())

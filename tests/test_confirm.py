@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from gpuwatch.agent import confirm
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
-from gpuwatch.agent.host.protocol import Moment, UnseenError
-from gpuwatch.agent.host.signals import HostSignals
-from gpuwatch.agent.host.watcher import HostWatcher, Watched
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.agent.evidence.base import Moment, UnseenError
+from gpuwatch.agent.evidence.registry import HostSignals
+from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu import GpuReading
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import eventually
 from tests.builders import a_busy_reading, a_cycle, a_process, a_reading
 from tests.hosts import FolderHost

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
-from gpuwatch.agent.host.leases import keep
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.evidence.leases import keep
+from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
 from gpuwatch.model.fleet import NodeVerdict, State
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
 from tests.nvml import StubDriver
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.clouds import CloudError, CloudUnavailableError
-from gpuwatch.controller import Round, step
+from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import LeadLostError, Ledger
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State
 from gpuwatch.policies.schedule import Window
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import Desk, a_node
 from tests.mortal import a_mortal, copied
 from tests.past_steps import a_group
@@ -227,7 +227,7 @@ def test_a_lead_that_was_lost_and_won_again_is_another_lead() -> None:
 
     def lost_and_won(call: str, _: str) -> CloudError | None:
         if call == "stop":
-            desk.ledger._store._take()
+            desk.ledger.store._take()
         return None
 
     desk.fleet.fault = lost_and_won

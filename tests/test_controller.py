@@ -15,7 +15,7 @@ from gpuwatch.clouds import (
     ProtectedError,
     ThrottledError,
 )
-from gpuwatch.controller import Round
+from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State

@@ -1,4 +1,4 @@
-"""agent/core.py: what an agent shows, message by message, and when it shows nothing."""
+"""agent/state.py: what an agent shows, message by message, and when it shows nothing."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore, Interruption, OutOfOrderError
-from gpuwatch.agent.probe import sample
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, End, Reading, Unavailable
+from gpuwatch.agent.devices.messages import Cycle, End, Reading, Unavailable
+from gpuwatch.agent.probe.main import sample
+from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import START, a_busy_reading, a_cycle, a_down, a_gpu, a_reading
 
 STALE_AFTER = 8.0

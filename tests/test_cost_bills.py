@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.bills import CUR_2, LEGACY_CUR, BillError, Columns, mapped
 from gpuwatch.ledger import Ledger
-from gpuwatch.spending.reconcile import Compared, as_object, as_text, compared
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.bill.parse import CUR_2, LEGACY_CUR, BillError, Columns, mapped
+from gpuwatch.money.bill.statement import Compared, as_object, as_text, compared
 from tests.fleets import a_node
 from tests.metered import a_busy_node, a_round
 
@@ -32,7 +33,7 @@ def ledger() -> Iterator[Ledger]:
         unpriced = replace(a_busy_node("i-3", at), instance_type="x9.huge")
         seen = a_round(at, a_busy_node("i-1", at), a_busy_node("i-2", at))
         nodes = (*seen.fleet.nodes, unpriced)
-        made.spend.meter(replace(seen, fleet=replace(seen.fleet, nodes=nodes)), rules)
+        SpendBook(made).meter(replace(seen, fleet=replace(seen.fleet, nodes=nodes)), rules)
     yield made
     made.close()
 
@@ -46,7 +47,7 @@ def a_bill(folder: Path, text: str, *, packed: bool = False) -> Path:
 
 def beside(ledger: Ledger, path: Path, own: Columns | None = None) -> Compared:
     """The bill's file beside the ledger."""
-    return compared(ledger, path, ZONE, {"EUR": Decimal("1.25")}, own)
+    return compared(SpendBook(ledger), path, ZONE, {"EUR": Decimal("1.25")}, own)
 
 
 def whys(told: Compared) -> dict[tuple[str, int], tuple[float, str]]:
@@ -156,7 +157,7 @@ def test_files_that_cannot_be_read(ledger: Ledger, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(BillError, match="not a whole one"):
         beside(ledger, path)
-    assert a_node().id in ledger.spend.nodes()
+    assert a_node().id in SpendBook(ledger).nodes()
 
 
 def test_a_column_that_is_none() -> None:

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.cost.accounting import Metering
+from gpuwatch.cli.main import commands
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.fleet import Signal, State
-from gpuwatch.spending.period import PeriodError, period_of
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report.period import PeriodError, period_of
 from tests.databases import Place
 from tests.fleets import a_node, a_verdict
 from tests.metered import a_busy_node, a_round
@@ -32,7 +33,7 @@ def place(tmp_path: Path) -> Place:
         at = BEGIN + timedelta(hours=hour)
         signal = Signal(verdict=a_verdict("i-2", State.IDLE, 90_000.0, age=0.0, at=at))
         idle = a_node("i-2", pool="serving", owner="ann", tags={"team": "nlp"}, signal=signal)
-        ledger.spend.meter(a_round(at, a_busy_node("i-1", at), idle), rules)
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at), idle), rules)
     made.close()
     return made
 
@@ -149,11 +150,12 @@ def test_terms_that_are_gone_are_told(cost: Cost, place: Place) -> None:
 def test_a_round_that_is_metered_meanwhile_breaks_no_proof(cost: Cost, place: Place) -> None:
     """What is shown and what proves it are of one moment, while the controller goes on writing."""
     ledger, reader = place.open(), place.beside()
-    with reader.spend.snapshot():
-        before = reader.spend.rows(0, 2**40)
+    readers = SpendBook(reader)
+    with readers.snapshot():
+        before = readers.rows(0, 2**40)
         at = BEGIN + timedelta(hours=5)
-        ledger.spend.meter(a_round(at, a_busy_node("i-1", at)), Metering(zone=ZoneInfo("Europe/Berlin")))
-        assert reader.spend.rows(0, 2**40) == before
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at)), Metering(zone=ZoneInfo("Europe/Berlin")))
+        assert readers.rows(0, 2**40) == before
     place.close()
 
     assert cost("--month", "2026-03", "--explain").exit_code == 0

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.slices import Calendar
-from gpuwatch.cost.totals import Total, grouping, totals, whole
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerKnobs
-from gpuwatch.ledger import spend as spending
+from gpuwatch.money.accounting import store as spending
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.slices import Calendar
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.accounting.totals import Total, grouping, totals, whole
 from tests.databases import Place, postgresql
 from tests.fleets import NOW
 from tests.metered import a_busy_node, a_round
@@ -37,7 +38,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 def the_whole(ledger: Ledger) -> Total:
     """Of all that was ever metered."""
-    return whole(totals(ledger.spend.rows(*ALWAYS), lambda _: "all").values())
+    return whole(totals(SpendBook(ledger).rows(*ALWAYS), lambda _: "all").values())
 
 
 def days(ledger: Ledger, begin: datetime, count: int, *nodes: str, every: timedelta = timedelta(hours=1)) -> None:
@@ -45,23 +46,23 @@ def days(ledger: Ledger, begin: datetime, count: int, *nodes: str, every: timede
     hourly = replace(BERLIN, silent_after_seconds=every.total_seconds())
     for number in range(int(timedelta(days=count) / every) + 1):
         at = begin + number * every
-        ledger.spend.meter(a_round(at, *(a_busy_node(name, at) for name in nodes or ("i-1",))), hourly)
+        SpendBook(ledger).meter(a_round(at, *(a_busy_node(name, at) for name in nodes or ("i-1",))), hourly)
 
 
 def test_a_round_is_billed_once_whoever_meters_it_again(place: Place) -> None:
     """The same round after a restart, and at a leader that took over, adds nothing; the next one goes on."""
     ledger = place.open()
     for minute in (0, 1, 2):
-        ledger.spend.meter(a_round(NOW + minute * MINUTE), BERLIN)
+        SpendBook(ledger).meter(a_round(NOW + minute * MINUTE), BERLIN)
     place.close()
     ledger = place.open()
-    assert ledger.spend.meter(a_round(NOW + 2 * MINUTE), BERLIN) == 0
-    ledger.spend.meter(a_round(NOW + 3 * MINUTE), BERLIN)
+    assert SpendBook(ledger).meter(a_round(NOW + 2 * MINUTE), BERLIN) == 0
+    SpendBook(ledger).meter(a_round(NOW + 3 * MINUTE), BERLIN)
     total = the_whole(ledger)
 
     assert (total.node_ms, total.gpu_ms, total.waste_ratio) == (180_000, 360_000, 0.0)
     assert total.usd == Decimal("0.5")
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(SpendBook(ledger).wrong(*ALWAYS)) == []
 
 
 def test_a_controller_that_dies_while_it_meters_has_metered_nothing(
@@ -69,17 +70,17 @@ def test_a_controller_that_dies_while_it_meters_has_metered_nothing(
 ) -> None:
     """Rows and marks are one transaction: cut between them, the next round bills the whole time, once."""
     ledger = place.open()
-    ledger.spend.meter(a_round(NOW), BERLIN)
+    SpendBook(ledger).meter(a_round(NOW), BERLIN)
     with monkeypatch.context() as patch:
         patch.setattr(spending, "SPEND_MARKS", None)
         with pytest.raises(AttributeError):
-            ledger.spend.meter(a_round(NOW + MINUTE, usd="99"), BERLIN)
+            SpendBook(ledger).meter(a_round(NOW + MINUTE, usd="99"), BERLIN)
     place.close()
     ledger = place.open()
-    ledger.spend.meter(a_round(NOW + 2 * MINUTE), BERLIN)
+    SpendBook(ledger).meter(a_round(NOW + 2 * MINUTE), BERLIN)
 
     assert the_whole(ledger).node_ms == 120_000
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(SpendBook(ledger).wrong(*ALWAYS)) == []
 
 
 @pytest.mark.component("pg_ctl")
@@ -87,13 +88,15 @@ def test_who_lost_the_lead_meters_nothing() -> None:
     """Two controllers on one PostgreSQL: the second leads, and the first one's late round is refused."""
     place = Place(LedgerKnobs(url=postgresql().database()))
     first = place.open()
-    first.spend.meter(a_round(NOW), BERLIN)
-    first._store._drop()  # its session ends, as when its host is cut off
+    firsts = SpendBook(first)
+    firsts.meter(a_round(NOW), BERLIN)
+    first.store._drop()  # its session ends, as when its host is cut off
     second = place.open()
-    second.spend.meter(a_round(NOW + MINUTE), BERLIN)
+    seconds = SpendBook(second)
+    seconds.meter(a_round(NOW + MINUTE), BERLIN)
     with pytest.raises(LeadLostError):
-        first.spend.meter(a_round(NOW + MINUTE), BERLIN)
-    second.spend.meter(a_round(NOW + 2 * MINUTE, usd="12"), BERLIN)
+        firsts.meter(a_round(NOW + MINUTE), BERLIN)
+    seconds.meter(a_round(NOW + 2 * MINUTE, usd="12"), BERLIN)
     total = the_whole(second)
     place.close()
 
@@ -103,14 +106,13 @@ def test_who_lost_the_lead_meters_nothing() -> None:
 def test_a_price_told_again_with_a_later_date_is_the_same_one(place: Place) -> None:
     """Its date is the first one on which it is known; another price is another row of the same hour."""
     ledger = place.open()
-    ledger.spend.meter(a_round(NOW), BERLIN)
-    ledger.spend.meter(a_round(NOW + MINUTE, as_of=date(2026, 3, 2)), BERLIN)
-    ledger.spend.meter(a_round(NOW + 2 * MINUTE, usd="11"), BERLIN)
-    ledger.spend.meter(a_round(NOW + 3 * MINUTE, usd=None), BERLIN)
-    ledger.spend.meter(a_round(NOW + 4 * MINUTE, usd=None), BERLIN)
-    found = {
-        row.terms.usd_per_hour: (row.terms.price_as_of, sum(row.amounts[:7])) for row in ledger.spend.rows(*ALWAYS)
-    }
+    spend = SpendBook(ledger)
+    spend.meter(a_round(NOW), BERLIN)
+    spend.meter(a_round(NOW + MINUTE, as_of=date(2026, 3, 2)), BERLIN)
+    spend.meter(a_round(NOW + 2 * MINUTE, usd="11"), BERLIN)
+    spend.meter(a_round(NOW + 3 * MINUTE, usd=None), BERLIN)
+    spend.meter(a_round(NOW + 4 * MINUTE, usd=None), BERLIN)
+    found = {row.terms.usd_per_hour: (row.terms.price_as_of, sum(row.amounts[:7])) for row in spend.rows(*ALWAYS)}
 
     assert found == {
         Decimal(10): (date(2026, 1, 1), 120_000),
@@ -125,30 +127,32 @@ def test_a_price_told_again_with_a_later_date_is_the_same_one(place: Place) -> N
 def test_no_crash_and_no_repetition_changes_a_second(rounds: list[tuple[int, bool, int]]) -> None:
     """Whatever dies in between and however often a round is metered, what is billed is the time from first to last."""
     ledger, at, last = Ledger.in_memory(), NOW, NOW
-    ledger.spend.meter(a_round(at), BERLIN)
+    spend = SpendBook(ledger)
+    spend.meter(a_round(at), BERLIN)
     for seconds, dies, times in rounds:
         at += timedelta(seconds=seconds)
         if dies:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(spending, "SPEND_MARKS", None)
                 with pytest.raises(AttributeError):
-                    ledger.spend.meter(a_round(at), BERLIN)
+                    spend.meter(a_round(at), BERLIN)
             continue
         last = at
         for _ in range(times):
-            ledger.spend.meter(a_round(at), BERLIN)
+            spend.meter(a_round(at), BERLIN)
 
     assert the_whole(ledger).node_ms == (last - NOW) / timedelta(milliseconds=1)
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(spend.wrong(*ALWAYS)) == []
 
 
 def test_days_that_are_over_are_summed_up_and_sealed(place: Place) -> None:
     """Across the change to summer time: a day of 23 hours is one row a node, nothing is lost, and the chain has it."""
     begin = datetime(2026, 3, 28, 11, tzinfo=UTC)
     ledger = place.open()
+    spend = SpendBook(ledger)
     days(ledger, begin, 4, "i-1", "i-2")
-    spans = {(key.begin, key.span) for key, _, _ in ledger.spend.each(*ALWAYS) if key.span > 3600}
-    by_day = totals(ledger.spend.rows(*ALWAYS, by_time=True), grouping("day", Calendar(BERLIN.zone)))
+    spans = {(key.begin, key.span) for key, _, _ in spend.each(*ALWAYS) if key.span > 3600}
+    by_day = totals(spend.rows(*ALWAYS, by_time=True), grouping("day", Calendar(BERLIN.zone)))
 
     midnight = Calendar(BERLIN.zone).midnight
     assert spans == {
@@ -164,7 +168,7 @@ def test_days_that_are_over_are_summed_up_and_sealed(place: Place) -> None:
         "2026-04-01": 26.0,
     }
     assert the_whole(ledger).node_ms == 2 * 4 * 86_400_000
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(spend.wrong(*ALWAYS)) == []
     assert ledger.audit().broken is None
 
 
@@ -183,10 +187,11 @@ def test_rows_that_were_changed_are_told(tmp_path: Path, statement: str, wrong: 
     """In sealed days by their seal, in others by the sums that are kept with the marks."""
     place = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
     ledger = place.open()
+    spend = SpendBook(ledger)
     days(ledger, datetime(2026, 3, 28, 11, tzinfo=UTC), 3, every=timedelta(hours=2))
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(spend.wrong(*ALWAYS)) == []
     place.execute(statement)
-    found = list(ledger.spend.wrong(*ALWAYS))
+    found = list(spend.wrong(*ALWAYS))
     place.close()
 
     assert any(wrong in sentence for sentence in found), found
@@ -206,9 +211,10 @@ def test_a_changed_seal_is_found_by_the_audit(place: Place) -> None:
 def test_a_month_without_a_controller_is_billed_by_the_day_and_silent() -> None:
     """Not 720 hours of each node: whole days that are over are one row from the first."""
     ledger = Ledger.in_memory()
-    ledger.spend.meter(a_round(NOW), BERLIN)
+    spend = SpendBook(ledger)
+    spend.meter(a_round(NOW), BERLIN)
     later = NOW + timedelta(days=30)
-    rows = ledger.spend.meter(a_round(later), BERLIN)
+    rows = spend.meter(a_round(later), BERLIN)
     total = the_whole(ledger)
 
     assert rows == 29 + 24 + 14  # days that are long over, and the hours of the last two
@@ -219,22 +225,24 @@ def test_a_month_without_a_controller_is_billed_by_the_day_and_silent() -> None:
 def test_the_time_zone_may_change(place: Place) -> None:
     """Hours and days of both stay what they are, nothing is lost or counted twice, and the seals hold."""
     ledger = place.open()
+    spend = SpendBook(ledger)
     begin = datetime(2026, 3, 10, tzinfo=UTC)
     days(ledger, begin, 3)
     kolkata = replace(BERLIN, zone=ZoneInfo("Asia/Kolkata"), silent_after_seconds=3600)
     for hour in range(73, 24 * 6 + 1):
-        ledger.spend.meter(a_round(begin + timedelta(hours=hour)), kolkata)
+        spend.meter(a_round(begin + timedelta(hours=hour)), kolkata)
 
     assert the_whole(ledger).node_ms == 6 * 86_400_000
-    assert list(ledger.spend.wrong(*ALWAYS)) == []
+    assert list(spend.wrong(*ALWAYS)) == []
 
 
 def test_whoever_only_reads_meters_nothing(place: Place) -> None:
     """`gpuwatch cost` beside the controller sees what is there."""
-    place.open().spend.meter(a_round(NOW), BERLIN)
+    SpendBook(place.open()).meter(a_round(NOW), BERLIN)
     reader = place.beside()
+    readers = SpendBook(reader)
 
-    assert (reader.spend.began(), reader.spend.nodes()) == (int(NOW.timestamp() * 1000), frozenset())
+    assert (readers.began(), readers.nodes()) == (int(NOW.timestamp() * 1000), frozenset())
 
 
 def test_a_ledger_of_schema_2_begins_to_bill(tmp_path: Path) -> None:
@@ -247,7 +255,7 @@ def test_a_ledger_of_schema_2_begins_to_bill(tmp_path: Path) -> None:
     place.execute("UPDATE meta SET value = '2' WHERE name = 'schema_version'")
     ledger = place.open()
     for minute in (0, 1):
-        ledger.spend.meter(a_round(NOW + minute * MINUTE), BERLIN)
+        SpendBook(ledger).meter(a_round(NOW + minute * MINUTE), BERLIN)
 
     assert (the_whole(ledger).node_ms, len(ledger.rounds()), ledger.audit().broken) == (60_000, 1, None)
     place.close()

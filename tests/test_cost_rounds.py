@@ -8,15 +8,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller import Parts
-from gpuwatch.cost.accounting import Metering
-from gpuwatch.cost.knobs import CostKnobs
-from gpuwatch.cost.slices import Use
-from gpuwatch.cost.totals import Total, totals, whole
+from gpuwatch.controller.round import Parts
 from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
-from gpuwatch.rounds import one_round
+from gpuwatch.model.usage import Use
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.store import Meter, SpendBook
+from gpuwatch.money.accounting.totals import Total, totals, whole
 from tests.fleets import Desk, a_node
 
 METERING = Metering(zone=ZoneInfo("UTC"))
@@ -33,7 +34,7 @@ def a_desk(*, enforce: bool = True) -> Desk:
 
 def live(desk: Desk) -> Parts:
     """The parts of a controller that meters."""
-    return replace(desk.parts, metering=METERING)
+    return replace(desk.parts, meter=Meter(desk.ledger, METERING))
 
 
 def rounds(desk: Desk, count: int) -> None:
@@ -45,7 +46,7 @@ def rounds(desk: Desk, count: int) -> None:
 
 def billed(desk: Desk) -> Total:
     """All of it."""
-    return whole(totals(desk.ledger.spend.rows(0, 2**40), lambda _: "all").values())
+    return whole(totals(SpendBook(desk.ledger).rows(0, 2**40), lambda _: "all").values())
 
 
 @pytest.mark.parametrize("enforce", [False, True])
@@ -64,7 +65,7 @@ def test_a_machine_that_was_stopped_costs_no_more() -> None:
     """The idle one is stopped after its notice; the other one goes on."""
     desk = a_desk()
     rounds(desk, 60)
-    nodes = totals(desk.ledger.spend.rows(0, 2**40, by_node=True), lambda row: row.node_id or "")
+    nodes = totals(SpendBook(desk.ledger).rows(0, 2**40, by_node=True), lambda row: row.node_id or "")
 
     assert desk.fleet.stops() == ["i-1"]
     assert nodes["i-2"].node_ms == 59 * 60_000
@@ -78,7 +79,7 @@ def test_a_simulation_and_a_plan_bill_nothing() -> None:
     desk.round()
     desk.plan()
 
-    assert desk.ledger.spend.began() is None
+    assert SpendBook(desk.ledger).began() is None
 
 
 def test_a_failure_to_write_bills_down_stops_no_round(
@@ -88,7 +89,7 @@ def test_a_failure_to_write_bills_down_stops_no_round(
     desk = a_desk()
     rounds(desk, 1)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-        patch.setattr("gpuwatch.ledger.spend.SPEND_MARKS", None)
+        patch.setattr("gpuwatch.money.accounting.store.SPEND_MARKS", None)
         rounds(desk, 1)
     rounds(desk, 1)
 

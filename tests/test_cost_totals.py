@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cost.energy import EnergyKnobs, energy
-from gpuwatch.cost.slices import AMOUNTS, GPU, JOULES, MEASURED, Calendar, Terms
-from gpuwatch.cost.totals import Row, Total, grouping, shown, totals, whole
+from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
+from gpuwatch.money.accounting.energy import EnergyKnobs, energy
+from gpuwatch.money.accounting.slices import Calendar
+from gpuwatch.money.accounting.totals import Row, Total, grouping, shown, totals, whole
 
 UTC = Calendar(ZoneInfo("UTC"))
 TERMS = Terms(

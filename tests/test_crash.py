@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState, State

@@ -13,8 +13,8 @@ import yaml
 
 from dashboards.source.__main__ import BOARDS, rendered
 from dashboards.source.boards import UIDS
-from gpuwatch import telling
-from gpuwatch.agent.catalogue import FAMILIES
+from gpuwatch.agent.exporter.catalogue import FAMILIES
+from gpuwatch.controller import metrics
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "dashboards"
@@ -50,7 +50,7 @@ UNITS = {
     "watt",
 }
 MODERN = {"bargauge", "row", "stat", "state-timeline", "table", "timeseries"}
-METRICS = {**FAMILIES, **{family.name: family for family in telling.families()}}
+METRICS = {**FAMILIES, **{family.name: family for family in metrics.families()}}
 NAMES = sorted(BOARDS)
 
 

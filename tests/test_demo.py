@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.demo import run_headless
-from gpuwatch.settings import ControllerKnobs
-from gpuwatch.simulation.options import Options
+from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.simulate.demo import run_headless
+from gpuwatch.simulate.fleet.options import Options
 from tests.agents import eventually
 from tests.browsers import chromium
 from tests.components import require

@@ -9,13 +9,12 @@ from typing import Any
 import bcrypt
 import pytest
 
-from gpuwatch.clock import SystemClock
-from gpuwatch.discovery import Discovery
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.web.serve import Discovery, served
+from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.serving import served
-from gpuwatch.settings import ControllerKnobs
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.telling import Telling
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority
 from tests.exporters import a_source

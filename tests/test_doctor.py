@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import SystemClock
-from gpuwatch.doctor.ailments import AILMENTS, found
-from gpuwatch.doctor.manual import line_of, render_doctor_md
-from gpuwatch.doctor.report import Examination, Finding, Severity, as_object, as_text, fine
-from gpuwatch.doctor.running import Check, examine
+from gpuwatch.cli.doctor.findings import AILMENTS, found
+from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_object, as_text, fine
+from gpuwatch.cli.doctor.runner import Check, examine
+from gpuwatch.runtime.clock import SystemClock
 from tests.doctored import codes, the
+from tools.docs.doctor import line_of, render_doctor_md
 
 ROOT = Path(__file__).parent.parent
 
@@ -74,15 +74,17 @@ def test_text_and_json_say_the_same() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """docs/doctor.md is what `gpuwatch docs doctor` prints."""
-    assert (ROOT / "docs/doctor.md").read_text() == render_doctor_md(), "run `gpuwatch docs doctor > docs/doctor.md`"
+    """docs/doctor.md is what `make docs` writes."""
+    assert (ROOT / "docs/doctor.md").read_text() == render_doctor_md(), "run `make docs`"
 
 
 @pytest.mark.parametrize("code", AILMENTS)
 def test_every_ailment_has_its_line_on_the_page(code: str) -> None:
     """Code, meaning and remedy; and some check can find it."""
     ailment = AILMENTS[code]
-    sources = "".join(path.read_text() for path in (ROOT / "gpuwatch/doctor").glob("*.py") if path.stem != "ailments")
+    sources = "".join(
+        path.read_text() for path in (ROOT / "gpuwatch/cli/doctor").glob("*.py") if path.stem != "ailments"
+    )
 
     assert line_of(ailment) in render_doctor_md().splitlines()
     assert re.split(r" (?<!\\)\| ", line_of(ailment))[3].removesuffix(" |").replace("\\|", "|") == ailment.remedy
@@ -96,7 +98,7 @@ def test_no_ailment_is_fine_or_has_no_remedy() -> None:
 
 def test_a_gpu_host_needs_nothing_of_the_controllers() -> None:
     """The agent's checks load no HTTP client, no SDK, no database, no scheduler."""
-    script = "import sys, gpuwatch.doctor.agent, gpuwatch.doctor.running; print(*sys.modules)"
+    script = "import sys, gpuwatch.cli.doctor.agent, gpuwatch.cli.doctor.runner; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"aiohttp", "apscheduler", "boto3", "rich", "sqlalchemy"}
 

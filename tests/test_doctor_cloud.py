@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.cli.doctor import cloud
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.report import Severity
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.knobs import CloudKnobs
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.doctor import cloud
-from gpuwatch.doctor.cases import ControllerCase
-from gpuwatch.doctor.report import Severity
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.settings import CloudKnobs
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.runtime.clock import ManualClock, SystemClock
+from gpuwatch.simulate.cloud import SimulatedCloud
 from tests.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.doctored import a_controller, codes, the
 from tests.moto_faults import REGION, MotoFaults

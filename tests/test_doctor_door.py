@@ -14,12 +14,12 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import AgentServer, Response
-from gpuwatch.clock import ManualClock, SystemClock
-from gpuwatch.doctor import certificates, doors
-from gpuwatch.tls_validity import read_validity
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.cli.doctor import certificates, ports
+from gpuwatch.runtime.certificates import read_validity
+from gpuwatch.runtime.clock import ManualClock, SystemClock
+from gpuwatch.runtime.http.auth import door_of
+from gpuwatch.runtime.http.server import AgentServer, Response
 from tests.certificates import Authority
 from tests.doctored import codes, the
 from tests.gates import hashed
@@ -40,7 +40,7 @@ def served(knobs: AgentKnobs | None = None, status: HTTPStatus = HTTPStatus.OK) 
         clock=clock,
         max_connections=8,
         timeout_seconds=5.0,
-        door=door_of(knobs, clock),
+        door=door_of(knobs, clock, "agent"),
     )
     server.start()
     try:
@@ -78,21 +78,21 @@ def a_stranger() -> Iterator[int]:
 def test_a_port_is_free_served_or_taken() -> None:
     """By nobody, by gpuwatch, by a stranger."""
     with served() as port:
-        assert "gpuwatch serves" in the(doors.port(AgentKnobs(port=port), "agent"), "port").seen
-        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == []
+        assert "gpuwatch serves" in the(ports.port(AgentKnobs(port=port), "agent"), "port").seen
+        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == []
 
-    assert the(doors.port(AgentKnobs(port=port), "agent"), "port").seen == "it is free"
-    assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+    assert the(ports.port(AgentKnobs(port=port), "agent"), "port").seen == "it is free"
+    assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
 
     with a_stranger() as port:
-        assert codes(doors.port(AgentKnobs(port=port), "agent")) == ["port.taken"]
-        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+        assert codes(ports.port(AgentKnobs(port=port), "agent")) == ["port.taken"]
+        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
 
 
 def test_an_agent_that_does_no_work_is_not_alive() -> None:
     """Its own health page says 503."""
     with served(status=HTTPStatus.SERVICE_UNAVAILABLE) as port:
-        assert codes([doors.alive(AgentKnobs(port=port), "agent")]) == ["running.ill"]
+        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.ill"]
 
 
 @pytest.mark.parametrize("demanding", [False, True])
@@ -108,20 +108,20 @@ def test_gpuwatch_is_known_behind_its_own_tls(tmp_path: Path, *, demanding: bool
     with served(knobs) as port:
         told = AgentKnobs(port=port, tls_certificate=knobs.tls_certificate, tls_key=knobs.tls_key)
 
-        assert codes([doors.alive(told, "agent")]) == []
-        assert codes(doors.port(told, "agent")) == []
+        assert codes([ports.alive(told, "agent")]) == []
+        assert codes(ports.port(told, "agent")) == []
 
 
 def test_an_address_of_another_machine_is_told() -> None:
     """Nothing could listen there."""
-    assert codes([doors._free(AgentKnobs(host="192.0.2.1"), "there")]) == ["port.address"]
+    assert codes([ports._free(AgentKnobs(host="192.0.2.1"), "there")]) == ["port.address"]
 
 
 def test_a_door_that_is_open_to_the_network_is_told() -> None:
     """`insecure` allows it; the doctor says it all the same."""
     knobs = AgentKnobs(host="0.0.0.0", port=0, insecure=True)  # noqa: S104  what the finding is about
 
-    assert codes(doors.port(knobs, "agent")) == ["port.open"]
+    assert codes(ports.port(knobs, "agent")) == ["port.open"]
 
 
 def a_certificate(folder: Path, begin: datetime, end: datetime) -> str:
@@ -205,8 +205,8 @@ def test_hashes_that_are_quick_to_guess_are_told(tmp_path: Path) -> None:
     """With the users' names and without the hashes; without users there is nothing to tell."""
     users = tmp_path / "users"
     users.write_text(f"ann:{hashed('apple', 10)}\nbob:{hashed('banana', 5)}\n")
-    (finding,) = doors.passwords(AgentKnobs(users_file=str(users)), "agent")
+    (finding,) = ports.passwords(AgentKnobs(users_file=str(users)), "agent")
 
     assert (finding.code, finding.seen) == ("passwords.cheap", "bob")
-    assert list(doors.passwords(AgentKnobs(), "agent")) == []
-    assert list(doors.passwords(AgentKnobs(users_file="/none"), "agent")) == []
+    assert list(ports.passwords(AgentKnobs(), "agent")) == []
+    assert list(ports.passwords(AgentKnobs(users_file="/none"), "agent")) == []

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import pytest
 
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.clock import SystemClock
-from gpuwatch.doctor import devices, host
-from gpuwatch.doctor.cases import AgentCase
-from gpuwatch.doctor.report import Finding
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.cli.doctor import devices, host
+from gpuwatch.cli.doctor.context import AgentCase
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.runtime.clock import SystemClock
 from tests.doctored import codes, the
 from tests.metadata_services import EC2_DOCUMENT, TOKEN_PATH, Alibaba, Ec2, MetadataService, serving
 from tests.nvml import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH, StubDriver

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.doctor import ledger
+from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
-from gpuwatch.doctor import ledger
-from gpuwatch.doctor.cases import ControllerCase
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
 from tests.broken_ledgers import cut_the_chain

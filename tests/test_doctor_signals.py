@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from gpuwatch import __version__
-from gpuwatch.clock import SystemClock
+from gpuwatch.cli.doctor import signals
+from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.doctor import signals
-from gpuwatch.doctor.cases import ControllerCase
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
 from gpuwatch.model.fleet import Node, NodeVerdict, State
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.scaling.rules import Metric, ScalingRules
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
+from gpuwatch.policies.scaling.settings import Metric, ScalingRules
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.cloud import SimulatedCloud
 from tests.doctored import a_controller, codes, the
 from tests.exporters import NOW
 from tests.exporters import an_agent as a_scraped_agent

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.cli.doctor import cloud, tags
+from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, PROTECT_TAG, CloudError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.clouds.diagnosis import Elsewhere
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.doctor import cloud, tags
-from gpuwatch.doctor.cases import ControllerCase
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.permissions import Elsewhere
 from gpuwatch.guard import Limits
 from gpuwatch.policies import PoolRules
+from gpuwatch.runtime.clock import ManualClock, SystemClock
+from gpuwatch.simulate.cloud import SimulatedCloud
 from tests.cloud_worlds import FLEET, MINE
 from tests.doctored import a_controller, codes, the
 from tests.moto_faults import REGION, MotoFaults

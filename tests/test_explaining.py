@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch import explaining
-from gpuwatch.cli import commands
+from gpuwatch.cli import explain
+from gpuwatch.cli.main import commands
+from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
 from gpuwatch.model.fleet import State
-from gpuwatch.settings import Settings
 from tests.fleets import RULES, Desk, a_node
 
 
@@ -40,7 +40,7 @@ def test_every_past_round_can_be_explained_for_every_node(desk: Desk, tmp_path: 
     assert len(lines) == 16
     for line in lines:
         for name in ("i-idle", "i-busy"):
-            told = explaining.of_past(settings(tmp_path), name, number=line.id, when=None)
+            told = explain.of_past(settings(tmp_path).ledger, name, number=line.id, when=None)
             assert f"Round {line.id} of " in told.as_text
             assert told.as_object["round"] == line.id
             assert {"unknown", "busy", "floor"} <= {
@@ -52,12 +52,12 @@ def test_a_past_round_says_what_it_said_when_it_was_this_moment(desk: Desk, tmp_
     """What explain said then is what it says now of then, the later past of the node left out."""
     desk.fleet.put(a_node("i-new", held=1200.0))
     done = desk.round(seconds=0.0)
-    then = explaining.of_now(desk.parts, done, "i-new")
+    then = explain.of_now(desk.parts, done, "i-new")
     number = desk.ledger.rounds(1)[0].id
     for _ in range(20):
         desk.round()
 
-    told = explaining.of_past(settings(tmp_path), "i-new", number=number, when=None)
+    told = explain.of_past(settings(tmp_path).ledger, "i-new", number=number, when=None)
     assert told.as_text.endswith(then.as_text)
     assert {**told.as_object, "round": None} == then.as_object
 
@@ -69,7 +69,9 @@ def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
     desk.round()
     late = desk.ledger.rounds(1)[0].id
 
-    told = [explaining.of_past(settings(tmp_path), "i-busy", number=each, when=None).as_text for each in (early, late)]
+    told = [
+        explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None).as_text for each in (early, late)
+    ]
     assert ["min_nodes is 9" in text for text in told] == [False, True]
 
 
@@ -77,12 +79,12 @@ def test_a_time_stands_for_the_newest_round_until_then(desk: Desk, tmp_path: Pat
     """--at names a moment; a moment before the first round, or no time at all, is told."""
     middle = desk.ledger.rounds(100)[8]
 
-    told = explaining.of_past(settings(tmp_path), "i-idle", number=None, when=f"{middle.at:%Y-%m-%dT%H:%M:59}")
+    told = explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when=f"{middle.at:%Y-%m-%dT%H:%M:59}")
     assert told.as_object["round"] == middle.id
     with pytest.raises(LedgerError, match="yesterday"):
-        explaining.of_past(settings(tmp_path), "i-idle", number=None, when="yesterday")
+        explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when="yesterday")
     with pytest.raises(LedgerError):
-        explaining.of_past(settings(tmp_path), "i-idle", number=None, when="2001-01-01")
+        explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when="2001-01-01")
 
 
 def test_the_command_needs_neither_cloud_nor_agents(desk: Desk, tmp_path: Path) -> None:

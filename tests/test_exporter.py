@@ -1,4 +1,4 @@
-"""agent/exporter.py and agent/catalogue.py: what a scrape shows. GPUWATCH_UPDATE_GOLDEN=1 rewrites tests/golden."""
+"""agent/exporter: what a scrape shows. GPUWATCH_UPDATE_GOLDEN=1 rewrites tests/golden."""
 
 import gzip
 import os
@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pro
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.catalogue import FAMILIES, render_metrics_md
-from gpuwatch.agent.core import AgentCore, Interruption
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Unavailable
+from gpuwatch.agent.devices.messages import Unavailable
+from gpuwatch.agent.exporter.catalogue import FAMILIES, render_metrics_md
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_process, a_reading
 from tests.components import require
 
@@ -320,7 +320,7 @@ def test_an_agent_tells_its_own_cost() -> None:
 
 
 def test_metrics_md_is_the_catalogue() -> None:
-    """docs/METRICS.md is what the generator writes; run `python -m gpuwatch.agent.catalogue > docs/METRICS.md`."""
+    """docs/METRICS.md is what `make docs` writes."""
     written = Path(__file__).parent.parent / "docs" / "METRICS.md"
 
     assert written.read_text(encoding="utf-8") == render_metrics_md()

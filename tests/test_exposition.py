@@ -1,4 +1,4 @@
-"""agent/exposition.py: whatever there is to say, its pages are prometheus-client's to the byte."""
+"""runtime/metrics/exposition.py: whatever there is to say, its pages are prometheus-client's to the byte."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,12 +10,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.catalogue import INFO, Family
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.exposition import Exposition, Labels, Sample, sample_family
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import Kind
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.metrics.exposition import Exposition, Labels, Sample, sample_family
+from gpuwatch.runtime.metrics.family import INFO, Family
 from tests.builders import a_busy_reading, a_cycle, a_down, a_process
 
 PLAIN = "text/plain; version=0.0.4"

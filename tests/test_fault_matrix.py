@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.agent.catalogue import gpu_metric
-from gpuwatch.agent.core import Interruption
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.nvml import NvmlSource
-from gpuwatch.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.exporter.catalogue import gpu_metric
+from gpuwatch.agent.state import Interruption
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import Kind, metrics
 from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB
 from tests.faulty_hosts import STEP, Host, steady
 from tests.nvml import (

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cost.forecast import Forecast, forecast
-from gpuwatch.cost.forecast_series import Series
-from gpuwatch.cost.intervals import longer, movement, probability_above, radius
-from gpuwatch.cost.methods import METHODS
+from gpuwatch.money.forecast.forecast import Forecast, forecast
+from gpuwatch.money.forecast.intervals import longer, movement, probability_above, radius
+from gpuwatch.money.forecast.methods import METHODS
+from gpuwatch.money.forecast.series import Series
 
 BEGIN = datetime(2026, 5, 4, tzinfo=UTC)
 DAY = 86400.0

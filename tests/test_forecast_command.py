@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
+from gpuwatch.cli.main import commands
 
 BEGIN = datetime(2026, 5, 4, tzinfo=UTC)
 WEEK = [10.0, 11.0, 12.0, 11.0, 10.0, 3.0, 2.0]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.forecast_series import Rhythm
-from gpuwatch.cost.methods import METHODS, Past, offered
+from gpuwatch.money.forecast.methods import METHODS, Past, offered
+from gpuwatch.money.forecast.series import Rhythm
 
 HOURS, DAYS = Rhythm.of(3600), Rhythm.of(86400)
 WEEK = [10.0, 10.0, 10.0, 10.0, 10.0, 2.0, 1.0]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cost.forecast_month import month_end, year_ahead
-from gpuwatch.cost.forecast_series import Series
+from gpuwatch.money.forecast.month_end import month_end, year_ahead
+from gpuwatch.money.forecast.series import Series
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY, HOUR = 86400.0, 3600.0

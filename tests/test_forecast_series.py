@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.forecast_series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Sample, natural_step, resample
+from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, Rhythm, Sample, natural_step, resample
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
 

@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore, Interruption, OutOfOrderError
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, Down, End, Event, Message, Reading, Unavailable, decode, encode
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, decode, encode
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.model.fleet import Activity, State
 from gpuwatch.model.gpu import GpuDown, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading
 
 # The same examples in each run: what a longer search finds is added as an example.

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.acting import carry_out
+from gpuwatch.controller.act import carry_out
 from gpuwatch.guard import Limits, Rulebook, case_of, judge, review
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import (

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.config.settings import Settings
 from gpuwatch.guard import RULES, Limits, judge
 from gpuwatch.model.decision import Verb
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.settings import Settings
 from tests.spoiled import SPOILED, a_case
 from tests.spoiled_growth import SPOILED_GROWTH
 from tests.spoiled_notices import SPOILED_NOTICES

@@ -1,4 +1,4 @@
-"""agent/security.py: what guessing passwords costs, and what it tells."""
+"""runtime/http/auth.py: what guessing passwords costs, and what it tells."""
 
 import http.client
 import threading
@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import AgentServer, Response
-from gpuwatch.agent.turn import Turn
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.auth import Turn, door_of
+from gpuwatch.runtime.http.server import AgentServer, Response
 from tests.agents import eventually
 from tests.gates import ADDRESS, ALICE, BOB, Gate, hashed, header
 
@@ -230,7 +229,7 @@ def server() -> Iterator[AgentServer]:
         clock=clock,
         max_connections=8,
         timeout_seconds=5.0,
-        door=door_of(AgentKnobs(basic_auth_users={"alice": ALICE, "bob": BOB}), clock),
+        door=door_of(AgentKnobs(basic_auth_users={"alice": ALICE, "bob": BOB}), clock, "agent"),
     )
     served.start()
     yield served

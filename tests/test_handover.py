@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudError
-from gpuwatch.controller import Parts
+from gpuwatch.controller.round import Parts
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.rounds import one_round
 from tests.databases import postgresql
 from tests.fleets import Desk, a_node
 from tests.mortal import Fate, Mortal, PowerCut
@@ -59,7 +59,7 @@ def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machin
         one_round(parts_on(desk, first))
         desk.rest(60.0)
     told: list[str] = []
-    session: int = first._store._session  # type: ignore[attr-defined]  # PostgreSQL's
+    session: int = first.store._session  # type: ignore[attr-defined]  # PostgreSQL's
 
     def suspended(call: str, _: str) -> CloudError | None:
         if call == "stop" and not told:

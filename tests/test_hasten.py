@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch import policies
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook, review
-from gpuwatch.guard.budgets import month_budget
+from gpuwatch.guard.rate_limits import month_budget
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import REMOVALS, Observation, Verb, Wait
 from gpuwatch.model.fleet import Node, State
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import PoolRules, hasten
+from gpuwatch.policies import PoolRules, budget_pressure
 from gpuwatch.policies.idle import IdleRules
 from tests.budgeted import a_hurry, a_state, budgeted
 from tests.fleets import RULES, Desk, a_node, a_notice, an_observation
@@ -72,8 +72,8 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
     both = (a_hurry(900.0), a_hurry(120.0, name="b"))
     quick = replace(RULES, idle=replace(RULES.idle, after=150.0))
 
-    assert hasten.hastened(both, node, 1800.0) == 120.0
-    assert hasten.hastened((a_hurry(900.0),), node, 150.0) == 150.0
+    assert budget_pressure.hastened(both, node, 1800.0) == 120.0
+    assert budget_pressure.hastened((a_hurry(900.0),), node, 150.0) == 150.0
     assert said(under(an_observation(node), a_hurry(900.0)), quick)["i-1"][1] == (
         "It has been idle for 3m20s, longer than 2m30s."
     )
@@ -81,7 +81,7 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
 
 def test_no_budget_gives_notice_within_a_minute() -> None:
     """Whatever a round on record says."""
-    assert hasten.hastened((a_hurry(1.0),), a_node(), 1800.0) == 60.0
+    assert budget_pressure.hastened((a_hurry(1.0),), a_node(), 1800.0) == 60.0
 
 
 def test_a_wait_that_takes_a_price_nobody_knows_stays_unknown() -> None:
@@ -200,7 +200,9 @@ def test_budgets_let_go_of_nothing_but_machines_idle_for_the_shorter_wait(
         assert node is not None
         assert node.activity.state is State.IDLE, f"{node_id} is {node.activity.state}"
         if plain.get(node_id) != verb:
-            wait = hasten.hastened(budgets, node, RULES.idle.after if isinstance(RULES.idle.after, float) else None)
+            wait = budget_pressure.hastened(
+                budgets, node, RULES.idle.after if isinstance(RULES.idle.after, float) else None
+            )
             assert wait is not None
             assert wait >= 60.0
             assert node.activity.held_seconds >= wait, f"{node_id} was idle for {node.activity.held_seconds} s only"

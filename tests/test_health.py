@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuwatch.health.causes import DOWN, LEVELS
+from gpuwatch.agent.health.causes import DOWN, LEVELS
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuReading
 from gpuwatch.model.health import Health, Remedy
 from gpuwatch.model.xid import NVLINK_5, XIDS, Severity

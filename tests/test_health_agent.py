@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.health_manual import render_health_md
-from gpuwatch.agent.health_watch import HealthFile, HealthWatch
-from gpuwatch.agent.kmsg import KernelXid
-from gpuwatch.clock import ManualClock
-from gpuwatch.health import HealthRules
-from gpuwatch.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
+from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
+from gpuwatch.agent.health.kernel_log import KernelXid
+from gpuwatch.agent.health.verdict import HealthRules
+from gpuwatch.agent.health.watch import HealthFile, HealthWatch
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.health import GpuHealth, Health, Remedy
 from gpuwatch.model.xid import XIDS
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import START, a_cycle, a_reading
+from tools.docs.health import render_health_md
 
 ROOT = Path(__file__).parent.parent
 RULES = HealthRules()
@@ -162,7 +162,7 @@ def test_the_page_is_the_tables() -> None:
     """docs/health.md is what the code judges by."""
     page = (ROOT / "docs/health.md").read_text(encoding="utf-8")
 
-    assert page == render_health_md(), "run `gpuwatch docs health > docs/health.md`"
+    assert page == render_health_md(), "run `make docs`"
 
 
 def test_the_page_has_every_code() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.health import HealthRules
+from gpuwatch.agent.health.verdict import HealthRules
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import Health
 from tests.builders import a_down, a_reading

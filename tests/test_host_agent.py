@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import show
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.host.leases import Lease
-from gpuwatch.clock import ManualClock
-from gpuwatch.controller import explained
+from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore
+from gpuwatch.cli import render as show
+from gpuwatch.controller.round import explained
 from gpuwatch.model.fleet import Evidence, Signal, State
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually
 from tests.builders import START, a_cycle, a_reading
 from tests.fleets import Desk, a_node, a_verdict

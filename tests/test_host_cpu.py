@@ -1,4 +1,4 @@
-"""agent/host/rates.py: CPU time of the whole host, whose programs may work for a GPU that they do not hold."""
+"""agent/evidence/host_load.py: CPU time of the whole host, whose programs may work for a GPU that they do not hold."""
 
 import os
 import subprocess
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.host.knobs import CpuKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots
-from gpuwatch.agent.host.rates import Cpu
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.evidence.base import Moment, Roots
+from gpuwatch.agent.evidence.host_load import Cpu
+from gpuwatch.agent.evidence.settings import CpuKnobs
 from gpuwatch.model.fleet import State
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import eventually
 from tests.hosts import FolderHost
 

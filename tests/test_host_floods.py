@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.host import files
-from gpuwatch.agent.host.files import listed, processes, read_small
-from gpuwatch.agent.host.inhibitors import Inhibitors
-from gpuwatch.agent.host.jupyter import _KERNELS, Jupyter
-from gpuwatch.agent.host.knobs import InhibitorKnobs, JupyterKnobs, KeepKnobs, PeopleKnobs
-from gpuwatch.agent.host.leases import Leases, make_directory
-from gpuwatch.agent.host.people import People
-from gpuwatch.agent.host.protocol import HostSignal, UnseenError
+from gpuwatch.agent.evidence import files
+from gpuwatch.agent.evidence.base import HostSignal, UnseenError
+from gpuwatch.agent.evidence.files import listed, processes, read_small
+from gpuwatch.agent.evidence.inhibitors import Inhibitors
+from gpuwatch.agent.evidence.jupyter import _KERNELS, Jupyter
+from gpuwatch.agent.evidence.leases import Leases, make_directory
+from gpuwatch.agent.evidence.sessions import People
+from gpuwatch.agent.evidence.settings import InhibitorKnobs, JupyterKnobs, KeepKnobs, PeopleKnobs
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost
 

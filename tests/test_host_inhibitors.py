@@ -1,4 +1,4 @@
-"""agent/host/inhibitors.py: programs that asked systemd to leave the machine up."""
+"""agent/evidence/inhibitors.py: programs that asked systemd to leave the machine up."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.inhibitors import Inhibitors
-from gpuwatch.agent.host.knobs import InhibitorKnobs
+from gpuwatch.agent.evidence.inhibitors import Inhibitors
+from gpuwatch.agent.evidence.settings import InhibitorKnobs
 from gpuwatch.model.fleet import State
 from tests.hosts import DEAD_PID, FolderHost
 

@@ -1,4 +1,4 @@
-"""agent/host/jupyter.py: kernels, as their own servers tell over loopback."""
+"""agent/evidence/jupyter.py: kernels, as their own servers tell over loopback."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.host.files import listed as in_order
-from gpuwatch.agent.host.jupyter import Jupyter
-from gpuwatch.agent.host.knobs import JupyterKnobs
+from gpuwatch.agent.evidence.files import listed as in_order
+from gpuwatch.agent.evidence.jupyter import Jupyter
+from gpuwatch.agent.evidence.settings import JupyterKnobs
 from gpuwatch.model.fleet import State
 from tests.hosts import DEAD_PID, FolderHost
 
@@ -106,7 +106,7 @@ def closed(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
             raise PermissionError(13, "Permission denied", str(folder))
         return in_order(folder, *bounds, **more)
 
-    monkeypatch.setattr("gpuwatch.agent.host.jupyter.listed", refused)
+    monkeypatch.setattr("gpuwatch.agent.evidence.jupyter.listed", refused)
 
 
 def a_kernel(host: FolderHost, state: str = "idle", *, silent_seconds: float = 0.0, name: str = "k1") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""agent/host/leases.py and `gpuwatch keep`: a person says that the machine is needed."""
+"""agent/evidence/leases.py and `gpuwatch keep`: a person says that the machine is needed."""
 
 import json
 import os
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
-from gpuwatch.agent.host.leases import LeaseError, Leases, keep, make_directory
-from gpuwatch.agent.host.protocol import Moment, Roots
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.evidence.base import Moment, Roots
+from gpuwatch.agent.evidence.leases import LeaseError, Leases, keep, make_directory
+from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
 from gpuwatch.model.fleet import State
+from gpuwatch.runtime.clock import SystemClock
 from tests.hosts import BOOT, FolderHost
 
 HOUR = 3600.0

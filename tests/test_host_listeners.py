@@ -1,4 +1,4 @@
-"""agent/host/listeners.py: whose a port is, and that no Jupyter token goes to anybody else."""
+"""agent/evidence/tcp_listeners.py: whose a port is, and that no Jupyter token goes to anybody else."""
 
 import contextlib
 import json
@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.jupyter import Jupyter
-from gpuwatch.agent.host.knobs import JupyterKnobs
-from gpuwatch.agent.host.listeners import answered_by, belongs_to
-from gpuwatch.agent.host.protocol import UnseenError
+from gpuwatch.agent.evidence.base import UnseenError
+from gpuwatch.agent.evidence.jupyter import Jupyter
+from gpuwatch.agent.evidence.settings import JupyterKnobs
+from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost
 
@@ -127,7 +127,7 @@ def test_no_table_whatever_breaks_the_reader(tmp_path_factory: pytest.TempPathFa
 
 def test_a_table_without_end_is_given_up(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user can have many sockets; they are not all read."""
-    monkeypatch.setattr("gpuwatch.agent.host.listeners._MOST_LINES", 3)
+    monkeypatch.setattr("gpuwatch.agent.evidence.tcp_listeners._MOST_LINES", 3)
     tables(host, *(listening(ELSEWHERE, ALICE, port) for port in range(1, 10)))
 
     with pytest.raises(UnseenError, match="longer than"):
@@ -203,7 +203,7 @@ def test_the_owners_server_is_asked(host: FolderHost) -> None:
 @root_only
 def test_whoever_takes_the_port_in_between_hears_nothing(host: FolderHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look may be too early: who has accepted the connection is looked at before anything is said."""
-    monkeypatch.setattr("gpuwatch.agent.host.jupyter.belongs_to", lambda *_: None)
+    monkeypatch.setattr("gpuwatch.agent.evidence.jupyter.belongs_to", lambda *_: None)
     with answering(MALLORY, "[]") as (port, heard):
         says = asked(host, port)
 

@@ -1,4 +1,4 @@
-"""agent/host/processes.py and rates.py: CPU of GPU processes, traffic of disks and network cards."""
+"""agent/evidence/gpu_process_cpu.py and rates.py: CPU of GPU processes, traffic of disks and network cards."""
 
 import os
 import subprocess
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.knobs import DiskKnobs, NetworkKnobs, ProcessKnobs
-from gpuwatch.agent.host.processes import GpuProcessCpu
-from gpuwatch.agent.host.protocol import Moment, Roots
-from gpuwatch.agent.host.rates import Disk, Network
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.evidence.base import Moment, Roots
+from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
+from gpuwatch.agent.evidence.host_load import Disk, Network
+from gpuwatch.agent.evidence.settings import DiskKnobs, NetworkKnobs, ProcessKnobs
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import eventually
 from tests.hosts import FolderHost
 

@@ -1,4 +1,4 @@
-"""agent/host/people.py: who is at work on the machine, as utmp, logind and the terminals tell."""
+"""agent/evidence/sessions.py: who is at work on the machine, as utmp, logind and the terminals tell."""
 
 import os
 import tty
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.knobs import PeopleKnobs
-from gpuwatch.agent.host.people import People
+from gpuwatch.agent.evidence.sessions import People
+from gpuwatch.agent.evidence.settings import PeopleKnobs
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost, utmp_record
 

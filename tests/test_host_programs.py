@@ -1,4 +1,4 @@
-"""agent/host/slurm.py and command.py: what other programs say of the machine."""
+"""agent/evidence/slurm.py and command.py: what other programs say of the machine."""
 
 import os
 import resource
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.host.command import Command
-from gpuwatch.agent.host.knobs import CommandKnobs, SlurmKnobs
-from gpuwatch.agent.host.slurm import Slurm
+from gpuwatch.agent.evidence.registry import Command
+from gpuwatch.agent.evidence.settings import CommandKnobs, SlurmKnobs
+from gpuwatch.agent.evidence.slurm import Slurm
 from gpuwatch.model.fleet import Evidence, State
 from tests.agents import eventually, is_running
 from tests.hosts import FolderHost

@@ -1,10 +1,10 @@
-"""agent/host/slurm.py: what each node state of Slurm says, by the table of sinfo(1), NODE STATE CODES."""
+"""agent/evidence/slurm.py: what each node state of Slurm says, by the table of sinfo(1), NODE STATE CODES."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.host.slurm import state_says
+from gpuwatch.agent.evidence.slurm import state_says
 from gpuwatch.model.fleet import State
 
 BUSY, IDLE, UNKNOWN = State.BUSY, State.IDLE, State.UNKNOWN

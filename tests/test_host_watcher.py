@@ -1,4 +1,4 @@
-"""agent/host/watcher.py and signals.py: every signal at its pace, no failure taken for idleness, nobody waits."""
+"""agent/evidence/watcher.py and signals.py: every signal at its pace, no failure taken for idleness, nobody waits."""
 
 import threading
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
-from gpuwatch.agent.host.knobs import HostKnobs, KeepKnobs
-from gpuwatch.agent.host.protocol import Moment, Roots, UnseenError
-from gpuwatch.agent.host.signals import SIGNALS, HostSignals, gpu_pids
-from gpuwatch.agent.host.watcher import HostWatcher, Watched
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
+from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, gpu_pids
+from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import eventually
 from tests.builders import a_busy_reading, a_process, a_reading, a_sample
 from tests.hosts import FolderHost

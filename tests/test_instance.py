@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.instance import told
-from gpuwatch.agent.instance.protocol import Facts, NoticeKind
+from gpuwatch.agent.metadata import metrics
+from gpuwatch.agent.metadata.base import Facts, NoticeKind
 from tests.metadata_services import TOKEN_PATH, Alibaba, Azure, Ec2, Gcp, Tencent, serving
 from tests.watched import GCE, REBALANCE, SCHEDULED, SPOT, Watch, Watched
 
@@ -213,7 +213,7 @@ def test_several_notices_stand_together(watch: Watch) -> None:
     )
     machine.service.documents[SPOT] = '{"action": "stop", "time": "2026-01-05T00:02:00Z"}'
     status = machine.look()
-    values = {(name, labels): value for name, labels, value in told.rows(status)}
+    values = {(name, labels): value for name, labels, value in metrics.rows(status)}
     deadlines = {
         labels: datetime.fromtimestamp(value, UTC)
         for (name, labels), value in values.items()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost import choice, memory
-from gpuwatch.cost.cards import CARDS
-from gpuwatch.cost.memory import Part, Task, Workload, shape_of
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer
+from gpuwatch.money.advice import instances, model_memory
+from gpuwatch.money.advice.gpu_models import CARDS
+from gpuwatch.money.advice.model_memory import Part, Task, Workload, shape_of
 
 GIB = 2**30
 LLAMA_7B = shape_of(6_738_415_616, layers=32, hidden=4096, heads=32)
@@ -37,21 +37,21 @@ def an_offer(name: str, *, gpus: int = 8, model: str = "A100", memory_gib: int =
     )
 
 
-def found(load: Workload, *offers: Offer, most_machines: int = 8) -> dict[str, choice.Candidate]:
+def found(load: Workload, *offers: Offer, most_machines: int = 8) -> dict[str, instances.Candidate]:
     """The candidates by their type."""
-    told = choice.candidates(load, offers, lambda offer: offer.price_per_hour, most_machines=most_machines)
+    told = instances.candidates(load, offers, lambda offer: offer.price_per_hour, most_machines=most_machines)
     return {each.offer.instance_type: each for each in told}
 
 
 def part(load: Workload, name: str) -> Part:
     """One part of a load's memory."""
-    return next(each for each in memory.parts(load) if each.name == name)
+    return next(each for each in model_memory.parts(load) if each.name == name)
 
 
 def test_mixed_precision_training_with_adamw_takes_sixteen_bytes_a_parameter_besides_activations() -> None:
     """2 for weights, 2 for gradients, 12 for the optimizer (ZeRO's 2 + 2 + K with K = 12)."""
     load = Workload(task="train", shape=LLAMA_7B)
-    states = [each for each in memory.parts(load) if each.shared]
+    states = [each for each in model_memory.parts(load) if each.shared]
 
     assert [each.bytes_ / LLAMA_7B.params for each in states] == [2, 2, 12]
 
@@ -76,7 +76,7 @@ def test_four_gpus_of_eighty_gigabytes_do_not_hold_gpt3_and_five_do() -> None:
     """Its weights in 16 bits are 350 GB, more than 4 x 80 GB."""
     load = Workload(task="serve", shape=GPT3, sequence=512)
 
-    assert memory.gpus_needed(memory.parts(load), 80 * GIB) == 5
+    assert model_memory.gpus_needed(model_memory.parts(load), 80 * GIB) == 5
 
 
 def test_quantized_weights_with_adapters_fit_where_full_training_does_not() -> None:
@@ -84,8 +84,10 @@ def test_quantized_weights_with_adapters_fit_where_full_training_does_not() -> N
     shape = shape_of(65_000_000_000, layers=80, hidden=8192, heads=64)
     adapters = Workload(task="lora", shape=shape, precision="int4", sequence=512, recompute="full")
 
-    assert memory.gpus_needed(memory.parts(adapters), 48 * GIB) == 1
-    assert (memory.gpus_needed(memory.parts(Workload(task="train", shape=shape, sequence=512)), 80 * GIB) or 0) > 12
+    assert model_memory.gpus_needed(model_memory.parts(adapters), 48 * GIB) == 1
+    assert (
+        model_memory.gpus_needed(model_memory.parts(Workload(task="train", shape=shape, sequence=512)), 80 * GIB) or 0
+    ) > 12
 
 
 def test_a_derived_shape_is_near_the_published_ones() -> None:
@@ -119,15 +121,15 @@ def test_the_number_of_gpus_is_the_smallest_that_holds_it(
     params: int, task: Task, batch: int, sequence: int, size: int
 ) -> None:
     """So many hold their part each, one less does not; None means that no number does."""
-    parts = memory.parts(Workload(task=task, shape=shape_of(params), batch=batch, sequence=sequence))
-    usable = memory.usable_bytes(size * GIB)
-    needed = memory.gpus_needed(parts, size * GIB)
+    parts = model_memory.parts(Workload(task=task, shape=shape_of(params), batch=batch, sequence=sequence))
+    usable = model_memory.usable_bytes(size * GIB)
+    needed = model_memory.gpus_needed(parts, size * GIB)
 
     if needed is None:
-        assert memory.per_gpu_bytes(parts, 10**9) > usable - 1
+        assert model_memory.per_gpu_bytes(parts, 10**9) > usable - 1
         return
-    assert memory.per_gpu_bytes(parts, needed) <= usable
-    assert needed == 1 or memory.per_gpu_bytes(parts, needed - 1) > usable
+    assert model_memory.per_gpu_bytes(parts, needed) <= usable
+    assert needed == 1 or model_memory.per_gpu_bytes(parts, needed - 1) > usable
 
 
 def test_what_does_not_fit_is_no_candidate_and_the_fewest_machines_are_taken() -> None:
@@ -152,7 +154,7 @@ def test_layers_are_recomputed_only_where_that_saves_machines_and_it_is_said() -
 def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
     """All other factors are equal."""
     load = Workload(task="train", shape=LLAMA_7B)
-    told = choice.ranked(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
+    told = instances.ranked(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
 
     assert [each.candidate.offer.instance_type for each in told] == ["cheap", "dear"]
     assert told[0].factors["cost"] == 2 * told[1].factors["cost"]
@@ -161,7 +163,7 @@ def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
 def test_a_machine_without_a_price_is_listed_last_and_is_never_free() -> None:
     """Its cost factor is 0."""
     load = Workload(task="serve", shape=LLAMA_7B)
-    told = choice.ranked(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
+    told = instances.ranked(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
 
     assert [each.candidate.offer.instance_type for each in told] == ["known", "unknown"]
     assert told[1].factors["cost"] == 0
@@ -181,25 +183,25 @@ def test_weights_decide_and_wrong_ones_are_refused() -> None:
     load = Workload(task="serve", shape=LLAMA_7B)
     told = list(found(load, an_offer("fast", model="H100", usd="98"), an_offer("slow", gpus=1, usd="4")).values())
 
-    assert choice.ranked(load, told, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
-    assert choice.ranked(load, told, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
+    assert instances.ranked(load, told, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
+    assert instances.ranked(load, told, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
     with pytest.raises(ValueError, match="0 or more"):
-        choice.ranked(load, told, {"cost": -1.0})
+        instances.ranked(load, told, {"cost": -1.0})
 
 
 @given(
     usd=st.lists(st.decimals("0.1", "200", places=2), min_size=1, max_size=6),
-    weights=st.fixed_dictionaries({name: st.floats(0, 1) for name in choice.WEIGHTS}),
+    weights=st.fixed_dictionaries({name: st.floats(0, 1) for name in instances.WEIGHTS}),
 )
 def test_scores_lie_between_zero_and_one_and_the_best_factor_is_one(
-    usd: list[Decimal], weights: dict[choice.Factor, float]
+    usd: list[Decimal], weights: dict[instances.Factor, float]
 ) -> None:
     """At any prices and weights."""
     load = Workload(task="train", shape=LLAMA_7B)
     offers = [an_offer(f"m{number}", usd=str(price)) for number, price in enumerate(usd)]
     if sum(weights.values()) <= 0:
         return
-    told = choice.ranked(load, list(found(load, *offers).values()), weights)
+    told = instances.ranked(load, list(found(load, *offers).values()), weights)
 
     assert all(0 <= each.score <= 1.000001 for each in told)
     assert max(each.factors["cost"] for each in told) == 1

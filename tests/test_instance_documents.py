@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.instance import alibaba, aws, azure, gcp, tencent
-from gpuwatch.agent.instance.detect import SERVICES, service_of
-from gpuwatch.agent.instance.protocol import (
+from gpuwatch.agent.metadata import alibaba, aws, azure, gcp, tencent
+from gpuwatch.agent.metadata.base import (
     FactQuestion,
     Facts,
     Garbage,
@@ -20,6 +19,7 @@ from gpuwatch.agent.instance.protocol import (
     facts_in,
     notices_in,
 )
+from gpuwatch.agent.metadata.detect import SERVICES, service_of
 from tests.metadata_services import ALIBABA_DOCUMENT, AZURE_COMPUTE, EC2_DOCUMENT
 
 ME = Facts(name="trainer_3")

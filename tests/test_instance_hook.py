@@ -1,4 +1,4 @@
-"""agent/instance/hook.py and memory.py: the administrator's program, as a real process, once for each notice."""
+"""agent/metadata/hook.py and memory.py: the administrator's program, as a real process, once for each notice."""
 
 import json
 import logging
@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.instance.hook import NoticeHook
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.instance.memory import NoticeMemory
-from gpuwatch.agent.instance.protocol import Notice, NoticeKind
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.metadata.base import Notice, NoticeKind
+from gpuwatch.agent.metadata.hook import NoticeHook
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.state_file import NoticeMemory
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually, is_running
 from tests.metadata_services import Ec2, Gcp, serving
 from tests.nvml import StubDriver

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.instance import told
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.instance.watcher import InstanceStatus, InstanceWatcher
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.metadata import metrics
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.state import AgentCore
+from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import Alibaba, Ec2
 from tests.watched import REBALANCE, SPOT, Watch
 
@@ -43,7 +43,7 @@ def test_a_machine_of_ones_own_tells_nothing(tmp_path: Path) -> None:
     watcher.stop()
 
     assert watcher.status() is None
-    assert told.health(None) == {}
+    assert metrics.health(None) == {}
     assert "gpuwatch_instance" not in scrape(watcher.status, ManualClock())
 
 
@@ -93,7 +93,7 @@ def test_the_token_is_nowhere(watch: Watch, caplog: pytest.LogCaptureFixture) ->
         service.documents[REBALANCE] = "garbage"
         status = machine.look()
     (token,) = service.tokens
-    shown = [scrape(machine.watcher.status, machine.clock), str(told.health(status)), caplog.text, repr(status)]
+    shown = [scrape(machine.watcher.status, machine.clock), str(metrics.health(status)), caplog.text, repr(status)]
     shown += [path.read_text(encoding="utf-8") for path in watch.folder.iterdir()]
 
     assert [text for text in shown if token in text] == []

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.instance import told
-from gpuwatch.agent.instance.detect import SERVICES
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.instance.watcher import InstanceWatcher
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.metadata import metrics
+from gpuwatch.agent.metadata.detect import SERVICES
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.watcher import InstanceWatcher
+from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import TOKEN_PATH, Ec2, serving
 from tests.watched import REBALANCE, SCHEDULED, SPOT, Watch, Watched
 
@@ -29,7 +29,7 @@ def test_a_lost_hop_is_told_with_its_remedy(watch: Watch, caplog: pytest.LogCapt
     machine.service.silent.add(TOKEN_PATH)
     with caplog.at_level(logging.INFO):
         status = machine.look(4)
-    health = told.health(status)["instance"]
+    health = metrics.health(status)["instance"]
 
     assert status.trouble is not None
     assert (status.up, status.trouble.cause) == (False, "hop_limit")
@@ -89,7 +89,7 @@ def test_a_failure_is_not_the_absence_of_a_notice(watch: Watch, status: int, cau
     machine.look()
     service.statuses[SPOT] = status
     after = machine.look()
-    rows = {name: (labels, value) for name, labels, value in told.rows(after)}
+    rows = {name: (labels, value) for name, labels, value in metrics.rows(after)}
 
     assert len(after.notices) == 1
     assert rows["gpuwatch_instance_metadata_up"] == ((), False)

@@ -1,4 +1,4 @@
-"""agent/instance/turns.py and hook.py: the program never overlaps itself, and no notice goes without its run."""
+"""agent/metadata/hook_queue.py and hook.py: the program never overlaps itself, and no notice goes without its run."""
 
 import itertools
 import sys
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.instance.hook import NoticeHook
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.instance.memory import Announced, NoticeMemory
-from gpuwatch.agent.instance.protocol import Notice, NoticeKind
-from gpuwatch.agent.instance.turns import APART_SECONDS, Subject, Turns, subject
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.metadata.base import Notice, NoticeKind
+from gpuwatch.agent.metadata.hook import NoticeHook
+from gpuwatch.agent.metadata.hook_queue import APART_SECONDS, Subject, Turns, subject
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import eventually
 from tests.builders import START
 

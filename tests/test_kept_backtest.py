@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.backtest import kept, pools
-from gpuwatch.backtest.checked import Bounds
-from gpuwatch.backtest.compare import Terms
-from gpuwatch.backtest.gaps import history_of
-from gpuwatch.backtest.report import Backtest, backtest
-from gpuwatch.clock import SystemClock
 from gpuwatch.model.orders import Backtested
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
-from gpuwatch.simulation.options import Options
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest import pool_rules
+from gpuwatch.simulate.backtest import verdict as kept
+from gpuwatch.simulate.backtest.compare import Terms
+from gpuwatch.simulate.backtest.gaps import history_of
+from gpuwatch.simulate.backtest.report import Backtest, backtest
+from gpuwatch.simulate.backtest.safety_check import Bounds
+from gpuwatch.simulate.fleet.options import Options
 from tests.fleets import NOW, RULES
 
 HOUR = 3600
@@ -123,7 +124,7 @@ def test_the_rules_are_played_at_their_harshest() -> None:
         notice=300.0,
         max_age=86400.0,
     )
-    (played,) = pools.trials(PoolRules(min_nodes=3, max_nodes=5, warm_up=60.0, idle=idle))
+    (played,) = pool_rules.trials(PoolRules(min_nodes=3, max_nodes=5, warm_up=60.0, idle=idle))
 
     assert played == PoolRules(
         warm_up=60.0,
@@ -148,7 +149,7 @@ def test_the_rules_are_played_at_their_harshest() -> None:
 )
 def test_the_witness_knows_the_shortest_idleness_before_a_stop(rules: dict[str, Any], seconds: float) -> None:
     """A stop after less breaks P9."""
-    assert pools.least_seconds(IdleRules(**rules)) == seconds
+    assert pool_rules.least_seconds(IdleRules(**rules)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -164,4 +165,4 @@ def test_the_notice_follows_a_wait_that_is_set_and_is_a_part_of_one_that_is_foun
     rules: dict[str, Any], wait: float, seconds: float
 ) -> None:
     """As the idle policy has it; nobody is told before a minute is over."""
-    assert pools.in_all(IdleRules(**rules), wait) == seconds
+    assert pool_rules.in_all(IdleRules(**rules), wait) == seconds

@@ -1,4 +1,4 @@
-"""agent/kmsg.py: what is read out of the kernel log, from real lines, and what never is."""
+"""agent/health/kernel_log.py: what is read out of the kernel log, from real lines, and what never is."""
 
 import os
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.kmsg import DriverLoaded, KernelEvent, KernelLog, KernelXid, parse, pci_address
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelEvent, KernelLog, KernelXid, parse, pci_address
 from gpuwatch.model.xid import Witness
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import PATIENCE_SECONDS, eventually
 
 GPU = (0, 0x05, 0)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.doctor import ledger as doctor
 from gpuwatch.clouds import CloudError
-from gpuwatch.doctor import ledger as doctor
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
-from gpuwatch.ledger.encryption import guarded, is_local, weaker
+from gpuwatch.ledger.postgresql_tls import guarded, is_local, weaker
 from tests.databases import Cluster, postgresql
 from tests.doctored import a_controller, codes
 

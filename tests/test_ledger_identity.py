@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.controller import one_round
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
 from gpuwatch.model.decision import DECISION_TAG, REMOVALS, Reason, Verb
 from gpuwatch.model.fleet import Node, Signal
-from gpuwatch.rounds import one_round
 from tests import broken_ledgers as broken
 from tests.broken_ledgers import SPOILS
 from tests.fleets import NOW, Desk, a_node

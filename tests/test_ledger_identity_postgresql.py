@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gpuwatch.cli.controller import one_round
 from gpuwatch.ledger import Ledger, LedgerKnobs, OtherLedgerError
-from gpuwatch.rounds import one_round
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, Desk, a_node
 from tests.test_ledger_identity import removals, rounds

@@ -15,7 +15,7 @@ import pytest
 
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
-from gpuwatch.policies.timing.history import GapHistory
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from tests.agents import eventually
 from tests.databases import Cluster, Place, postgresql
 from tests.fleets import NOW, an_observation
@@ -85,7 +85,7 @@ def deposed(
     intent = old.intend(Verb.STOP, "i-1", "default", NOW, REASON, old.record_round(an_observation()))
     if knobs.url is None:
         (tmp_path / "ledger.db.lock").unlink()  # as on a file system whose locks do not hold
-        monkeypatch.setattr("gpuwatch.ledger.files._SET_LOCK", None)
+        monkeypatch.setattr("gpuwatch.ledger.sqlite_files._SET_LOCK", None)
     else:
         end_sessions(postgresql(), knobs.url)
     yield old, place.open(), intent

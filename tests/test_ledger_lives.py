@@ -11,10 +11,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from gpuwatch.cli.controller import one_round
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.fleet import State
-from gpuwatch.rounds import one_round
 from tests import broken_ledgers as broken
 from tests.fleets import NOW, Desk, a_node
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.clock import SystemClock
+from gpuwatch.cli.main import commands
+from gpuwatch.controller.operations import whoever
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.ledger.knobs import contradictions
+from gpuwatch.ledger.settings import contradictions
 from gpuwatch.model.decision import Reason, Verb
-from gpuwatch.orders import whoever
+from gpuwatch.runtime.clock import SystemClock
 from tests.databases import postgresql
 from tests.fleets import NOW, a_node, an_observation
 

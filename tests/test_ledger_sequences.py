@@ -145,7 +145,7 @@ def power_cut(ledger: Ledger, statement: int | None) -> Any:  # noqa: ANN401  a 
             if left[0] == 0:
                 raise PowerCut
 
-    engine = ledger._store._engine
+    engine = ledger.store._engine
     event.listen(engine, "before_cursor_execute", count)
     try:
         yield

@@ -8,12 +8,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cost.accounting import Metering
 from gpuwatch.ledger import Broken, LedgerKnobs
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Proposal, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.policies.timing.history import GapHistory
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from tests.backtested import a_backtest
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, a_node, an_observation
@@ -38,7 +39,9 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
             ledger.pause("training", "ann@host", "maintenance", at)
     ledger.keep_backtest(a_backtest(at=NOW))
     for days in (4, 3, 0):  # of spending: the day of the first is sealed at the last
-        ledger.spend.meter(an_observation(a_node(), now=NOW - timedelta(days=days)), Metering(zone=ZoneInfo("UTC")))
+        SpendBook(ledger).meter(
+            an_observation(a_node(), now=NOW - timedelta(days=days)), Metering(zone=ZoneInfo("UTC"))
+        )
     ledger.keep("i-1", "ann@host", "a demo", NOW, NOW + timedelta(hours=1))
     notice = ledger.intend(Verb.NOTICE, "i-2", "default", NOW, REASON, round_id)
     ledger.settle(notice, Status.SETTLED, "its tags are set", NOW)

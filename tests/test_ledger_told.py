@@ -6,15 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cost.energy import EnergyKnobs
-from gpuwatch.discovery import Discovery
+from gpuwatch.cli.controller import Seen, one_round
+from gpuwatch.cli.render import remarks
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
-from gpuwatch.rounds import Seen, one_round
-from gpuwatch.show import remarks
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.telling import Telling
-from gpuwatch.web.state import State, UnseenError
+from gpuwatch.money.accounting.energy import EnergyKnobs
 from tests.broken_ledgers import remove
 from tests.fleets import NOW, Desk, a_node
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch import leftovers
-from gpuwatch.cli import commands
-from gpuwatch.clock import ManualClock
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.money import unused
+from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import MINE
 from tests.moto_faults import REGION, MotoFaults
 
@@ -41,7 +41,7 @@ UNKNOWN = a_volume(9, type="gp9")
 )
 def test_each_has_a_list_price_or_none(left: Leftover, usd: Decimal | None) -> None:
     """None is not known, never free."""
-    assert leftovers.usd_per_month(left) == usd
+    assert unused.usd_per_month(left) == usd
 
 
 def test_people_read_the_dearest_first_and_the_sum() -> None:
@@ -50,7 +50,7 @@ def test_people_read_the_dearest_first_and_the_sum() -> None:
         2, kind=LeftoverKind.STOPPED_VOLUME, node_id="i-1", size_bytes=200 * GIB, account="123456789012", name="data"
     )
 
-    assert leftovers.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
+    assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
         "    $16.00  vol-2                  gp3 200 GiB  volume of the stopped i-1  us-east-1 123456789012  data",
         "     $8.00  vol-1                  gp3 100 GiB  volume, attached to nothing  us-east-1",
         "     $3.65  eipalloc-1               address, used by nothing  us-east-1",
@@ -62,13 +62,13 @@ def test_people_read_the_dearest_first_and_the_sum() -> None:
 
 def test_nothing_left_is_said_in_a_sentence() -> None:
     """An empty table would look like a failure."""
-    assert leftovers.as_text([]).startswith("Nothing is left over")
+    assert unused.as_text([]).startswith("Nothing is left over")
 
 
 @pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
 def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
-    told = json.loads(json.dumps(leftovers.as_object(found)))
+    told = json.loads(json.dumps(unused.as_object(found)))
 
     assert [row["usd_per_month"] for row in told["leftovers"]] == ["8.00", "3.65", None][: len(found)]
     assert told["usd_per_month"] == ("11.65" if found else "0.00")

@@ -8,27 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import leftovers
+from gpuwatch.cli.base import say
+from gpuwatch.cli.doctor import report as doctor
+from gpuwatch.cli.doctor.report import Examination, fine
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.commands.base import say
-from gpuwatch.doctor import report as doctor
-from gpuwatch.doctor.report import Examination, fine
-from gpuwatch.legible import legible, shown
-from gpuwatch.spending.report import aligned
+from gpuwatch.money import unused
+from gpuwatch.money.report.cost import aligned
+from gpuwatch.runtime.printable import legible, shown
 
 ROOM = Path(__file__).parent.parent / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
-# Generators of pages and policies, the probe's own protocol, the agent's two orders, and the hand-over of settings.
+# The probe's own protocol, the agent's two orders, the IAM policy, the hand-over of settings, the demo, the log.
 WRITERS = {
-    "agent/catalogue.py",
-    "agent/compat/manual.py",
     "agent/launch.py",
-    "agent/probe.py",
-    "clouds/aws_iam.py",
-    "configuration/handover.py",
-    "demo.py",
-    "logs.py",
-    "signals/recording.py",
+    "agent/probe/main.py",
+    "clouds/aws/iam.py",
+    "config/handover.py",
+    "runtime/log_format.py",
+    "simulate/demo.py",
 }
 
 
@@ -63,7 +60,7 @@ def test_there_is_no_other_way_to_the_terminal() -> None:
             if isinstance(node, ast.Name) and node.id in {"print", "Console"}:
                 writers.add(name)
 
-    assert echoed == {"commands/base.py"}
+    assert echoed == {"cli/base.py"}
     assert writers <= WRITERS
 
 
@@ -76,7 +73,7 @@ def left_over() -> str:
     found = Leftover(
         id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="r", name=ODD, type="gp3", size_bytes=1 << 30
     )
-    return leftovers.as_text([found])
+    return unused.as_text([found])
 
 
 def cost_table() -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.links import Claim, LinkError, claimed, keep_url, secret_of, signed
+from gpuwatch.controller.web.keep_link import Claim, LinkError, claimed, keep_url, secret_of, signed
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SECRET = b"0123456789abcdef0123456789abcdef"

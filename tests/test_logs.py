@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.configuration import ConfigError, load, load_handed
+from gpuwatch.config import ConfigError, load, load_handed
 from tests.agents import eventually
 
 _LOGS = """
 import logging
-from gpuwatch.logs import log_to_stderr
+from gpuwatch.runtime.log_format import log_to_stderr
 log_to_stderr("%(levelname)s %(message)s", {form!r})
 logging.info("one %s", "wäre\\n{{}}")
 logging.info("by %s", "ann\\x1b[2J\\r\\u202e\\ud800")
 try:
     raise ValueError("two\\nlines")
 except ValueError:
-    logging.getLogger("gpuwatch.rounds").exception("it failed")
+    logging.getLogger("gpuwatch.cli.controller").exception("it failed")
 """
 
 
@@ -75,7 +75,7 @@ def test_each_record_is_one_json_object(journal: bool) -> None:
     assert one == {"level": "INFO", "logger": "root", "message": "one wäre\n{}"}
     assert failed["exception"].startswith("Traceback (most recent call last)")
     assert failed["exception"].endswith("ValueError: two\nlines")
-    assert (failed["level"], failed["logger"], failed["message"]) == ("ERROR", "gpuwatch.rounds", "it failed")
+    assert (failed["level"], failed["logger"], failed["message"]) == ("ERROR", "gpuwatch.cli.controller", "it failed")
 
 
 def test_one_setting_is_for_controller_and_agent(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch import modelling
-from gpuwatch.cli import commands
-from gpuwatch.cost.forecast_series import DAY_SECONDS, Rhythm
-from gpuwatch.cost.methods import Past
+from gpuwatch.cli.main import commands
+from gpuwatch.money.forecast import statsmodels
+from gpuwatch.money.forecast.methods import Past
+from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm
 
 INSTALLED = importlib.util.find_spec("statsmodels") is not None
 VALUES = [10 + 3 * math.sin(day) + (day * 7919 % 13) / 5 for day in range(60)]
@@ -31,14 +31,14 @@ def test_without_statsmodels_the_command_says_how_to_get_it(tmp_path: Path, monk
 def test_a_model_that_gives_no_forecast_says_the_smoothed_level(fitted: object) -> None:
     """Too few values, one that is no number, or a fit that breaks off: nobody's forecast fails for it."""
     past = Past.of(VALUES, Rhythm.of(DAY_SECONDS))
-    method = modelling._on_plain(fitted)  # type: ignore[arg-type]  # wrong on purpose
+    method = statsmodels._on_plain(fitted)  # type: ignore[arg-type]  # wrong on purpose
 
     assert method(past, 3) == [past.level + past.season(ahead) for ahead in range(3)]
 
 
 def test_the_installed_models_forecast_a_noisy_level_near_it() -> None:
     """Where statsmodels is installed, both give as many finite values as asked for, near the series' level."""
-    methods = modelling.models() if INSTALLED else {}
+    methods = statsmodels.models() if INSTALLED else {}
     past = Past.of(VALUES, Rhythm.of(DAY_SECONDS))
     found = {name: method(past, 7) for name, method in methods.items()}
 

@@ -7,11 +7,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.clouds import (
-    FLEET_TAG,
-)
-from gpuwatch.clouds.aws import AwsCloud
+from gpuwatch.clouds import FLEET_TAG
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import a_permit
 from tests.moto_faults import REGION, Crash, MotoFaults
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
+from gpuwatch.cli.main import commands
 from tests.price_servers import Answer, serving
 
 

@@ -9,17 +9,17 @@ from typing import Literal
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.delivery.knobs import WebhookKnobs
-from gpuwatch.discovery import Discovery
+from gpuwatch.cli.controller import Seen, send_messages
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.web.keep_link import claimed
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
-from gpuwatch.ledger.messages import MessageBook
-from gpuwatch.links import claimed
+from gpuwatch.ledger.sent_messages import MessageBook
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.notify.knobs import Listener, NotifyKnobs, OwnerKnobs
-from gpuwatch.rounds import Seen, send_messages
-from gpuwatch.telling import Telling
+from gpuwatch.notify.settings import Listener, NotifyKnobs, OwnerKnobs
+from gpuwatch.notify.transports.settings import WebhookKnobs
 from tests.fleets import NOW
 from tests.notices import GRACE, Office, a_machine, post
 from tests.price_servers import Answer, PriceServer, serving

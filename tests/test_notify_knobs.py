@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.notify.knobs import NotifyKnobs, OwnerKnobs
-from gpuwatch.notify.owners import mail_of, slack_of
+from gpuwatch.notify.settings import NotifyKnobs, OwnerKnobs, mail_of, slack_of
 from tests.configurations import mistakes, read
 
 MAIL = "mail: {host: smtp.example.com, to: [ops@example.com]}"

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.ledger.messages import Event
+from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Verb
-from gpuwatch.notify.knobs import EVENTS
-from gpuwatch.notify.pending import (
+from gpuwatch.notify.due_messages import (
     DONE_FIRST,
     NOTICE_UNTOLD,
     REPLACED,
@@ -23,6 +22,7 @@ from gpuwatch.notify.pending import (
     pending,
     unexplained,
 )
+from gpuwatch.notify.settings import EVENTS
 from tests.fleets import NOW
 from tests.notices import an_event
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.delivery.errors import DeliveryError
-from gpuwatch.delivery.knobs import MailKnobs, SlackKnobs, WebhookKnobs
-from gpuwatch.notify.knobs import AppriseKnobs, Listener
 from gpuwatch.notify.message import composed
-from gpuwatch.notify.sending import Parcel, sent
+from gpuwatch.notify.send import Parcel, sent
+from gpuwatch.notify.settings import AppriseKnobs, Listener
+from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.settings import MailKnobs, SlackKnobs, WebhookKnobs
 from tests.alerting import PASSWORD, mail_server, text_of
 from tests.certificates import Authority
 from tests.notices import a_machine, about, an_event

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gpuwatch.controller.observe.settings import ScrapeKnobs
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.notify.knobs import NotifyKnobs
-from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.notify.settings import NotifyKnobs
 from tests.notices import Office, a_machine
 from tests.price_servers import Answer, Asked, PriceServer, serving
 

@@ -18,7 +18,7 @@ from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.promise import Notice
-from gpuwatch.notify.forms import as_document, as_html, as_slack, as_text, subject
+from gpuwatch.notify.formats import as_document, as_html, as_slack, as_text, subject
 from gpuwatch.notify.message import Message, composed, due_at, verb_of
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules

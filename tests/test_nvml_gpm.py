@@ -4,10 +4,10 @@ import ctypes
 
 import pytest
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.nvml import NvmlSource
-from gpuwatch.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
 from gpuwatch.model.gpu import GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.nvml import INVALID_ARGUMENT, NO_PERMISSION, NOT_SUPPORTED, TIMEOUT, UNKNOWN, StubDriver
 from tests.nvml_reading import cycle, reading
 

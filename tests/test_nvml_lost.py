@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpuwatch.devices import SourceUnavailableError
-from gpuwatch.devices.nvml import NvmlSource
+from gpuwatch.agent.devices import SourceUnavailableError
+from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.model.gpu import DownCause, GpuReading
 from tests.nvml import (
     DRIVER_NOT_LOADED,

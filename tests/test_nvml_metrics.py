@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.nvml import NvmlSource
-from gpuwatch.devices.nvml.rows import FAST, SLOW
-from gpuwatch.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.rows import FAST, SLOW
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
 from gpuwatch.model.gpu import GpuReading, metrics
 from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.runtime.clock import ManualClock
 from tests.nvml import INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, StubDriver
 from tests.nvml_reading import cycle, reading
 

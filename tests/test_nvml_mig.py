@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.runtime.clock import ManualClock
 from tests.nvml import NO_PERMISSION, NOT_SUPPORTED, TIMEOUT, StubDriver, StubGpu
 from tests.nvml_reading import reading
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import Clock, ManualClock, ScaledClock, SystemClock
 from gpuwatch.clouds import CloudError, PermitExpiredError
 from gpuwatch.clouds.permit import Permit, check_in_force, in_force, permit_in_force
+from gpuwatch.runtime.clock import Clock, ManualClock, ScaledClock, SystemClock
 from tests.fleets import a_permit
 
 BOUND = 5.0

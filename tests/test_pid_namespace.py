@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.agent.host.knobs import ProcessKnobs
-from gpuwatch.agent.host.processes import GpuProcessCpu
-from gpuwatch.devices import pids
-from gpuwatch.devices.nvml import NvmlSource, processes
-from gpuwatch.devices.pids import in_host_pids
+from gpuwatch.agent.devices import pid_namespace as pids
+from gpuwatch.agent.devices.nvml import NvmlSource, processes
+from gpuwatch.agent.devices.pid_namespace import in_host_pids
+from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
+from gpuwatch.agent.evidence.settings import ProcessKnobs
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
 from tests.hosts import FolderHost

@@ -1,4 +1,4 @@
-"""signals/plainly.py: what agents and Prometheus answer is counted as it comes, and nothing packed is unpacked."""
+"""controller/observe/plain_http.py: answers of agents and Prometheus are counted as they come; none is unpacked."""
 
 import ast
 import zlib
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import SystemClock
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
-from gpuwatch.signals.promapi import PromApi
-from gpuwatch.signals.scrape import ScrapeSource
-from gpuwatch.signals.terminals import HostNote, told_on_hosts
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
+from gpuwatch.runtime.clock import SystemClock
 from tests.fleets import a_node
 from tests.price_servers import Answer, Asked, serving
 
@@ -71,7 +71,7 @@ def test_no_other_session_of_aiohttp_is_opened() -> None:
         if isinstance(node, ast.Attribute) and node.attr in {"ClientSession", "request"} and _is_aiohttp(node)
     }
 
-    assert found == {"signals/plainly.py"}
+    assert found == {"controller/observe/plain_http.py"}
 
 
 def _is_aiohttp(node: ast.Attribute) -> bool:

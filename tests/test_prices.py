@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from gpuwatch import prices
 from gpuwatch.model.money import Price
+from gpuwatch.money import prices
 
 
 @pytest.mark.parametrize(

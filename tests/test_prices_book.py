@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
 from gpuwatch.model.money import Hire, Price
-from gpuwatch.prices.book import Book, NoPrice
-from gpuwatch.prices.fleet import of_fleet
-from gpuwatch.prices.knobs import PriceKnobs
-from gpuwatch.prices.opening import open_own
-from gpuwatch.prices.own_file import PricesError
+from gpuwatch.money.prices.fleet import of_fleet
+from gpuwatch.money.prices.open import open_own
+from gpuwatch.money.prices.overrides_file import PricesError
+from gpuwatch.money.prices.price_book import Book, NoPrice
+from gpuwatch.money.prices.settings import PriceKnobs
 from tests.fleets import a_node
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

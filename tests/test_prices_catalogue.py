@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer
-from gpuwatch.prices import catalogue
+from gpuwatch.money.prices import catalogue
 
 MIB = 1024**2
 # What each model is sold with, in MiB; two where there are two versions of it.

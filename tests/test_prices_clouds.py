@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.prices.aws import AwsPrices
-from gpuwatch.prices.azure import AzurePrices
-from gpuwatch.prices.gcp import GcpPrices
-from gpuwatch.prices.live import Fetcher, FetchError, Wanted
+from gpuwatch.money.prices.fetch import Fetcher, FetchError, Wanted
+from gpuwatch.money.prices.providers.aws import AwsPrices
+from gpuwatch.money.prices.providers.azure import AzurePrices
+from gpuwatch.money.prices.providers.gcp import GcpPrices
+from gpuwatch.runtime.clock import ManualClock
 from tests.price_servers import Answer, Asked, azure_item, ec2_product, gcp_sku, serving, spot_history
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
-from gpuwatch.configuration import ConfigError, load
+from gpuwatch.cli.main import commands
+from gpuwatch.config import ConfigError, load
+from gpuwatch.config.settings import Settings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.prices import catalogue, listing
-from gpuwatch.prices.book import Book
-from gpuwatch.prices.live import Found, Quote
-from gpuwatch.settings import Settings
+from gpuwatch.money.prices import catalogue, listing
+from gpuwatch.money.prices.fetch import Found, Quote
+from gpuwatch.money.prices.price_book import Book
 from tests.price_servers import Answer, Asked, azure_item, serving
 
 

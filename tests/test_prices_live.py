@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Hire, Price
-from gpuwatch.prices.azure import AzurePrices
-from gpuwatch.prices.book import Book
-from gpuwatch.prices.live import Found, Live, Quote, Wanted
+from gpuwatch.money.prices.fetch import Found, Live, Quote, Wanted
+from gpuwatch.money.prices.price_book import Book
+from gpuwatch.money.prices.providers.azure import AzurePrices
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import eventually
 from tests.price_servers import Answer, Asked, PriceServer, azure_item, serving
 

@@ -10,8 +10,8 @@ import pytest
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Hire
-from gpuwatch.prices.own import OwnPrices
-from gpuwatch.prices.own_file import PricesError, read
+from gpuwatch.money.prices.overrides import OwnPrices
+from gpuwatch.money.prices.overrides_file import PricesError, read
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 P5 = Hire(instance_type="p5.48xlarge", region="us-east-1", node_id="i-1", node_name="trainer-1")

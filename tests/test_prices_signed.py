@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clock import ManualClock
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.prices import alibaba, tencent
-from gpuwatch.prices.alibaba import AlibabaPrices
-from gpuwatch.prices.live import Fetcher, FetchError, Wanted
-from gpuwatch.prices.tencent import TencentPrices
+from gpuwatch.money.prices.fetch import Fetcher, FetchError, Wanted
+from gpuwatch.money.prices.providers import alibaba, tencent
+from gpuwatch.money.prices.providers.alibaba import AlibabaPrices
+from gpuwatch.money.prices.providers.tencent import TencentPrices
+from gpuwatch.runtime.clock import ManualClock
 from tests.price_servers import Answer, Asked, serving
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.probe import Requests, ticks
-from gpuwatch.clock import ManualClock, SystemClock
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Message, Reading, Unavailable, decode
+from gpuwatch.agent.probe.main import Requests, ticks
 from gpuwatch.model.gpu import DownCause
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.nvml import VERSION_MISMATCH, StubDriver, build
 
 PROBE = [sys.executable, "-m", "gpuwatch", "probe"]
@@ -296,13 +296,13 @@ def test_wrong_arguments(driver: StubDriver, options: tuple[str, ...], words: st
 
 def test_the_probe_is_small() -> None:
     """The probe loads no web server, no validator, no exporter and no source that was not chosen."""
-    program = "import gpuwatch.agent.probe, gpuwatch.devices.nvml, sys; print('\\n'.join(sys.modules))"
+    program = "import gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml, sys; print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()}
     heavy = {"aiohttp", "asyncio", "boto3", "click", "http", "prometheus_client", "pydantic", "yaml"}
 
     assert loaded & heavy == set()
-    assert "gpuwatch.devices.replay" not in done.stdout.splitlines()
+    assert "gpuwatch.agent.devices.replay" not in done.stdout.splitlines()
 
 
 # Ticks.

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.controller.observe.exporters import DIALECTS
+from gpuwatch.controller.observe.prometheus_api import Answer, PromApi, read_answer
+from gpuwatch.controller.observe.promql import PromqlSource
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.verdicts import Moment, Target, agents_signal, exporters_signal
 from gpuwatch.model.fleet import Fleet, State
-from gpuwatch.model.measure import Query
-from gpuwatch.signals.dialects import DIALECTS
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
-from gpuwatch.signals.promapi import Answer, PromApi, read_answer
-from gpuwatch.signals.promql import PromqlSource
-from gpuwatch.signals.verdicts import Moment, Target, agents_signal, exporters_signal
+from gpuwatch.model.measurement import Query
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import NOW, a_node
 from tests.test_scrape import an_agent
 

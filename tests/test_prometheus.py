@@ -13,7 +13,7 @@ from typing import IO, Any
 import bcrypt
 import pytest
 
-from gpuwatch.agent.catalogue import FAMILIES
+from gpuwatch.agent.exporter.catalogue import FAMILIES
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority
 from tests.components import require

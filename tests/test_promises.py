@@ -15,7 +15,7 @@ from gpuwatch.ledger.tables import NOTICES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import State
 from gpuwatch.model.promise import Interruption, Notice, arguments_of, promise_of
-from gpuwatch.policies import PoolRules, promises
+from gpuwatch.policies import PoolRules, notices
 from tests.fleets import NOW, RULES, Desk, a_node, a_notice
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
@@ -253,8 +253,8 @@ def test_a_notice_covers_its_own_action_or_a_milder_one_while_it_is_current(
     """The edges of what stands, by action and by age."""
     notice = a_notice(age=600.0 + late, action=told, approval=approval)
 
-    assert (promises.sharper(notice, verb) is None) is (told == "terminate" or verb is Verb.STOP)
-    assert (promises.outdated(notice, NOW) is None) is (late <= (7 * DAY if approval else DAY))
+    assert (notices.sharper(notice, verb) is None) is (told == "terminate" or verb is Verb.STOP)
+    assert (notices.outdated(notice, NOW) is None) is (late <= (7 * DAY if approval else DAY))
 
 
 def test_a_window_of_samples_and_a_stopped_node_wait_by_the_calendar_without_absences() -> None:
@@ -264,9 +264,9 @@ def test_a_window_of_samples_and_a_stopped_node_wait_by_the_calendar_without_abs
     absence = Interruption(why="away", since=NOW - timedelta(minutes=4), until=NOW - timedelta(minutes=2))
     pause = Interruption(why="paused", since=NOW - timedelta(minutes=9), until=NOW - timedelta(minutes=4))
 
-    assert promises.left_seconds(notice, a_node(held=HOUR), 600.0, NOW) == 600.0
-    assert promises.left_seconds(notice, node, 600.0, NOW) == 0.0
-    assert promises.left_seconds(replace(notice, interruptions=(absence, pause)), node, 600.0, NOW) == 120.0
+    assert notices.left_seconds(notice, a_node(held=HOUR), 600.0, NOW) == 600.0
+    assert notices.left_seconds(notice, node, 600.0, NOW) == 0.0
+    assert notices.left_seconds(replace(notice, interruptions=(absence, pause)), node, 600.0, NOW) == 120.0
 
 
 @pytest.mark.parametrize("wrong", ["action", "stop_at", "grace_seconds", "approval", "heard"])
@@ -276,7 +276,7 @@ def test_a_record_that_cannot_be_read_promises_nothing(wrong: str) -> None:
 
     assert promise_of("default", whole) is not None
     assert promise_of("default", {name: told for name, told in whole.items() if name != wrong}) is None
-    assert promises.withdrawn(replace(a_notice(), promise=None), "default") is not None
+    assert notices.withdrawn(replace(a_notice(), promise=None), "default") is not None
 
 
 REASON = Reason(code="candidate", sentence="It has been idle.")
@@ -292,7 +292,7 @@ def given_notice(ledger: Ledger, at: datetime) -> str:
 
 def forge(ledger: Ledger, node_id: str, key: str) -> None:
     """Write the index by hand."""
-    with ledger._store.writing() as writer:
+    with ledger.store.writing() as writer:
         writer.db.execute(NOTICES.delete().where(NOTICES.c.node_id == node_id))
         writer.db.execute(NOTICES.insert(), {"node_id": node_id, "key": key, "at": NOW.isoformat()})
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.controller.observe.exporters import DIALECTS
+from gpuwatch.controller.observe.settings import ScrapeKnobs
 from gpuwatch.model.fleet import Node, NodeState, State
-from gpuwatch.signals.dialects import DIALECTS
-from gpuwatch.signals.knobs import ScrapeKnobs
 from tests.exporters import LOOKBACK, NOW, Change, Damage, a_machine, a_source, an_exporter, unchanged
 from tests.tsdb import ENGINES, History, Points, victoria
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from gpuwatch.controller.observe.settings import ScrapeKnobs
 from gpuwatch.model.fleet import Node, State
-from gpuwatch.model.measure import Query
-from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.model.measurement import Query
 from tests.exporters import NOW, a_machine, a_source, an_agent
 from tests.test_scrape import a_good_agent
 from tests.test_scrape import an_agent as a_served_agent

@@ -16,7 +16,7 @@ from gpuwatch.clouds import (
     ProtectedError,
     ThrottledError,
 )
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import ADDITIONS, Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState, Signal, State

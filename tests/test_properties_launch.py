@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from gpuwatch.clouds import CloudUnavailableError, ThrottledError
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState, State
 from gpuwatch.policies import PoolRules

@@ -150,7 +150,7 @@ def test_a_forged_protection_is_nobodys() -> None:
 def forge(ledger: Ledger, node_id: str, key: str) -> None:
     """Write the index by hand."""
     row = {"node_id": node_id, "key": key, "at": "2026-03-02T12:00:00.000000+00:00", "missing_since": None}
-    with ledger._store.writing() as writer:
+    with ledger.store.writing() as writer:
         writer.db.execute(SHIELDS.delete().where(SHIELDS.c.node_id == node_id))
         writer.db.execute(SHIELDS.insert(), row)
 

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
-from gpuwatch.cli import commands
+from gpuwatch.cli.controller import assembled
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import FLEET_TAG
-from gpuwatch.configuration import load
-from gpuwatch.controller import step
-from gpuwatch.rounds import assembled
+from gpuwatch.config import load
+from gpuwatch.controller.round import step
 from tests.test_docs import blocks
 
 README = Path("README.md")

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.probe import sample
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, Down, Reading, Unavailable, decode, encode
-from gpuwatch.devices.recording import Mask
-from gpuwatch.devices.replay import CAPTURE_ENDED, ReplaySource
+from gpuwatch.agent.devices.capture import Mask
+from gpuwatch.agent.devices.messages import Cycle, Down, Reading, Unavailable, decode, encode
+from gpuwatch.agent.devices.replay import CAPTURE_ENDED, ReplaySource
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.probe.main import sample
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import START, a_gpu, a_process, a_reading
 from tests.nvml import StubDriver
 

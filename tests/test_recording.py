@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.model.fleet import State
-from gpuwatch.signals.dialects import DIALECTS
-from gpuwatch.signals.recording import render
 from tests.agents import ROOT
 from tests.components import require
 from tests.exporters import NOW, Damage, a_machine, a_source, an_agent, an_exporter
 from tests.test_promql import a_day, at_rest
 from tests.tsdb import History, prometheus
+from tools.recording_rules import render
 
 RULES = ROOT / "alerts" / "recording.yml"
 NODES = 25
 
 
 def test_the_file_is_what_the_tables_say() -> None:
-    """`python -m gpuwatch.signals.recording > alerts/recording.yml` has been run."""
+    """`make docs` has been run."""
     assert RULES.read_text() == render()
 
 

@@ -1,4 +1,4 @@
-"""gpuwatch/relaunch.py: an agent starts its own processes the way it was started."""
+"""gpuwatch/runtime/reexec.py: an agent starts its own processes the way it was started."""
 
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.relaunch import own_command
+from gpuwatch.runtime.reexec import own_command
 from tests.agents import ROOT, RunningAgent, eventually
 from tests.nvml import StubDriver
 

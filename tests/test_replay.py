@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.probe import sample
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
-from gpuwatch.devices.replay import CaptureError, ReplaySource
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Message, Reading, Unavailable, decode, encode
+from gpuwatch.agent.devices.replay import CaptureError, ReplaySource
+from gpuwatch.agent.probe.main import sample
+from gpuwatch.runtime.clock import ManualClock
 
 CAPTURE = Path(__file__).parent / "captures" / "stub_two_gpus.jsonl"
 LINES = CAPTURE.read_bytes().splitlines(keepends=True)

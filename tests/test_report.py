@@ -12,11 +12,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpuwatch.cost.report import Report
 from gpuwatch.ledger import Ledger
-from gpuwatch.reporting.deliver import FORMS, slack_message
-from gpuwatch.reporting.html import as_html
-from gpuwatch.reporting.sections import headline, sections
+from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.report import Report
+from gpuwatch.money.report.sections import headline, sections
+from gpuwatch.notify.report_send import FORMS, slack_message
 from tests.reported import ODD, a_fortnight, a_report, at, the_fortnight
 
 GOLDEN = Path(__file__).parent / "golden/reports"

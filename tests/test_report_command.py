@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gpuwatch.cli import commands
+from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerKnobs
 from gpuwatch.model.decision import Verb
-from gpuwatch.reporting.document import as_object
+from gpuwatch.money.report.history import DeedBook
+from gpuwatch.money.report.json import as_object
 from tests.configurations import mistakes, read
 from tests.databases import Place, postgresql
 from tests.reported import a_fortnight, a_report, at
@@ -136,9 +137,9 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
         for hour in (6, 7):
             story.round(at(BEGIN, hour))
         story.ledger.pause(None, "ann@host", "a test", at(BEGIN, 7))
-        story.ledger.deeds.keep_delivered("mail", "2026-03-13")
+        DeedBook(story.ledger).keep_delivered("mail", "2026-03-13")
         told.append(as_object(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
-        assert story.ledger.deeds.delivered("mail") == "2026-03-13"
+        assert DeedBook(story.ledger).delivered("mail") == "2026-03-13"
         place.close()
 
     assert told[0] == told[1]

@@ -14,12 +14,12 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from gpuwatch.cost.report import Report
-from gpuwatch.cost.report_knobs import Destination, FileKnobs
-from gpuwatch.delivery.errors import DeliveryError
-from gpuwatch.delivery.knobs import MailKnobs, SlackKnobs, WebhookKnobs
 from gpuwatch.ledger import Ledger
-from gpuwatch.reporting.deliver import Parcel, delivered
+from gpuwatch.money.report.report import Report
+from gpuwatch.notify.report_send import Parcel, delivered
+from gpuwatch.notify.report_settings import Destination, FileKnobs
+from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.settings import MailKnobs, SlackKnobs, WebhookKnobs
 from tests.alerting import PASSWORD, Mails, mail_server, text_of
 from tests.certificates import Authority
 from tests.price_servers import Answer, Asked, PriceServer, serving

@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.clock import ManualClock
+from gpuwatch.cli.controller import Seen, postman_of, send_reports
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
-from gpuwatch.cost.report_knobs import Destination, FileKnobs, ReportKnobs
-from gpuwatch.delivery.knobs import WebhookKnobs
-from gpuwatch.discovery import Discovery
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.reporting.schedule import Postman, due
-from gpuwatch.rounds import Seen, send_reports
-from gpuwatch.settings import Settings
-from gpuwatch.telling import Telling
+from gpuwatch.money.report.history import DeedBook
+from gpuwatch.notify.report_job import Postman, due
+from gpuwatch.notify.report_settings import Destination, FileKnobs, ReportKnobs
+from gpuwatch.notify.transports.settings import WebhookKnobs
+from gpuwatch.runtime.clock import ManualClock
 from tests.databases import Place
 from tests.price_servers import Answer, serving
 from tests.reported import BERLIN, KNOBS, a_fortnight, at
@@ -49,7 +50,7 @@ class Office:
 
     def postman(self) -> Postman:
         """After a start."""
-        return Postman(settings=self.settings, clock=self.clock, leads=lambda: self.leads, leftovers=self._left)
+        return postman_of(self.settings, self.clock, lambda: self.leads, self._left)
 
     def _left(self) -> Sequence[Leftover]:
         if isinstance(self.left, Exception):
@@ -148,7 +149,7 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
     ledger = Ledger.connect(office.settings.ledger)
     try:
         office.postman().tick()
-        kept = ledger.deeds.delivered("file")
+        kept = DeedBook(ledger).delivered("file")
         broken = ledger.audit().broken
     finally:
         ledger.close()

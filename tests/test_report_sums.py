@@ -11,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.report import Facts, Report, Stretch, reported
-from gpuwatch.cost.slices import AMOUNTS, GPU, Terms
-from gpuwatch.cost.totals import Row, whole
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import State
-from gpuwatch.reporting.deliver import FORMS
-from gpuwatch.reporting.document import as_object
-from gpuwatch.reporting.parts import Table
-from gpuwatch.reporting.sections import sections
+from gpuwatch.model.usage import AMOUNTS, GPU, Terms
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.accounting.totals import Row, whole
+from gpuwatch.money.report.blocks import Table
+from gpuwatch.money.report.json import as_object
+from gpuwatch.money.report.report import Facts, Report, Stretch, reported
+from gpuwatch.money.report.sections import sections
+from gpuwatch.notify.report_send import FORMS
 from tests.metered import a_busy_node, a_round
 from tests.reported import BERLIN, DAY, INTERVAL, KNOBS, a_fortnight, a_report, at, the_fortnight
 
@@ -123,7 +124,7 @@ def test_a_day_has_the_hours_that_its_clocks_show(day: date, hours: int) -> None
     end = at(day + timedelta(days=1), 1).astimezone(UTC)
     while now <= end:
         node = replace(a_busy_node("i-1", now), launched_at=now - timedelta(days=9))
-        ledger.spend.meter(a_round(now, node), KNOBS.metering(INTERVAL))
+        SpendBook(ledger).meter(a_round(now, node), KNOBS.metering(INTERVAL))
         now += timedelta(hours=1)
     report = a_report(ledger, day, now=end)
 
@@ -138,7 +139,9 @@ def test_a_price_that_changes_in_mid_hour_is_two_prices() -> None:
     for minute in range(0, 25 * 60, 30):
         now = begin + timedelta(minutes=minute)
         node = replace(a_busy_node("i-1", now), launched_at=begin - timedelta(days=1))
-        ledger.spend.meter(a_round(now, node, usd="10" if minute < 12 * 60 + 30 else "20"), KNOBS.metering(INTERVAL))
+        SpendBook(ledger).meter(
+            a_round(now, node, usd="10" if minute < 12 * 60 + 30 else "20"), KNOBS.metering(INTERVAL)
+        )
     report = a_report(ledger, DAY, now=begin + timedelta(hours=25))
     by_hour = {step.label: float(step.total.usd) for step in report.steps}
 

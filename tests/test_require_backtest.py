@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch import show
+from gpuwatch.cli import render as show
 from gpuwatch.guard import judge
 from gpuwatch.ledger import Ledger, LedgerKnobs
 from gpuwatch.model.orders import Backtested

@@ -7,9 +7,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost import rightsize
-from gpuwatch.cost.rightsize import Sizing
 from gpuwatch.model.fleet import Activity, Fleet, GpuUse, GpuVerdict, Node, NodeVerdict, Signal, State
+from gpuwatch.money.advice import rightsizing
+from gpuwatch.money.advice.rightsizing import Sizing
 from tests.fleets import NOW, a_node
 from tests.test_instance_choice import an_offer
 
@@ -65,7 +65,7 @@ def half_used(at: datetime) -> Node:
 
 def told(history: Iterator[tuple[datetime, Fleet]], over: timedelta = WEEK) -> tuple[Sizing, ...]:
     """What is advised."""
-    return rightsize.advice(rightsize.seen(history), over, (P4D, HALF), USD)
+    return rightsizing.advice(rightsizing.seen(history), over, (P4D, HALF), USD)
 
 
 def test_gpus_that_nobody_used_are_told_with_the_machine_that_would_do_and_what_it_saves() -> None:

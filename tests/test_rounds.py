@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.cli.controller import one_round, scheduled
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.aws import AwsCloud
-from gpuwatch.controller import Parts, step
+from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.controller.observe.pool_metrics import of_verdicts
+from gpuwatch.controller.round import Parts, step
 from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
-from gpuwatch.model.measure import Measure, Query
-from gpuwatch.rounds import one_round, scheduled
-from gpuwatch.signals.measures import of_verdicts
+from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.cloud_worlds import FLEET, MINE
 from tests.fleets import RULES, Desk, a_node, a_verdict
 from tests.moto_faults import REGION, MotoFaults

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cost.saved import Off, Ran, Turn, offs, saved
 from gpuwatch.model.decision import Verb
+from gpuwatch.money.accounting.savings import Off, Ran, Turn, offs, saved
 
 HOUR = 3_600_000
 SLACK = 60_000

@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.model.decision import Intent, OpenIntent, Reason, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.measure import Query
+from gpuwatch.model.measurement import Query
 from gpuwatch.policies import scaling
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW

@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Proposal, Verb
-from gpuwatch.model.measure import Measure
+from gpuwatch.model.measurement import Measure
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW
 from tests.scaled_pools import Loop, a_measure, done, nodes, proposed, seen, wished

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import State
-from gpuwatch.model.measure import Measure
+from gpuwatch.model.measurement import Measure
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW, a_node
 from tests.scaled_pools import QUEUE, TARGET, a_measure, done, free_rules, nodes, proposed, seen, utilization, wished

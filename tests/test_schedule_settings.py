@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuwatch.model.knobs import Contradiction
+from gpuwatch.model.setting import Contradiction
 from gpuwatch.policies import schedule
 from gpuwatch.policies.schedule import Window
 

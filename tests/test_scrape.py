@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import SystemClock
+from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource, read_answer
 from gpuwatch.model.fleet import NodeState, NodeVerdict, State
-from gpuwatch.signals.scrape import ScrapeKnobs, ScrapeSource, read_answer
+from gpuwatch.runtime.clock import SystemClock
 from tests.fleets import NOW, a_node, a_verdict
 
 MAX_AGE = 30.0

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
+from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource, _unconfirmed
 from gpuwatch.model.fleet import NodeVerdict, Signal, State
-from gpuwatch.signals.scrape import ScrapeKnobs, ScrapeSource, _unconfirmed
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import NOW, a_node, a_verdict
 from tests.test_scrape import an_agent
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from gpuwatch.clock import SystemClock
+from gpuwatch.controller.observe.credentials import Credentials
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import ScrapeKnobs, contradictions
 from gpuwatch.model.fleet import Signal
-from gpuwatch.signals.credentials import Credentials
-from gpuwatch.signals.knobs import ScrapeKnobs, contradictions
-from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority
 from tests.fleets import a_node

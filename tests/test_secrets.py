@@ -11,23 +11,25 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from gpuwatch import secrets
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.clock import ManualClock
-from gpuwatch.clouds.knobs import CloudKnobs
-from gpuwatch.delivery.errors import DeliveryError
-from gpuwatch.delivery.secret import secret as delivered
-from gpuwatch.doctor import certificates
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.cli.doctor import certificates
+from gpuwatch.clouds.secret_stores import SecretStores
+from gpuwatch.clouds.settings import CloudKnobs
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.observe.credentials import credentials_of
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.ledger import LedgerError
-from gpuwatch.ledger.knobs import LedgerKnobs
 from gpuwatch.ledger.postgresql import conninfo
-from gpuwatch.model.knobs import Contradiction
-from gpuwatch.prices.asking import key_pair_of
-from gpuwatch.prices.live import FetchError
-from gpuwatch.secrets import AwsAccess, Vault, contradictions, read_secret, version_of
-from gpuwatch.settings import ControllerKnobs, Settings
-from gpuwatch.signals.credentials import credentials_of
-from gpuwatch.signals.knobs import ScrapeKnobs
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.model.setting import Contradiction
+from gpuwatch.money.prices.fetch import FetchError
+from gpuwatch.money.prices.http import key_pair_of
+from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.errors import secret as delivered
+from gpuwatch.runtime import secrets
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.secrets import Vault, contradictions, read_secret, version_of
 from tests.doctored import codes, the
 
 SECRET = "correct horse"  # noqa: S105  of this test
@@ -65,10 +67,10 @@ def account() -> Iterator[Stores]:
 @pytest.fixture
 def stores(account: Stores) -> Iterator[Stores]:
     """Asked as the settings of a controller in that region say, which knows nothing of them yet."""
-    before = secrets._Process.access, secrets._Process.vault
-    secrets.use(AwsAccess(region=REGION))
+    before = secrets._Process.stores, secrets._Process.vault
+    secrets.use(SecretStores(region=REGION))
     yield account
-    secrets._Process.access, secrets._Process.vault = before
+    secrets._Process.stores, secrets._Process.vault = before
 
 
 @pytest.fixture
@@ -152,7 +154,7 @@ def test_what_leads_nowhere_says_so_and_repeats_no_secret(stores: Stores, named:
 def test_without_a_region_the_setting_is_named(stores: Stores) -> None:
     """The SDK would only say that it has none."""
     del stores
-    secrets.use(AwsAccess())
+    secrets.use(SecretStores())
 
     assert why("ssm:/gpuwatch/password") == "no region is known; set cloud.regions"
 
@@ -160,7 +162,7 @@ def test_without_a_region_the_setting_is_named(stores: Stores) -> None:
 def test_an_account_that_cannot_be_reached_is_told(stores: Stores) -> None:
     """A profile that does not exist is one such reason."""
     del stores
-    secrets.use(AwsAccess(region=REGION, profile="nobody"))
+    secrets.use(SecretStores(region=REGION, profile="nobody"))
 
     assert why("ssm:/gpuwatch/password").startswith("AWS was not reached: ")
 
@@ -169,7 +171,7 @@ def test_the_settings_of_the_cloud_say_whose_stores_are_asked() -> None:
     """Its profile, its first region, its endpoint."""
     cloud = CloudKnobs(profile="ops", regions=(REGION, "us-east-1"), endpoint_url="http://127.0.0.1:5000")
 
-    assert Settings(cloud=cloud).secrets == AwsAccess(
+    assert Settings(cloud=cloud).secrets == SecretStores(
         profile="ops", region=REGION, endpoint_url="http://127.0.0.1:5000"
     )
 
@@ -280,7 +282,7 @@ def test_every_reader_says_which_setting_leads_nowhere(stores: Stores) -> None:
 def test_a_changed_secret_is_in_force_without_a_restart(stores: Stores) -> None:
     """The agents' password changes in the store, and the next question after that has it."""
     clock = ManualClock()
-    secrets._Process.vault = Vault(clock, secrets._Process.access.fetch)
+    secrets._Process.vault = Vault(clock, secrets._Process.stores.fetch)
     stores.put("old")
     knobs = ScrapeKnobs(username="u", password_file="ssm:/gpuwatch/password")  # noqa: S106  a reference
     reread = credentials_of(knobs)

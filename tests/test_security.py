@@ -1,4 +1,4 @@
-"""agent/security.py and agent/access.py: who may ask, and what it costs those who may not."""
+"""runtime/http/auth.py and runtime/http/access.py: who may ask, and what it costs those who may not."""
 
 import base64
 import ipaddress
@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.access import (
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.config import load
+from gpuwatch.runtime.http.access import (
     Strikes,
     basic_credentials,
     client_of,
@@ -21,8 +23,6 @@ from gpuwatch.agent.access import (
     parse_users,
     protection_lacking,
 )
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.configuration import load
 from tests.gates import ADDRESS, ALICE, BOB, Gate, header
 
 NAMES = st.text(min_size=1, max_size=20).filter(lambda name: ":" not in name)
@@ -278,7 +278,7 @@ SAFE: dict[str, object] = {"tls_certificate": "/c", "tls_key": "/k", "users_file
 )
 def test_what_is_safe_or_said_to_be_meant(settings: dict[str, object]) -> None:
     """Loopback alone, or TLS with a proof of who asks, or `insecure`."""
-    assert list(contradictions(AgentKnobs(**settings))) == []  # type: ignore[arg-type]
+    assert list(contradictions(AgentKnobs(**settings), "agent")) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_is_safe_or_said_to_be_meant(settings: dict[str, object]) -> None:
 )
 def test_what_is_not_is_refused_with_the_keys_and_a_remedy(settings: dict[str, object], keys: str, wrong: str) -> None:
     """One fault each, and no word of a password."""
-    (fault,) = contradictions(AgentKnobs(**settings))  # type: ignore[arg-type]
+    (fault,) = contradictions(AgentKnobs(**settings), "agent")  # type: ignore[arg-type]
 
     assert " ".join(".".join(key) for key in fault.keys) == keys
     assert wrong in fault.wrong

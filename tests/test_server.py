@@ -1,4 +1,4 @@
-"""agent/server.py: answers by exact path, and no client can hold it up."""
+"""runtime/http/server.py: answers by exact path, and no client can hold it up."""
 
 import gzip
 import http.client
@@ -11,8 +11,8 @@ from http import HTTPStatus
 
 import pytest
 
-from gpuwatch.agent.server import AgentServer, Door, Response
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.server import AgentServer, Door, Response
 from tests.agents import eventually
 
 PAGE = b"a page\n" * 100

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import service
-from gpuwatch.clock import ManualClock
-from gpuwatch.service import Watchdog
+from gpuwatch.runtime import systemd as service
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.systemd import Watchdog
 from tests.agents import eventually
 
 _WAITS = """
-from gpuwatch.ending import Ending
+from gpuwatch.runtime.shutdown import Ending
 ending = Ending()
 print("ready", flush=True)
 while not ending.wait():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, State
-from gpuwatch.policies import shield
+from gpuwatch.policies import scale_in_protection
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import NOW, RULES, a_node
 from tests.past_steps import a_group
@@ -30,7 +30,7 @@ def the_verb(
     """What the policy proposes for one member, whose protection is gpuwatch's own; None: nothing."""
     fleet = Fleet(observed_at=NOW, nodes=(node,), groups=(group or a_group(),))
     ledger = LedgerView(shields=(node.id,) if ours else ("i-404",))
-    steps = shield.propose(Observation(now=NOW, fleet=fleet, ledger=ledger), "default", rules).steps
+    steps = scale_in_protection.propose(Observation(now=NOW, fleet=fleet, ledger=ledger), "default", rules).steps
     return steps[0].verb if steps else None
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch import show
-from gpuwatch.controller import Round, explained
-from gpuwatch.health.causes import xid_finding
+from gpuwatch.agent.health.causes import xid_finding
+from gpuwatch.cli import render as show
+from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.round import Round, explained
 from gpuwatch.model.fleet import Signal, State
 from gpuwatch.model.health import GpuHealth, Health
 from tests.builders import START
@@ -94,7 +95,7 @@ def test_the_same_as_json() -> None:
     node = plan.observation.fleet.nodes[0]
     step, review = explained(plan.observation, plan.decisions, node, desk.rulebook)
 
-    rows = json.loads(json.dumps(show.fleet_rows(plan)))
+    rows = json.loads(json.dumps(fleet_rows(plan)))
     planned = json.loads(json.dumps(show.plan_object(plan)))
     told = json.loads(json.dumps(show.explain_object(node, step, review, desk.ledger.history(node.id))))
 

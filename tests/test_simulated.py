@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices import SourceUnavailableError
-from gpuwatch.devices.programme import Phase, Programme, Spans
-from gpuwatch.devices.script import ScriptError, read_script
-from gpuwatch.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info, open_simulated
+from gpuwatch.agent.devices import SourceUnavailableError
+from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.scenario import ScriptError, read_script
+from gpuwatch.agent.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info, open_simulated
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 
 EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "simulated.yaml"
 

@@ -1,11 +1,9 @@
 """What a simulation reads of its cloud, beyond the contract of `test_clouds.py`."""
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.clouds import (
-    PROTECT_TAG,
-)
-from gpuwatch.clouds.simulated import Change
+from gpuwatch.clouds import PROTECT_TAG
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.simulate.cloud import Change
 from tests.cloud_worlds import MINE, SimulatedWorld
 from tests.fleets import a_permit
 

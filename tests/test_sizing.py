@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuwatch import sizing
-from gpuwatch.cli import commands
-from gpuwatch.clock import ManualClock
-from gpuwatch.controller import step
+from gpuwatch.cli.main import commands
+from gpuwatch.controller.round import step
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerKnobs
 from gpuwatch.model.fleet import Signal, State
+from gpuwatch.money.advice import rightsizing_report
+from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import NOW, Desk, a_node, a_verdict
 from tests.test_rightsize import a_gpu
 
@@ -43,12 +43,12 @@ def a_ledger(path: Path) -> LedgerKnobs:
 def test_the_rounds_on_record_are_read_and_the_unused_gpus_are_told(tmp_path: Path) -> None:
     """Two of four GPUs have been idle for nine days by their agent's clock, though the record is minutes long."""
     knobs = a_ledger(tmp_path / "ledger.db")
-    found = sizing.told(knobs, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0)
+    found = rightsizing_report.told(knobs, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0)
 
     assert (found.nodes, found.rounds, found.kept) == (1, 6, 6)
     assert [each.sentence.split(";")[0] for each in found.advice] == ["2 of 4 GPUs unused for 9 days"]
-    assert "i-1 (g6.12xlarge, pool default): 2 of 4 GPUs unused for 9 days" in sizing.as_text(found)
-    assert json.loads(json.dumps(sizing.as_json(found)))["advice"][0]["gpus"] == [2, 3]
+    assert "i-1 (g6.12xlarge, pool default): 2 of 4 GPUs unused for 9 days" in rightsizing_report.as_text(found)
+    assert json.loads(json.dumps(rightsizing_report.as_json(found)))["advice"][0]["gpus"] == [2, 3]
 
 
 def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) ->
     knobs = a_ledger(tmp_path / "ledger.db")
 
     with pytest.raises(LedgerError, match=r"keeps no round of the last 1h whole \(ledger.keep"):
-        sizing.told(knobs, ManualClock(wall=NOW + timedelta(days=1)), 3600.0)
+        rightsizing_report.told(knobs, ManualClock(wall=NOW + timedelta(days=1)), 3600.0)
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:

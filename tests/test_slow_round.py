@@ -9,19 +9,19 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from gpuwatch.clock import SystemClock
-from gpuwatch.controller import Round, step
+from gpuwatch.controller.observe.pool_metrics import evaluated
+from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits, judge
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
-from gpuwatch.model.measure import Measure, Query
+from gpuwatch.model.measurement import Measure, Query
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.signals.measures import evaluated
-from gpuwatch.signals.promapi import Answer, PromApi
-from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.runtime.clock import SystemClock
 from tests.fleets import NOW, Desk, FakeFleet, a_node, a_verdict
 from tests.spoiled import a_case, with_node
 from tests.test_scrape import an_agent, told

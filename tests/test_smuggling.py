@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.asked import Request
-from gpuwatch.agent.server import AgentServer, Response
-from gpuwatch.clock import SystemClock
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import AgentServer, Response
 
 HIDDEN = b"GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LENGTH = b"Content-Length: %d" % len(HIDDEN)

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore, Interruption
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.host.knobs import KeepKnobs
-from gpuwatch.agent.host.leases import Leases
-from gpuwatch.agent.host.protocol import Moment, Roots
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, End, Event, Message, Reading, Unavailable
+from gpuwatch.agent.devices.messages import Cycle, End, Event, Message, Reading, Unavailable
+from gpuwatch.agent.evidence.base import Moment, Roots
+from gpuwatch.agent.evidence.leases import Leases
+from gpuwatch.agent.evidence.settings import KeepKnobs
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import Evidence
 from gpuwatch.model.gpu import GpuDown, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading
 
 GPUS = 4

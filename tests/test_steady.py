@@ -13,9 +13,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.clock import ManualClock
-from gpuwatch.rounds import scheduled
-from gpuwatch.steady import SteadyScheduler
+from gpuwatch.cli.controller import scheduled
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.scheduler import SteadyScheduler
 from tests.fleets import Desk
 
 DAY = 86400.0

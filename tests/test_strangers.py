@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.access import contradictions, is_known
-from gpuwatch.agent.asked import Request
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import AgentServer, Door, Response
-from gpuwatch.agent.terminals import PATH, answering
-from gpuwatch.clock import SystemClock
-from gpuwatch.tls import TlsFiles, client_context
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.wall import PATH, answering
+from gpuwatch.config.settings import Settings
+from gpuwatch.config.settings import contradictions as of_settings
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.access import is_known
+from gpuwatch.runtime.http.auth import door_of
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import AgentServer, Door, Response
+from gpuwatch.runtime.tls import TlsFiles, client_context
 from tests.certificates import Authority
 from tests.gates import ALICE, header
 
@@ -28,7 +30,7 @@ def opened() -> Iterator[Callable[..., AgentServer]]:
 
     def make(host: str = "127.0.0.1", **knobs: object) -> AgentServer:
         clock = SystemClock()
-        door = door_of(AgentKnobs(host=host, **knobs), clock)  # type: ignore[arg-type]  # of the fields' types
+        door = door_of(AgentKnobs(host=host, **knobs), clock, "agent")  # type: ignore[arg-type]  # of the fields' types
         page = {"/metrics": lambda _: Response(body=b"up 1\n", content_type="text/plain")}
         server = AgentServer(host, 0, page, clock=clock, max_connections=8, timeout_seconds=5.0, door=door)
         server.start()
@@ -166,10 +168,11 @@ def test_every_answer_forbids_to_guess_its_type(opened: Callable[..., AgentServe
 
 def test_settings_that_name_whom_nobody_can_prove_to_be() -> None:
     """Without a CA nobody shows a certificate, and without users nobody says who he is."""
-    wrong = [each.wrong for each in contradictions(AgentKnobs(tls_client_names=("a",), notice_users=("b",)))]
+    agent = AgentKnobs(tls_client_names=("a",), notice_users=("b",))
+    wrong = [each.wrong for each in of_settings(Settings(agent=agent))]
 
     assert ["agent.tls_client_names" in wrong[0], "agent.notice_users" in wrong[1]] == [True, True]
-    assert list(contradictions(AgentKnobs(notice_users=("b",), users_file="/u"))) == []
+    assert list(of_settings(Settings(agent=AgentKnobs(notice_users=("b",), users_file="/u")))) == []
 
 
 def test_a_door_without_names_knows_addresses() -> None:

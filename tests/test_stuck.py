@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from gpuwatch.cli.render import plan_text, remarks
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ProtectedError, ThrottledError
-from gpuwatch.controller import step
+from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import REMOVALS, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, State
-from gpuwatch.model.measure import Measure, Query
+from gpuwatch.model.measurement import Measure, Query
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.show import plan_text, remarks
 from tests.fleets import Desk, FakeFleet, a_node
 
 DAY = 86400.0

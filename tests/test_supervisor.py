@@ -1,4 +1,4 @@
-"""agent/supervisor.py: whatever its probe does, the agent goes on. The probes here are real processes."""
+"""agent/probe/supervisor.py: whatever its probe does, the agent goes on. The probes here are real processes."""
 
 import re
 import sys
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.core import AgentCore, Snapshot
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.supervisor import ProbeSupervisor, probe_command
-from gpuwatch.clock import SystemClock
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor, probe_command
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.state import AgentCore, Snapshot
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause
+from gpuwatch.runtime.clock import SystemClock
 from tests.agents import ROOT, eventually
 
 KNOBS = AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=60.0)
@@ -186,7 +186,7 @@ def test_a_gpu_is_tried_ever_more_rarely(watch: Watch, caplog: pytest.LogCapture
 def test_trials_that_cannot_be_killed_leave_room_for_a_probe(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second abandoned probe is one too many for another trial: the others must not wait for it to end."""
     with monkeypatch.context() as unkillable:
-        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
+        unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch("hangs", IMPATIENT)
         watched.until(lambda: len(watched.supervisor._stuck) == 2)
         cycles = watched.shown.statistics.cycles
@@ -245,7 +245,7 @@ def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
 ) -> None:
     """Three probes that sleep in the kernel are the most; a fourth is started only when one of them ends."""
     with monkeypatch.context() as unkillable:
-        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
+        unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch(
             "silent,silent,silent,steady", AgentKnobs(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
         )
@@ -293,7 +293,7 @@ def test_release_does_not_wait_for_a_probe_that_is_to_be_replaced(watch: Watch) 
 def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that sleeps in the kernel still holds the device, and whoever is about to reset it must know."""
     with monkeypatch.context() as unkillable:
-        unkillable.setattr("gpuwatch.agent.probe_child.os.killpg", lambda *_: None)
+        unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch("steady")
         watched.until(lambda: watched.up == [0, 1])
         held = watched.supervisor.release("released by alice")

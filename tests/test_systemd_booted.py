@@ -180,7 +180,7 @@ def test_one_that_hangs_is_replaced(host: Host) -> None:
     eventually(lambda: host.agent not in (0, hung), lambda: host.journal(AGENT))
     told = host.journal(AGENT)
 
-    assert "health_watch.py" in told, told
+    assert "health/watch.py" in told, told
 
 
 def test_new_settings_are_taken_without_a_new_process(host: Host) -> None:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import NodeVerdict, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import a_busy_reading, a_cycle, a_down, a_reading
 
 

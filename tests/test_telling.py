@@ -11,16 +11,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch import telling
-from gpuwatch.clock import SystemClock
-from gpuwatch.controller import step
-from gpuwatch.discovery import Discovery
+from gpuwatch.controller import metrics
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.round import step
+from gpuwatch.controller.web.serve import Discovery, served
+from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.money import Price
-from gpuwatch.serving import served
-from gpuwatch.settings import ControllerKnobs
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.telling import Telling
+from gpuwatch.runtime.clock import SystemClock
 from tests.components import require
 from tests.fleets import NOW, Desk, a_node
 
@@ -152,11 +151,11 @@ def test_both_text_formats_hold_the_same_series() -> None:
 
 
 def test_no_family_is_unknown_to_the_page_of_the_manual() -> None:
-    """docs/CONTROLLER_METRICS.md is what `gpuwatch docs controller-metrics` prints."""
+    """docs/CONTROLLER_METRICS.md is what `make docs` writes."""
     written = Path(__file__).parent.parent / "docs" / "CONTROLLER_METRICS.md"
 
-    assert written.read_text(encoding="utf-8") == telling.render_md()
-    assert len({family.name for family in telling.families()}) == len(telling.families())
+    assert written.read_text(encoding="utf-8") == metrics.render_md()
+    assert len({family.name for family in metrics.families()}) == len(metrics.families())
 
 
 @pytest.mark.component("promtool")

@@ -1,4 +1,4 @@
-"""agent/terminals.py: what people read on their terminals, when, and that nothing there holds anything up."""
+"""agent/wall.py: what people read on their terminals, when, and that nothing there holds anything up."""
 
 import os
 import termios
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent import terminals as module
-from gpuwatch.agent.host.knobs import PeopleKnobs
-from gpuwatch.agent.host.people import People
-from gpuwatch.agent.host.protocol import Roots
-from gpuwatch.agent.terminals import NotNowError, Terminals, Told, reminders, write
+from gpuwatch.agent import wall as module
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.sessions import People
+from gpuwatch.agent.evidence.settings import PeopleKnobs
+from gpuwatch.agent.wall import NotNowError, Terminals, Told, reminders, write
 from gpuwatch.model.fleet import State
 from tests.agents import eventually
 from tests.hosts import FolderHost, utmp_record

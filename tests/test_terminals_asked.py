@@ -1,4 +1,4 @@
-"""POST /v1/notice and signals/terminals.py: who may ask for what, and what a controller makes of the answer."""
+"""POST /v1/notice and controller/observe/wall_client.py: who may ask for what, and what the answer comes to."""
 
 import http.client
 import re
@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.asked import Request
-from gpuwatch.agent.server import TEXT, AgentServer, Door, Response
-from gpuwatch.agent.terminals import Terminals, answering
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.agent.wall import Terminals, answering
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.signals.terminals import HostNote, told_on_hosts
+from gpuwatch.runtime.clock import ManualClock, SystemClock
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import TEXT, AgentServer, Door, Response
 from tests.fleets import NOW, a_node
 from tests.hosts import FolderHost
 from tests.seats import Seat, at

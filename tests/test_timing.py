@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.policies.timing import history as gaps
-from gpuwatch.policies.timing.follow import Sighting, followed
-from gpuwatch.policies.timing.hazard import EDGES, PRIOR, Table, best_wait, bin_of, chances, counted
-from gpuwatch.policies.timing.history import GapHistory
-from gpuwatch.policies.timing.learned import waits
-from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits, optimum
-from gpuwatch.policies.timing.rules import break_even, draw_of, fixed, randomized, restart_seconds
+from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.break_even import break_even, draw_of, fixed, randomized, restart_seconds
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.hazard import EDGES, PRIOR, Table, best_wait, bin_of, chances, counted
+from gpuwatch.policies.idle_timeout.learned import waits
+from gpuwatch.policies.idle_timeout.tracking import Sighting, followed
+from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
 
 RESTART = 600.0
 

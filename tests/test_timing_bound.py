@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.policies.timing import history as gaps
-from gpuwatch.policies.timing.budget import SHARE
-from gpuwatch.policies.timing.history import GapHistory
-from gpuwatch.policies.timing.learned import waits
-from gpuwatch.policies.timing.replay import Recorded, cost, learned_waits
+from gpuwatch.policies.idle_timeout import gap_history as gaps
+from gpuwatch.policies.idle_timeout.gap_history import SHARE, GapHistory
+from gpuwatch.policies.idle_timeout.learned import waits
+from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits
 
 RESTART = 600.0
 NODES = ("a", "b", "c", "d", "e")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from gpuwatch import policies
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.model.measure import Measure
+from gpuwatch.model.measurement import Measure
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_timeout.demand import demand_of, queries
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.timeouts import timed
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window, coming
-from gpuwatch.policies.timing.demand import demand_of, queries
-from gpuwatch.policies.timing.history import GapHistory
-from gpuwatch.policies.timing.pools import timed
 from tests.fleets import NOW, RULES, Desk, a_node, a_notice, an_observation
 
 IDLE = IdleRules(after="break_even", restart_cost=600.0, notice=300.0)

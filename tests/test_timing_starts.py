@@ -13,10 +13,10 @@ from gpuwatch.model.decision import Done, Restarts, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules, wait_seconds
-from gpuwatch.policies.timing.history import GapHistory
-from gpuwatch.policies.timing.pools import timed
-from gpuwatch.policies.timing.rules import restart
-from gpuwatch.policies.timing.starts import Starts, measured, watched
+from gpuwatch.policies.idle_timeout.break_even import restart
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.restart_times import Starts, measured, watched
+from gpuwatch.policies.idle_timeout.timeouts import timed
 from tests.fleets import NOW, RULES, Desk, a_node, an_observation
 from tests.test_idle_choices import a_price
 

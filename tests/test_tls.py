@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.places import cut
-from gpuwatch.agent.security import door_of
-from gpuwatch.agent.server import AgentServer, Door, Response
-from gpuwatch.clock import SystemClock
-from gpuwatch.tls import TlsFiles, client_context, server_context
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.auth import door_of
+from gpuwatch.runtime.http.connections import cut
+from gpuwatch.runtime.http.server import AgentServer, Door, Response
+from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 from tests.agents import eventually
 from tests.certificates import Authority, Issued
 
@@ -56,7 +56,7 @@ def serve(issued: Issued) -> Iterator[Serve]:
             clock=clock,
             max_connections=8,
             timeout_seconds=TIMEOUT,
-            door=door_of(knobs, clock),
+            door=door_of(knobs, clock, "agent"),
         )
         server.start()
         made.append(server)

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.agent.catalogue import CERTIFICATE
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import files_of
-from gpuwatch.clock import ManualClock
-from gpuwatch.rounds import _certificates
-from gpuwatch.settings import ControllerKnobs, Settings
-from gpuwatch.signals.knobs import PromqlKnobs, ScrapeKnobs
-from gpuwatch.telling import Telling
-from gpuwatch.tls_validity import Ends, validities_of
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.cli.controller import _certificates
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.runtime.certificates import Ends, validities_of
+from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.http.auth import files_of
+from gpuwatch.runtime.metrics.family import CERTIFICATE
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority, Issued
 
@@ -46,7 +47,7 @@ def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(
     issued, brief = authority.issue("agent", until=SOON), authority.issue("brief", until=SOON)
     authority.ca.write_text(authority.ca.read_text() + brief.certificate.read_text())
 
-    ends = dict(Ends([files_of(knobs_of(issued, authority.ca))]).told())
+    ends = dict(Ends([files_of(knobs_of(issued, authority.ca), "agent")]).told())
 
     assert ends == {"agent.tls_certificate": SOON, "agent.tls_client_ca": SOON}
     assert [each.end for each in validities_of(authority.ca)][1] == SOON
@@ -55,14 +56,14 @@ def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(
 
 def test_without_a_file_nothing_is_told() -> None:
     """Absent, never zero."""
-    assert dict(Ends([files_of(AgentKnobs())]).told()) == {}
+    assert dict(Ends([files_of(AgentKnobs(), "agent")]).told()) == {}
 
 
 def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_not(tmp_path: Path) -> None:
     """What the server goes on to show is what counts: another's key, or a file that is gone, changes nothing."""
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
-    ends = Ends([files_of(knobs_of(issued))])
+    ends = Ends([files_of(knobs_of(issued), "agent")])
     first = dict(ends.told())
     stranger = authority.issue("stranger", until=LATER)
     stranger.certificate.rename(issued.certificate)
@@ -81,7 +82,7 @@ def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Pat
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
     spoil(issued.certificate)
-    ends = Ends([files_of(knobs_of(issued))])
+    ends = Ends([files_of(knobs_of(issued), "agent")])
     before = dict(ends.told())
     authority.issue("agent", until=LATER)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.simulation.traces import TraceError, lives_of, read_trace
+from gpuwatch.simulate.fleet.traces import TraceError, lives_of, read_trace
 
 SAMPLES = "time_s,node,gpu,utilization_ratio"
 

@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.cli import commands
+from gpuwatch.cli.main import commands
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger.audit_log import DEEDS, Asked
 from gpuwatch.ledger.tables import RECORDS
-from gpuwatch.ledger.trail import DEEDS, Asked
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.orders import Backtested
 from tests.databases import postgresql

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import show
-from gpuwatch.controller import explained
+from gpuwatch.cli import render as show
+from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.model.near import edits, folded, nearest
+from gpuwatch.model.similar_names import edits, folded, nearest
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
@@ -64,7 +65,7 @@ def test_status_plan_and_explain_tell_of_it(pool: str, told: str) -> None:
     done = desk.plan()
     told += "The nearest is 'prod-inference'." if pool else ""
 
-    assert [(row["next"], row["why"]) for row in show.fleet_rows(done)] == [("hold", told)]
+    assert [(row["next"], row["why"]) for row in fleet_rows(done)] == [("hold", told)]
     assert list(show.remarks(done, "")) == [f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}"]
     assert show.plan_text(done).startswith(f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}")
     _, review = explained(done.observation, done.decisions, done.observation.fleet.nodes[0], desk.rulebook)

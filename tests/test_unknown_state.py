@@ -6,15 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cost.accounting import Metering, meter
-from gpuwatch.cost.slices import Calendar
-from gpuwatch.discovery import Discovery
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.model.decision import Stopped, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal
+from gpuwatch.money.accounting.metering import Metering, meter
+from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.policies import PoolRules, capacity
 from gpuwatch.policies.idle import IdleRules, propose
 from gpuwatch.policies.schedule import Window
-from gpuwatch.signals.knobs import ScrapeKnobs
 from tests.fleets import NOW, Desk, a_node, a_notice, an_observation
 
 DOUBT = Signal(failure="it is unknown")

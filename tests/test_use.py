@@ -1,16 +1,16 @@
-"""agent/use.py: what an agent tells of the last minute, and what a pool's mean makes of it."""
+"""agent/utilization.py: what an agent tells of the last minute, and what a pool's mean makes of it."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpuwatch.agent.use import LatelyUsed
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.utilization import LatelyUsed
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import ScrapeKnobs
 from gpuwatch.model.fleet import Fleet, GpuUse, Node, NodeState, Signal
-from gpuwatch.model.measure import Query
-from gpuwatch.signals.knobs import ScrapeKnobs
-from gpuwatch.signals.scrape import ScrapeSource
+from gpuwatch.model.measurement import Query
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_reading
 from tests.fleets import NOW, a_node, a_verdict
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import validate
 
-from gpuwatch.agent.asked import Request
-from gpuwatch.discovery import Discovery
+from gpuwatch.cli.controller import Seen, _web, one_round
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.web.api import ENDPOINTS, PREFIX
+from gpuwatch.controller.web.openapi import render_md
+from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.model.fleet import NodeState, Signal, State
-from gpuwatch.parts import Round
-from gpuwatch.rounds import Seen, _web, one_round
-from gpuwatch.settings import Settings
-from gpuwatch.telling import Telling
-from gpuwatch.web.api import ENDPOINTS, PREFIX
-from gpuwatch.web.openapi import render_md
+from gpuwatch.runtime.http.request import Request
 from tests.fleets import NOW, RULES, Desk, a_node, a_verdict, an_observation
 from tests.pages import PRICE, Site, a_site, populate
 
@@ -308,7 +308,7 @@ def test_the_description_is_valid_and_has_every_endpoint(site: Site) -> None:
 
 
 def test_the_manual_has_every_endpoint() -> None:
-    """docs/api.md is as the code makes it: `gpuwatch docs api > docs/api.md`."""
+    """docs/api.md is as the code makes it: `make docs`."""
     page = Path(__file__).parent.parent / "docs" / "api.md"
 
     assert page.read_text(encoding="utf-8") == render_md()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.browsers import chromium
 from tests.components import require
 from tests.fleets import RULES, Desk, a_node

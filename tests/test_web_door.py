@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuwatch.agent.asked import Request
+from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.model.orders import Pause
-from gpuwatch.settings import ControllerKnobs
+from gpuwatch.runtime.http.request import Request
 from tests.certificates import Authority
 from tests.fleets import Desk, a_node
 from tests.pages import Answer, Site, a_site, with_users

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.links import KEEP, claimed, signed
+from gpuwatch.controller.web.keep_link import KEEP, claimed, signed
+from gpuwatch.controller.web.state import State as PageState
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import NodeState, Signal, State
-from gpuwatch.web.state import State as PageState
 from tests.linked import FORM, HOUR, SECRET, a_desk, keep, keeps, link, records
 from tests.pages import Site, a_site, with_users
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.asked import Request
-from gpuwatch.agent.server import Response
-from gpuwatch.controller import step
-from gpuwatch.links import KEEP
-from gpuwatch.notify.knobs import NotifyKnobs
-from gpuwatch.rounds import _web
-from gpuwatch.settings import ControllerKnobs, Settings
-from gpuwatch.web.keeping import KeepLinks
+from gpuwatch.cli.controller import _web
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.round import step
+from gpuwatch.controller.web.keep_link import KEEP
+from gpuwatch.controller.web.keep_page import KeepLinks
+from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.notify.settings import NotifyKnobs
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import Response
 from tests.linked import SECRET, a_desk, keep, link
 from tests.pages import Site, a_site, with_users
 

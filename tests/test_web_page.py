@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gpuwatch.clock import ManualClock, SystemClock
+from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.model.fleet import State
-from gpuwatch.settings import ControllerKnobs
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.browsers import chromium
 from tests.components import require
 from tests.fleets import Desk, a_node

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.backtest.checked import Bounds, Checked, check
-from gpuwatch.backtest.compare import policy_of
-from gpuwatch.backtest.engine import play
-from gpuwatch.backtest.gaps import history_of
-from gpuwatch.backtest.witness import Controller
-from gpuwatch.clock import SystemClock
 from gpuwatch.clouds import PROTECT_TAG, Cloud, CloudError
-from gpuwatch.clouds.passed_on import PassedOn
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.simulated import SimulatedCloud
-from gpuwatch.controller import step
+from gpuwatch.controller.context import Parts, Round
+from gpuwatch.controller.round import step
 from gpuwatch.guard import DEFAULT_POOL, Rulebook
 from gpuwatch.model.decision import Reason, Review, Status, Step, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.parts import Parts, Round
-from gpuwatch.simulation.options import Options
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest.compare import policy_of
+from gpuwatch.simulate.backtest.engine import play
+from gpuwatch.simulate.backtest.gaps import history_of
+from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
+from gpuwatch.simulate.backtest.witness import Controller
+from gpuwatch.simulate.cloud import SimulatedCloud
+from gpuwatch.simulate.cloud_proxy import PassedOn
+from gpuwatch.simulate.fleet.options import Options
 from tests.fleets import a_permit
 
 HOUR = 3600

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore, Interruption, OutOfOrderError
-from gpuwatch.agent.kmsg import DriverLoaded, KernelXid
-from gpuwatch.agent.xids import XidLog
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Cycle, Event, Reading, decode, encode
-from gpuwatch.devices.replay import CaptureError, ReplaySource
+from gpuwatch.agent.devices.messages import Cycle, Event, Reading, decode, encode
+from gpuwatch.agent.devices.replay import CaptureError, ReplaySource
+from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelXid
+from gpuwatch.agent.health.xids import XidLog
+from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.model.health import Health
 from gpuwatch.model.xid import Witness
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually
 from tests.builders import START, a_cycle, a_gpu, a_reading
 from tests.nvml import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, StubDriver, build

@@ -69,9 +69,9 @@ def prometheus(folder: Path, history: History, configuration: str = "", *, lookb
         "--web.listen-address=127.0.0.1:0",
     ]
     with running(command, "ready to receive web requests") as log:
-        found = re.search(r"Listening on\"? address=(127\.0\.0\.1:\d+)", "".join(log))
-        assert found is not None, "".join(log)
-        yield f"http://{found.group(1)}"
+        listening = re.compile(r"Listening on\"? address=(127\.0\.0\.1:\d+)")
+        eventually(lambda: listening.search("".join(log)), lambda: "".join(log))  # often logged after "ready"
+        yield f"http://{listening.findall(''.join(log))[0]}"
 
 
 @contextlib.contextmanager

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.attribution.joiner import Attribution, View
-from gpuwatch.agent.attribution.knobs import AttributionKnobs
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.attribution.attribution import Attribution, View
+from gpuwatch.agent.attribution.settings import AttributionKnobs
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import GpuDown, GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.builders import a_cycle, a_process, a_reading
 
 

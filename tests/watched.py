@@ -3,9 +3,9 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from gpuwatch.agent.instance.knobs import InstanceKnobs
-from gpuwatch.agent.instance.watcher import InstanceStatus, InstanceWatcher
-from gpuwatch.clock import ManualClock
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
+from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import MetadataService, serving
 
 SPOT = "/latest/meta-data/spot/instance-action"

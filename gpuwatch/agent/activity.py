@@ -23,11 +23,12 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Le
 
+from gpuwatch.model.duration import Seconds
 from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, ProcessKind
-from gpuwatch.model.identity import called, order
-from gpuwatch.model.knobs import STRICT, Knob, Seconds
+from gpuwatch.model.gpu_identity import called, order
 from gpuwatch.model.mig import MigInstance
+from gpuwatch.model.setting import STRICT, Knob
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _FULL_RATIO = 0.99

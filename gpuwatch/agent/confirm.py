@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import parse_qs
 
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.clock import Clock
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Activity, NodeVerdict, State
+from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 

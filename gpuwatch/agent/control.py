@@ -17,8 +17,8 @@ from socketserver import BaseRequestHandler, UnixStreamServer
 
 import msgspec
 
-from gpuwatch.agent.supervisor import ProbeSupervisor
-from gpuwatch.clock import Clock
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -11,35 +12,37 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch import __version__
-from gpuwatch.agent.access import is_loopback, protection_lacking
-from gpuwatch.agent.attribution.joiner import Attribution
+from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
-from gpuwatch.agent.core import AgentCore, Snapshot
-from gpuwatch.agent.exporter import Exporter
-from gpuwatch.agent.health_watch import HealthFile, HealthWatch
-from gpuwatch.agent.host.protocol import Roots
-from gpuwatch.agent.host.signals import HostSignals
-from gpuwatch.agent.identity import board_node_id, discover_node_id
-from gpuwatch.agent.instance import told
-from gpuwatch.agent.instance.watcher import InstanceStatus, InstanceWatcher
-from gpuwatch.agent.kmsg import KernelLog
-from gpuwatch.agent.knobs import AgentKnobs
-from gpuwatch.agent.security import door_of, files_of
-from gpuwatch.agent.server import TEXT, AgentServer, Response, Route
-from gpuwatch.agent.supervisor import ProbeSupervisor
-from gpuwatch.agent.terminals import Terminals, answering
-from gpuwatch.clock import Clock, SystemClock
-from gpuwatch.ending import Ending
-from gpuwatch.logs import LogFormat, log_to_stderr
-from gpuwatch.service import Watchdog, tell, tell_reloading
-from gpuwatch.tls_validity import Ends
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.registry import HostSignals
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.health.kernel_log import KernelLog
+from gpuwatch.agent.health.watch import HealthFile, HealthWatch
+from gpuwatch.agent.metadata import metrics
+from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.wall import Terminals, answering
+from gpuwatch.runtime.certificates import Ends
+from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.http.access import is_loopback, protection_lacking
+from gpuwatch.runtime.http.auth import door_of, files_of
+from gpuwatch.runtime.http.server import TEXT, AgentServer, Response, Route
+from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
+from gpuwatch.runtime.shutdown import Ending
+from gpuwatch.runtime.systemd import Watchdog, tell, tell_reloading
 
 _LOG = logging.getLogger(__name__)
 
 _FAILED = 1
 _RELEASED = "the GPUs are released, and a new beginning would take them; `gpuwatch agent acquire` first"
 _JSON = "application/json"
+# EC2's Nitro hypervisor writes the instance id there; readable by everybody.
+BOARD_ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
+_EC2_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
 
 def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFormat) -> int | None:
@@ -50,7 +53,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
     log_to_stderr("%(levelname)s %(message)s", log_format)
     clock = SystemClock()
     try:
-        door = door_of(knobs, clock)
+        door = door_of(knobs, clock, "agent")
     except (OSError, ValueError) as error:
         _LOG.error("%s", error)
         return _FAILED
@@ -79,7 +82,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
         leases=host.leases,
         users=users.view,
         instance=instance.status,
-        certificates=Ends([files_of(knobs)]).told,
+        certificates=Ends([files_of(knobs, "agent")]).told,
         logins=door.failures,
         foreign=_foreign(knobs, users),
     )
@@ -157,7 +160,7 @@ def _ends(ending: Ending, supervisor: ProbeSupervisor, reread: Callable[[], Agen
 def _wrong(reread: Callable[[], AgentKnobs], clock: Clock) -> str | None:
     """What keeps an agent from beginning with the settings as they are now."""
     try:
-        door_of(reread(), clock)
+        door_of(reread(), clock, "agent")
     except (OSError, ValueError, ImportError) as error:
         return str(error)
     return None
@@ -200,9 +203,9 @@ def _foreign(knobs: AgentKnobs, users: Attribution) -> Callable[[Snapshot, bytes
     """What adds other exporters' names to a page; their tables are loaded only where they are asked for."""
     if not knobs.compat:
         return lambda _, page: page
-    from gpuwatch.agent.compat import Compatibility  # noqa: PLC0415  loaded by few agents
-    from gpuwatch.agent.compat.host import HostFigures  # noqa: PLC0415  likewise
-    from gpuwatch.agent.compat.processes import ProcessFigures  # noqa: PLC0415  likewise
+    from gpuwatch.agent.exporter.compat import Compatibility  # noqa: PLC0415  loaded by few agents
+    from gpuwatch.agent.exporter.compat.host import HostFigures  # noqa: PLC0415  likewise
+    from gpuwatch.agent.exporter.compat.processes import ProcessFigures  # noqa: PLC0415  likewise
 
     return Compatibility(
         knobs.compat,
@@ -233,7 +236,7 @@ def routes(
     def serve_health(_: str) -> Response:
         """The process: 200 as long as it does its work, also where there is no driver to read."""
         alive = supervisor.alive
-        about = {"supervisor": "running" if alive else "dead", **health(core, clock), **told.health(instance())}
+        about = {"supervisor": "running" if alive else "dead", **health(core, clock), **metrics.health(instance())}
         body = msgspec.json.encode(about)
         status = HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(body=body, content_type=_JSON, status=status)
@@ -277,3 +280,17 @@ def health(core: AgentCore, clock: Clock) -> dict[str, object]:
             for down in snapshot.downs
         ],
     }
+
+
+def discover_node_id(board_asset_tag: Path = BOARD_ASSET_TAG) -> str:
+    """The EC2 instance id where the board carries one, else the host name."""
+    return board_node_id(board_asset_tag) or socket.gethostname()
+
+
+def board_node_id(board_asset_tag: Path = BOARD_ASSET_TAG) -> str | None:
+    """The EC2 instance id that the board carries; where it carries none, the metadata service may tell one later."""
+    try:
+        tag = board_asset_tag.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return None
+    return tag if _EC2_INSTANCE.fullmatch(tag) else None

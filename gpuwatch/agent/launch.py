@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from gpuwatch.legible import shown
-from gpuwatch.relaunch import own_command
+from gpuwatch.runtime.printable import shown
+from gpuwatch.runtime.reexec import own_command
 
 _FAILED = 1
 _JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from hearing that it is to end
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
-    from gpuwatch.agent.knobs import AgentKnobs, Handed  # noqa: PLC0415  likewise
+    from gpuwatch.agent.settings import AgentKnobs, Handed  # noqa: PLC0415  likewise
 
     handed, mistakes = judge.communicate()
     sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
@@ -82,7 +82,7 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     if path is None:
         import msgspec  # noqa: PLC0415  likewise
 
-        from gpuwatch.agent.knobs import Handed  # noqa: PLC0415  likewise
+        from gpuwatch.agent.settings import Handed  # noqa: PLC0415  likewise
 
         judge = _judge(arguments.config, {})
         handed, _ = judge.communicate()

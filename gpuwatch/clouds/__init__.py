@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 # Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
-CLOUDS = {"aws": "gpuwatch.clouds.aws:AwsCloud"}
+CLOUDS = {"aws": "gpuwatch.clouds.aws.cloud:AwsCloud"}
 
 
 class LeftoverKind(StrEnum):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from gpuwatch.clock import Clock
 from gpuwatch.clouds.errors import PermitExpiredError
-from gpuwatch.model.knobs import format_duration
+from gpuwatch.model.duration import format_duration
+from gpuwatch.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

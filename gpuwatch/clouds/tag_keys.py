@@ -6,17 +6,8 @@ protected until the key is corrected: that costs money, and the other reading co
 
 from functools import lru_cache
 
-from gpuwatch.clouds import (
-    DECISION_ID,
-    FLEET_TAG,
-    NOTIFIED_AT,
-    OWNER_TAG,
-    POOL_TAG,
-    PROTECT_TAG,
-    SNOOZE_TAG,
-    STOP_AT,
-)
-from gpuwatch.model.near import edits, folded
+from gpuwatch.clouds import DECISION_ID, FLEET_TAG, NOTIFIED_AT, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG, STOP_AT
+from gpuwatch.model.similar_names import edits, folded
 
 # What people set: each changes what may be done with a machine, so a slip in any of them is a doubt.
 READ = (PROTECT_TAG, SNOOZE_TAG, POOL_TAG, OWNER_TAG, FLEET_TAG)

@@ -10,25 +10,15 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard import consent, launches, ledgers, pace, standing, trials, use
-from gpuwatch.guard.budgets import month_budget
-from gpuwatch.guard.bursts import Burst, burst
+from gpuwatch.guard import activity, consent, launches, ownership, rate_limits
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
+from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
-from gpuwatch.guard.limits import Limits
+from gpuwatch.guard.mass_idleness import Burst, burst
+from gpuwatch.guard.rate_limits import month_budget
 from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
-from gpuwatch.guard.trials import untried
-from gpuwatch.model.decision import (
-    ADDITIONS,
-    LETS_GO,
-    Answer,
-    Decision,
-    Observation,
-    Review,
-    Status,
-    Step,
-    Verb,
-)
+from gpuwatch.guard.settings import Limits
+from gpuwatch.model.decision import ADDITIONS, LETS_GO, Answer, Decision, Observation, Review, Status, Step, Verb
 
 __all__ = [
     "DEFAULT_POOL",
@@ -56,42 +46,42 @@ _GROUPS = frozenset({Verb.GROW})
 _NO_NODE = frozenset({Verb.LAUNCH, Verb.GROW})
 
 RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
-    "observe_only": (_ALL, standing.observe_only),
-    "paused": (_ALL, standing.paused),
-    "not_enrolled": (_ALL, standing.not_enrolled),
-    "other_ledger": (_ALL - _NO_NODE, ledgers.other_ledger),
-    "protected": (_LET_GO | ADDITIONS, standing.protected),
-    "snoozed": (_LET_GO, standing.snoozed),
-    "unknown_pool": (_LET_GO | ADDITIONS, standing.unknown_pool),
-    "owned": (_LET_GO | _MEMBER | {Verb.START}, standing.owned),
-    "prepaid": (_LET_GO, standing.prepaid),
-    "unsupported": (_LET_GO, standing.unsupported),
-    "opt_in": (_LET_GO, standing.opt_in),
-    "backtest": (_LET_GO, trials.backtest),
-    "data_loss": (_LET_GO, standing.data_loss),
-    "group": (_TERMINATES | {Verb.GROW}, standing.group_rules),
-    "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, standing.scale_in_protection),
-    "not_running": (_LET_GO | {Verb.START}, use.state),
+    "observe_only": (_ALL, ownership.observe_only),
+    "paused": (_ALL, ownership.paused),
+    "not_enrolled": (_ALL, ownership.not_enrolled),
+    "other_ledger": (_ALL - _NO_NODE, ownership.other_ledger),
+    "protected": (_LET_GO | ADDITIONS, ownership.protected),
+    "snoozed": (_LET_GO, ownership.snoozed),
+    "unknown_pool": (_LET_GO | ADDITIONS, ownership.unknown_pool),
+    "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
+    "prepaid": (_LET_GO, ownership.prepaid),
+    "unsupported": (_LET_GO, ownership.unsupported),
+    "opt_in": (_LET_GO, ownership.opt_in),
+    "backtest": (_LET_GO, consent.backtest),
+    "data_loss": (_LET_GO, ownership.data_loss),
+    "group": (_TERMINATES | {Verb.GROW}, ownership.group_rules),
+    "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, ownership.scale_in_protection),
+    "not_running": (_LET_GO | {Verb.START}, activity.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
-    "ladder": (_LET_GO, use.ladder),
-    "unknown": (_LET_GO, use.unknown),
-    "stale": (_LET_GO, use.stale),
-    "busy": (_LET_GO, use.busy),
-    "gpus_missing": (_LET_GO, use.gpus_missing),
-    "warm_up": (_LET_GO, use.warm_up),
-    "blind": (_LET_GO, use.blind),
-    "mass_idleness": (_LET_GO, use.mass_idleness),
-    "cooling_down": (_LET_GO | ADDITIONS, pace.cooling_down),
-    "in_flight": (_ALL, pace.in_flight),
+    "ladder": (_LET_GO, activity.ladder),
+    "unknown": (_LET_GO, activity.unknown),
+    "stale": (_LET_GO, activity.stale),
+    "busy": (_LET_GO, activity.busy),
+    "gpus_missing": (_LET_GO, activity.gpus_missing),
+    "warm_up": (_LET_GO, activity.warm_up),
+    "blind": (_LET_GO, activity.blind),
+    "mass_idleness": (_LET_GO, activity.mass_idleness),
+    "cooling_down": (_LET_GO | ADDITIONS, rate_limits.cooling_down),
+    "in_flight": (_ALL, rate_limits.in_flight),
     "no_notice": (LETS_GO, consent.no_notice),
     "unheard": (LETS_GO, consent.unheard),
     "approval": (LETS_GO, consent.approval),
-    "floor": (LETS_GO, pace.floor),
-    "ceiling": (ADDITIONS, pace.ceiling),
-    "blast_radius": (LETS_GO, pace.blast_radius),
+    "floor": (LETS_GO, rate_limits.floor),
+    "ceiling": (ADDITIONS, rate_limits.ceiling),
+    "blast_radius": (LETS_GO, rate_limits.blast_radius),
     "launch_unseen": (frozenset({Verb.LAUNCH}), launches.launch_unseen),
-    "growth_rate": (ADDITIONS, pace.growth_rate),
-    "budget": (ADDITIONS, pace.budget),
+    "growth_rate": (ADDITIONS, rate_limits.growth_rate),
+    "budget": (ADDITIONS, rate_limits.budget),
     "month_budget": (ADDITIONS, month_budget),
 }
 

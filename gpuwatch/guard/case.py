@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwatch.guard.bursts import Burst
-from gpuwatch.guard.limits import Limits
+from gpuwatch.guard.mass_idleness import Burst
+from gpuwatch.guard.settings import Limits
 from gpuwatch.model.decision import Observation, Step, Verb
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.policies import PoolRules

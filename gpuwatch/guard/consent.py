@@ -1,11 +1,17 @@
 """Rules on what people were told, must have heard or must have said before a node goes."""
 
 import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 from gpuwatch.guard.case import Case, Word, no, ok
-from gpuwatch.model.knobs import format_duration
+from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Limits
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.orders import Backtested
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import PoolRules, promises
+from gpuwatch.policies import PoolRules, notices
+from gpuwatch.policies.fingerprint import fingerprint, removes
 
 _FIRST = "A notice comes first, then the grace period."
 
@@ -19,16 +25,16 @@ def no_notice(case: Case) -> Word:
     if case.asleep and (found is None or notice.at <= found.at):
         return no("It has had no notice since it was stopped.", _FIRST)
     for wrong in (
-        promises.withdrawn(notice, case.pool),
-        promises.sharper(notice, case.step.verb),
-        promises.outdated(notice, now),
+        notices.withdrawn(notice, case.pool),
+        notices.sharper(notice, case.step.verb),
+        notices.outdated(notice, now),
     ):
         if wrong is not None:
             return no(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
-    left = promises.left_seconds(notice, case.machine, case.pool_rules.idle.notice, now)
+    left = notices.left_seconds(notice, case.machine, case.pool_rules.idle.notice, now)
     if left > 0:
-        return no(f"{promises.promised(notice)}.", f"Wait for {format_duration(left)}.")
-    return ok(f"{promises.promised(notice)}.")
+        return no(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
+    return ok(f"{notices.promised(notice)}.")
 
 
 def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
@@ -64,3 +70,47 @@ def unheard(case: Case) -> Word:
         told = f"The first message about it is {format_duration(since)} old."
         return no(told, f"The grace period is {format_duration(grace)}.")
     return ok(f"The first message about it is {format_duration(since)} old.")
+
+
+def backtest(case: Case) -> Word:
+    """Where a backtest is required, a pool whose present rules none vouches for lets no node go."""
+    return tried(case.pool, case.pool_rules, case.limits, case.observation.ledger.backtests, case.observation.now)
+
+
+def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[Backtested], now: datetime) -> Word:
+    """Whether the newest backtest of a pool's present rules passed and is young enough."""
+    limit = limits.require_backtest
+    if limit is None:
+        return ok("No backtest is required.")
+    remedy = f"Run `gpuwatch backtest --ledger --pool {shlex.quote(pool)} --keep`."
+    of_pool = [each for each in kept if each.pool == pool]
+    if not of_pool:
+        return no("No backtest of the pool is on record.", remedy)
+    present = fingerprint(rules)
+    found = next((each for each in of_pool if each.rules == present), None)
+    if found is None:
+        return no(f"{_called(of_pool[-1])} was of other rules than the pool's present ones.", remedy)
+    if found.failure is not None:
+        return no(f"{_called(found)} failed: {found.failure}.", remedy)
+    age = (now - found.at).total_seconds()
+    if age < 0:
+        return no(f"{_called(found)} is ahead of our clock.", remedy)
+    if age > limit:
+        told = f"{format_duration(age)} old, limits.require_backtest allows {format_duration(limit)}"
+        return no(f"{_called(found)} is {told}.", remedy)
+    return ok(f"{_called(found)} passed.")
+
+
+def untried(
+    pools: Iterable[str], rules: Rulebook, kept: Sequence[Backtested], now: datetime
+) -> Iterator[tuple[str, Word]]:
+    """The pools that would let nodes go and may not for want of a backtest, with the rule's word."""
+    for pool in pools:
+        word = tried(pool, rules.pool(pool), rules.limits, kept, now)
+        if word[0] and removes(rules.pool(pool)):
+            yield pool, word
+
+
+def _called(each: Backtested) -> str:
+    """Which."""
+    return f"The backtest of {each.at:%Y-%m-%d %H:%M} UTC"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.guard.limits import Limits
-from gpuwatch.model.near import meant
+from gpuwatch.guard.settings import Limits
+from gpuwatch.model.similar_names import meant
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 

@@ -1,12 +1,12 @@
 """What was intended, what came of it, and the rounds that decisions rested on: SQLite by default, or PostgreSQL.
 
-`Ledger` is loaded when it is asked for: an agent's host reads the settings, `gpuwatch.ledger.knobs` among them, without
-SQLAlchemy.
+`Ledger` is loaded when it is asked for: an agent's host reads the settings, `gpuwatch.ledger.settings` among them,
+without SQLAlchemy.
 """
 
 from typing import TYPE_CHECKING
 
-from gpuwatch.ledger.entries import (
+from gpuwatch.ledger.records import (
     Audit,
     Broken,
     Entry,
@@ -16,10 +16,10 @@ from gpuwatch.ledger.entries import (
     PastRound,
     RoundLine,
 )
-from gpuwatch.ledger.knobs import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerKnobs
 
 if TYPE_CHECKING:
-    from gpuwatch.ledger.book import Ledger
+    from gpuwatch.ledger.ledger import Ledger
 
 __all__ = [
     "Audit",
@@ -39,6 +39,6 @@ def __getattr__(name: str) -> object:
     """The ledger itself, with its database library."""
     if name != "Ledger":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpuwatch.ledger.book import Ledger  # noqa: PLC0415  as the module says
+    from gpuwatch.ledger.ledger import Ledger  # noqa: PLC0415  as the module says
 
     return Ledger

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, Result, Row, Table, func, select
 
 from gpuwatch.ledger import indexes
-from gpuwatch.ledger.entries import Audit, Broken
+from gpuwatch.ledger.records import Audit, Broken
 from gpuwatch.ledger.tables import BODIES, CHAIN, CONTROLS, HEAD, RECORDS
 
 GENESIS = "0" * 64

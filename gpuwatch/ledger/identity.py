@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from sqlalchemy import Connection, select
 
-from gpuwatch.ledger.stores import Store
+from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import CONTROLS, INTENTS
 from gpuwatch.model.orders import ITSELF
 

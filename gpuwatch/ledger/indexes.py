@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Table, func, select
 
-from gpuwatch.ledger import bodies
-from gpuwatch.ledger.entries import Broken, LedgerError
+from gpuwatch.ledger import snapshots
+from gpuwatch.ledger.records import Broken, LedgerError
 from gpuwatch.ledger.tables import (
     BODIES,
     CONTROLS,
@@ -99,7 +99,7 @@ def _wishes(db: Connection) -> Iterator[Broken]:
             number = 0
             for row in rows:
                 number = row.round_id
-                told.update(bodies.wishes(number, row.codec, row.body))
+                told.update(snapshots.wishes(number, row.codec, row.body))
             stored = db.execute(select(WISHES.c.pool, WISHES.c.policy, WISHES.c.want).where(WISHES.c.at == at))
             if Counter(map(tuple, stored)) != told:
                 yield Broken(kind="wishes", id=number, at=at, wrong="they are not what the round proposed")
@@ -113,10 +113,10 @@ def _wishes(db: Connection) -> Iterator[Broken]:
 def _gaps(db: Connection) -> Iterator[Broken]:
     """Those that the newest round saw."""
     row = db.execute(select(BODIES).order_by(BODIES.c.at.desc(), BODIES.c.round_id.desc()).limit(1)).one_or_none()
-    known = None if row is None else bodies.gaps(row.codec, row.body)
+    known = None if row is None else snapshots.gaps(row.codec, row.body)
     if row is None or known is None:
         return
-    stored = {each.pool: bodies.digest(each.body) for each in db.execute(select(GAPS))}
+    stored = {each.pool: snapshots.digest(each.body) for each in db.execute(select(GAPS))}
     for pool in sorted(known.items() ^ stored.items())[:1]:
         yield Broken(
             kind="gaps", id=row.round_id, at=row.at, wrong=f"pool {pool[0]} is not as the newest round left it"

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from gpuwatch.ledger import bodies
+from gpuwatch.ledger import snapshots
 from gpuwatch.ledger.chain import GENESIS, Writer, sha256
 from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS, SHIELDS
 
@@ -25,10 +25,10 @@ def from_1(db: Connection) -> None:
     writer = Writer(db, links=0, head=GENESIS)
     rounds: dict[int, int] = {}
     for row in _rows(db, "SELECT * FROM old_rounds ORDER BY id"):
-        body = bodies.frame_v1(row.observation, row.reviews)
+        body = snapshots.frame_v1(row.observation, row.reviews)
         about = {"at": row.at, "body_sha256": sha256(body), "epoch": 0, "controller": "", "nodes": None, "steps": None}
         rounds[row.id] = writer.append("round", about)
-        db.execute(BODIES.insert(), {"round_id": rounds[row.id], "at": row.at, "codec": bodies.V1, "body": body})
+        db.execute(BODIES.insert(), {"round_id": rounds[row.id], "at": row.at, "codec": snapshots.V1, "body": body})
     for row in _rows(db, "SELECT key, verb, node_id, pool, at, reason, round_id FROM old_intents ORDER BY seq"):
         new = {"round_id": rounds.get(row.round_id), "arguments": "{}", "owner": None, "usd_per_hour": None}
         writer.append("intent", {**row._mapping, **new})  # noqa: SLF001  SQLAlchemy's public name

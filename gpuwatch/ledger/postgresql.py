@@ -15,12 +15,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from gpuwatch.ledger import schema
-from gpuwatch.ledger.encryption import HINT, guarded
-from gpuwatch.ledger.entries import LedgerError
-from gpuwatch.ledger.knobs import LedgerKnobs, is_postgresql
-from gpuwatch.ledger.stores import Store, cause, this_process
+from gpuwatch.ledger.postgresql_tls import HINT, guarded
+from gpuwatch.ledger.records import LedgerError
+from gpuwatch.ledger.settings import LedgerKnobs, is_postgresql
+from gpuwatch.ledger.store import Store, cause, this_process
 from gpuwatch.ledger.tables import HEAD
-from gpuwatch.secrets import read_secret
+from gpuwatch.runtime.secrets import read_secret
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from gpuwatch.ledger import migrations
 from gpuwatch.ledger.chain import GENESIS
-from gpuwatch.ledger.entries import LedgerError
+from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.tables import HEAD, META, METADATA, SCHEMA_VERSION
 
 _MADE: dict[str, tuple[str, ...]] = {}  # statements by dialect

@@ -13,9 +13,9 @@ from sqlalchemy.pool import NullPool
 
 from gpuwatch.ledger import schema
 from gpuwatch.ledger.chain import Writer
-from gpuwatch.ledger.entries import LedgerError, OtherLedgerError
-from gpuwatch.ledger.files import HeldFile, Mark, Marker, at_rest, left_over, lost
-from gpuwatch.ledger.stores import RESTART, Store, cause, this_process
+from gpuwatch.ledger.records import LedgerError, OtherLedgerError
+from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost
+from gpuwatch.ledger.store import RESTART, Store, cause, this_process
 from gpuwatch.ledger.tables import CHAIN
 
 log = logging.getLogger(__name__)

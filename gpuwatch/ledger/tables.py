@@ -8,7 +8,7 @@ transaction.
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
 
-from gpuwatch.cost.slices import AMOUNTS
+from gpuwatch.model.usage import AMOUNTS
 
 SCHEMA_VERSION = 5
 

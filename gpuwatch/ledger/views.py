@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
 
-from gpuwatch.ledger import presence
+from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, launched, opened
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.entries import Entry
 from gpuwatch.ledger.indexes import ENDS_STOP, SHIELDING
-from gpuwatch.ledger.shields import shields
+from gpuwatch.ledger.records import Entry
+from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
     APPROVALS,
     BACKTESTS,
@@ -134,8 +134,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     past = {"since": text(since)}
     in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
     oldest = min([since, *(_time(row.given_at) for row in in_force)])
-    absence = None if interval_seconds is None else presence.absent(db, now, interval_seconds)
-    nothing = tuple(presence.between(presence.told(db, oldest), absence))
+    absence = None if interval_seconds is None else active_times.absent(db, now, interval_seconds)
+    nothing = tuple(active_times.between(active_times.told(db, oldest), absence))
     links = {row.key: int(row.link) for row in in_force}
     return LedgerView(
         notices=tuple(_notice(row, nothing, now) for row in in_force),
@@ -146,7 +146,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
             Wish(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want) for row in db.execute(_WISHES, past)
         ),
         pauses=pauses(db, now),
-        resumed=presence.resumed(nothing, since, now),
+        resumed=active_times.resumed(nothing, since, now),
         resume_orders=_orders(db, "resume", since),
         acknowledged=_orders(db, "acknowledge", since),
         backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
@@ -194,7 +194,7 @@ def pauses(db: Connection, now: datetime) -> tuple[Pause, ...]:
     )
 
 
-def _notice(row: Row[Any], nothing: Sequence[presence.Between], now: datetime) -> Notice:
+def _notice(row: Row[Any], nothing: Sequence[active_times.Between], now: datetime) -> Notice:
     """One in force, with what came between."""
     at = _time(row.given_at)
     return Notice(
@@ -203,7 +203,7 @@ def _notice(row: Row[Any], nothing: Sequence[presence.Between], now: datetime) -
         at=at,
         told_at=None if row.told_at is None else _time(row.told_at),
         promise=promise_of(row.pool, _arguments(row)),
-        interruptions=presence.touching(nothing, row.pool, int(row.link), at, now),
+        interruptions=active_times.touching(nothing, row.pool, int(row.link), at, now),
     )
 
 

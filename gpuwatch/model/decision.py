@@ -15,7 +15,7 @@ from functools import cached_property
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Evidence, Fleet, Node
-from gpuwatch.model.measure import Measure
+from gpuwatch.model.measurement import Measure
 from gpuwatch.model.money import Price, hire_of, key_of_node
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 from gpuwatch.model.promise import Notice
@@ -381,7 +381,7 @@ class Observation:
     fleet: Fleet
     ledger: LedgerView = field(default_factory=LedgerView)
     measures: tuple[Measure, ...] = ()
-    prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of gpuwatch.prices.fleet
+    prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of gpuwatch.money.prices.fleet
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it

@@ -7,8 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
-from gpuwatch.model.identity import gpu_key
 
 
 class State(StrEnum):

@@ -1,7 +1,7 @@
 """One GPU as its driver shows it. The annotated fields of GpuReading are the metric catalogue.
 
 Exporter, METRICS.md and tests are driven from the annotations: a new metric is one field here and one row in
-`devices/nvml/rows.py`. Rules: base units, named in the field; None is "not known or not supported" and is never
+`agent/devices/nvml/rows.py`. Rules: base units, named in the field; None is "not known or not supported" and is never
 exported; 0.0 is a measured zero. A source without a prefix is a function nvmlDeviceGet...
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from gpuwatch.model.identity import DownCause, GpuDown, GpuInfo, GpuProcess, ProcessKind
-from gpuwatch.model.load import LoadReading
+from gpuwatch.model.gpu_identity import DownCause, GpuDown, GpuInfo, GpuProcess, ProcessKind
+from gpuwatch.model.gpu_load import LoadReading
 from gpuwatch.model.metric import Kind, Metric, metrics_of
 from gpuwatch.model.mig import MigInstance
 

@@ -1,4 +1,4 @@
-"""How well a GPU is, in the words of operators. Judged in `gpuwatch.health`."""
+"""How well a GPU is, in the words of operators. Judged in `gpuwatch.agent.health.verdict`."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -9,12 +9,12 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.ledger.messages import Event
+from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 from gpuwatch.model.promise import Notice
-from gpuwatch.notify.knobs import EventName
-from gpuwatch.notify.pending import name_of
+from gpuwatch.notify.due_messages import name_of
+from gpuwatch.notify.settings import EventName
 from gpuwatch.policies.idle import IdleRules
 
 LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated

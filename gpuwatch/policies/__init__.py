@@ -11,14 +11,24 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
+from gpuwatch.model.duration import Seconds
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.knobs import STRICT, Floor, Knob, Seconds
-from gpuwatch.policies import capacity, idle, promises, scaling, schedule, shield, unplaced, unsettled
+from gpuwatch.model.setting import STRICT, Floor, Knob
+from gpuwatch.policies import (
+    capacity,
+    idle,
+    notices,
+    scale_in_protection,
+    scaling,
+    schedule,
+    stuck_actions,
+    unknown_pool,
+)
 from gpuwatch.policies.capacity import LaunchRules, Startable
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_timeout.keep_warm import kept
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
-from gpuwatch.policies.timing.holds import kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +96,7 @@ def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal
 
 def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
     """Scale-in protection of working members of groups."""
-    return shield.propose(observation, pool, _idle_rules(observation, rules))
+    return scale_in_protection.propose(observation, pool, _idle_rules(observation, rules))
 
 
 def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
@@ -134,7 +144,7 @@ def propose(observation: Observation, pool: str, rules: PoolRules, *, doubt: str
     `doubt` is why nobody knows which rules are the pool's: then no policy is asked what to do with it.
     """
     if doubt is not None:
-        return (unplaced.propose(observation, pool, doubt),)
+        return (unknown_pool.propose(observation, pool, doubt),)
     return tuple(proposal for policy in POLICIES.values() if (proposal := policy(observation, pool, rules)) is not None)
 
 
@@ -176,7 +186,10 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         steps=tuple(steps),
         clamps=tuple(clamps),
         target=target,
-        advice=(*(each for proposal in proposals for each in proposal.advice), *unsettled.advice(observation, pool)),
+        advice=(
+            *(each for proposal in proposals for each in proposal.advice),
+            *stuck_actions.advice(observation, pool),
+        ),
     )
 
 
@@ -207,7 +220,7 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
 def _in_date(step: Step, observation: Observation) -> Step:
     """The step; of a removal whose notice is out of date its withdrawal, so that a new one comes first."""
     notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
-    old = None if notice is None else promises.outdated(notice, observation.now)
+    old = None if notice is None else notices.outdated(notice, observation.now)
     if old is None:
         return step
     reason = replace(step.reason, code="notice_over", sentence=f"{old}.")

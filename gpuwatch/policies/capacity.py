@@ -29,7 +29,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
-from gpuwatch.model.knobs import STRICT, Knob
+from gpuwatch.model.setting import STRICT, Knob
 
 Startable = Literal["own", "any"]
 

@@ -5,7 +5,7 @@ Rules, all of them:
 1. Only the verdict `idle` makes a candidate, after it has held for `after` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
 2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
-   What the notice promised holds, whatever the settings say by then (gpuwatch.policies.promises).
+   What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
    nor frees it from its notice, it waits. It is withdrawn, too, where somebody protects or snoozes the node: once that
    is over, a new one comes first.
@@ -25,12 +25,13 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Restarts, Step, Verb, Wait
+from gpuwatch.model.duration import DurationOr, Seconds, format_duration
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
-from gpuwatch.model.knobs import STRICT, DurationOr, Floor, Knob, Seconds, format_duration
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import hasten, noted, promises
-from gpuwatch.policies.timing.rules import Restart, restart
+from gpuwatch.model.setting import STRICT, Floor, Knob
+from gpuwatch.policies import budget_pressure, notices, step_cache
+from gpuwatch.policies.idle_timeout.break_even import Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
@@ -182,10 +183,10 @@ def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | Non
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     """A step for each node of the pool, and advice."""
-    said = noted.of_pool(
+    said = step_cache.of_pool(
         observation,
         pool,
-        (rules, observation.restarts.get(pool), observation.prices, hasten.in_force(observation.budgets)),
+        (rules, observation.restarts.get(pool), observation.prices, budget_pressure.in_force(observation.budgets)),
         lambda node: (
             _over(node, observation) or _step(node, observation, rules),
             tuple(_advice(node, observation, rules)),
@@ -197,7 +198,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
     return Proposal(
         policy="idle",
         pool=pool,
-        reason=noted.counted(steps),
+        reason=step_cache.counted(steps),
         steps=steps,
         advice=tuple([advice for each in said for advice in each.advice]),
     )
@@ -206,7 +207,7 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
 def _over(node: Node, observation: Observation) -> Step | None:
     """The withdrawal of a notice that no longer stands, whatever its node does."""
     notice = observation.ledger.notice(node.id)
-    why = None if notice is None else promises.withdrawn(notice, node.pool)
+    why = None if notice is None else notices.withdrawn(notice, node.pool)
     return None if why is None else _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
 
 
@@ -249,7 +250,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         said = _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
-        return promises.promising(said, then, node, rules.notice)
+        return notices.promising(said, then, node, rules.notice)
     kept = _kept(node, activity.held_seconds, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _ANEW)
@@ -265,7 +266,7 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
         return rules.stalled, rules.stalled_after
     if state is not State.IDLE:
         return None, None
-    return rules.then, hasten.hastened(observation.budgets, node, _own(node, observation, rules))
+    return rules.then, budget_pressure.hastened(observation.budgets, node, _own(node, observation, rules))
 
 
 def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None:
@@ -279,7 +280,7 @@ def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None
 def _because(node: Node, observation: Observation, rules: IdleRules, wait: float) -> str:
     """Why an idle node waits for so long, where that is not set in the configuration."""
     idle = node.activity.state is State.IDLE
-    asked = hasten.hastening(observation.budgets, node) if idle else None
+    asked = budget_pressure.hastening(observation.budgets, node) if idle else None
     own = None if asked is None else _own(node, observation, rules)
     if asked is not None and own is not None and wait < own:
         return f" instead of {format_duration(own)} ({asked.why})"
@@ -311,11 +312,11 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
         return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
     if notice is None:
         said = _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
-        return promises.promising(said, Verb.TERMINATE, node, rules.notice)
+        return notices.promising(said, Verb.TERMINATE, node, rules.notice)
     kept = _kept(node, age, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _ANEW)
-    if age < rules.terminate_after or promises.left_seconds(notice, node, rules.notice, observation.now) > 0:
+    if age < rules.terminate_after or notices.left_seconds(notice, node, rules.notice, observation.now) > 0:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
     return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
 
@@ -374,9 +375,9 @@ def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: 
     if activity.held_seconds + lag < since_notice:
         sentence = f"It has been {word} for {held} only, and its notice is {format_duration(since_notice)} old."
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
-    if (why := promises.sharper(notice, then)) is not None:
+    if (why := notices.sharper(notice, then)) is not None:
         return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
-    left, told = promises.left_seconds(notice, node, rules.notice, now), promises.promised(notice)
+    left, told = notices.left_seconds(notice, node, rules.notice, now), notices.promised(notice)
     if left > 0:
         change = f"Any activity within {format_duration(left)} withdraws the notice."
         return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {told}.", change)

@@ -21,7 +21,8 @@ from zoneinfo import ZoneInfo, available_timezones
 from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Observation, Proposal, Reason
-from gpuwatch.model.knobs import STRICT, Contradiction, Floor, Knob, Seconds
+from gpuwatch.model.duration import Seconds
+from gpuwatch.model.setting import STRICT, Contradiction, Floor, Knob
 
 POLICY = "schedule"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

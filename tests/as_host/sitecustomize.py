@@ -2,6 +2,6 @@
 
 from pathlib import Path
 
-from gpuwatch.devices import pids
+from gpuwatch.agent.devices import pid_namespace
 
-pids._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
+pid_namespace._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())

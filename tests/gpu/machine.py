@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.devices.protocol import Reading, decode
+from gpuwatch.agent.devices.messages import Reading, decode
 from gpuwatch.model.gpu import GpuReading
 from tests.agents import ROOT
 from tests.nvml import StubDriver

@@ -16,13 +16,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.core import AgentCore
-from gpuwatch.agent.probe import sample
-from gpuwatch.clock import ManualClock
-from gpuwatch.devices.protocol import Unavailable
-from gpuwatch.devices.replay import ReplaySource
+from gpuwatch.agent.devices.messages import Unavailable
+from gpuwatch.agent.devices.replay import ReplaySource
+from gpuwatch.agent.probe.main import sample
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
+from gpuwatch.runtime.clock import ManualClock
 from tests.agents import ROOT, RunningAgent, eventually
 from tests.components import require
 from tests.gpu import machine

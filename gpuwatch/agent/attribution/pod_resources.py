@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.agent.attribution.unary import CallError, call
-from gpuwatch.clock import Clock
+from gpuwatch.agent.attribution.grpc import CallError, call
+from gpuwatch.runtime.clock import Clock
 
 CLAIMED = "gpu.nvidia.com/"  # the name of NVIDIA's DRA driver, put before the names that it gives to devices
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from gpuwatch.agent.attribution.parts import Node, Part
+from gpuwatch.agent.attribution.devices import Node, Part
 from gpuwatch.agent.attribution.pod_resources import Allocation
 
 _T = TypeVar("_T")

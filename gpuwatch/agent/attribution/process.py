@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
-from gpuwatch.devices.pids import in_host_pids
+from gpuwatch.agent.devices.pid_namespace import in_host_pids
 
 _MOST_BYTES = 64 * 1024
 _MOST_ENVIRONMENT_BYTES = 2 * 1024 * 1024

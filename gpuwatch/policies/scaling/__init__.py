@@ -20,16 +20,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status
-from gpuwatch.model.knobs import format_duration
-from gpuwatch.model.measure import Query
-from gpuwatch.policies.scaling.ballots import judge, strength
-from gpuwatch.policies.scaling.rules import (
-    MISLEADING_MEMORY_RATIO,
-    Metric,
-    ScalingRules,
-    contradictions,
-    warnings,
-)
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.measurement import Query
+from gpuwatch.policies.scaling.settings import MISLEADING_MEMORY_RATIO, Metric, ScalingRules, contradictions, warnings
+from gpuwatch.policies.scaling.votes import judge, strength
 
 __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
 

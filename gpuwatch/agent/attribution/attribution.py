@@ -1,0 +1,213 @@
+"""Who is behind the pids on the GPUs, looked up by a thread of its own: neither probe nor scrape ever waits for it.
+
+Each process is read once: an owner is kept under (pid, start time) until the driver lists that pid no more. What is
+shown is one view, replaced whole; a view that is not renewed (a hung /proc, a hung name service) is no longer shown.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuwatch.agent.attribution.devices import Node, Part, device_minors, is_numbered
+from gpuwatch.agent.attribution.grpc import CallError, NoServerError
+from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations
+from gpuwatch.agent.attribution.pods import PodName, Workload, granted, holders, name_pods
+from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
+from gpuwatch.agent.attribution.settings import AttributionKnobs
+from gpuwatch.agent.state import Snapshot
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 2.0
+_VIEW_VALID_SECONDS = 20.0
+_LIST_SECONDS = 30.0  # from one list of the kubelet to the next, unless a new pod appears
+_LIST_VALID_SECONDS = 90.0  # a kubelet that restarts is no reason to take the names away
+_MOST_PROCESSES = 1024
+_PARTS = 3  # no name and no uid may have a _ in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is known of the processes and pods at one time. `dead` is None where it cannot be told who is dead."""
+
+    monotonic_seconds: float
+    owners: Mapping[int, Owner] = field(default_factory=dict)
+    workloads: Mapping[int, Workload] = field(default_factory=dict)
+    held: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
+    dead: frozenset[int] | None = None
+
+
+class Attribution:
+    """Keeps a view of who uses the GPUs of a snapshot."""
+
+    def __init__(self, knobs: AttributionKnobs, clock: Clock, snapshot: Callable[[], Snapshot]) -> None:
+        """Nothing is read before `start` or `refresh`."""
+        self._knobs = knobs
+        self._clock = clock
+        self._snapshot = snapshot
+        self._proc = Path(knobs.proc)
+        self._known: dict[tuple[int, int], Owner] = {}
+        self._gone: dict[int, int] = {}  # pid -> the cycle whose process was found gone
+        self._pods = _PodList(Path(knobs.pod_resources_socket), clock)
+        self._folders = PodFolders(Path(knobs.pod_logs))
+        self._numbered: tuple[Allocation, ...] = ()  # the list for which the minor numbers were read
+        self._minors: Mapping[str, int] = {}
+        self._view: View | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="attribution", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        if self._knobs.enabled:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; one that hangs in a file is left behind."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def view(self) -> View | None:
+        """What may be shown now; None before the first look, and when the last one is too old."""
+        view = self._view
+        fresh = view is not None and self._clock.monotonic() - view.monotonic_seconds <= _VIEW_VALID_SECONDS
+        return view if fresh else None
+
+    def refresh(self) -> None:
+        """Look once."""
+        snapshot, now = self._snapshot(), self._clock.monotonic()
+        uses: dict[int, frozenset[Part]] = {}
+        for reading in snapshot.readings:
+            for process in reading.processes or ():
+                part = Part(
+                    gpu=reading.info.uuid,
+                    gpu_instance=process.gpu_instance,
+                    compute_instance=process.compute_instance,
+                )
+                uses[process.pid] = uses.get(process.pid, frozenset()) | {part}
+        visible = sees_host_pids(self._proc)
+        owners = self._owners(sorted(uses)[:_MOST_PROCESSES], snapshot.version) if visible else {}
+        pod_uids = {pid: owner.placement.pod_uid for pid, owner in owners.items() if owner.placement.pod_uid}
+        names = self._folders.names(frozenset(pod_uids.values()))
+        allocations = self._pods.allocations(frozenset(pod_uids.values()))
+        grants = granted(allocations, self._node(snapshot, allocations))
+        sure = {pid: uid for pid, uid in pod_uids.items() if uid in names or uid in self._pods.covers}
+        self._view = View(
+            monotonic_seconds=now,
+            owners=owners,
+            workloads=name_pods(uses, sure, grants, names),
+            held=holders(grants),
+            dead=frozenset(pid for pid, cycle in self._gone.items() if cycle < snapshot.version) if visible else None,
+        )
+
+    def _node(self, snapshot: Snapshot, allocations: tuple[Allocation, ...]) -> Node:
+        """The GPUs by their names; minor numbers are read once for each list of the kubelet that counts in them."""
+        if allocations is not self._numbered:
+            numbers = any(is_numbered(allocation.device) for allocation in allocations)
+            self._numbered, self._minors = allocations, device_minors(self._proc) if numbers else {}
+        gpus = (*(reading.info for reading in snapshot.readings), *(down.info for down in snapshot.downs))
+        return Node.of(gpus, snapshot.readings, self._minors)
+
+    def _owners(self, pids: Iterable[int], cycle: int) -> dict[int, Owner]:
+        """The owner of each pid that lives; who is gone is dead once a later cycle than this still lists it."""
+        known: dict[tuple[int, int], Owner] = {}
+        owners: dict[int, Owner] = {}
+        gone: dict[int, int] = {}
+        for pid in pids:
+            try:
+                started = start_time(self._proc, pid)
+                if started is None:
+                    continue
+                owner = self._known.get((pid, started)) or self._read(pid, started)
+            except GONE:
+                gone[pid] = self._gone.get(pid, cycle)
+                continue
+            if owner is not None:
+                known[pid, started] = owners[pid] = owner
+        self._known, self._gone = known, gone
+        return owners
+
+    def _read(self, pid: int, started: int) -> Owner | None:
+        """A new process's owner; None if another one took its pid meanwhile."""
+        owner = read_owner(self._proc, pid, users=self._knobs.user_names, environment=self._knobs.slurm_environment)
+        return owner if start_time(self._proc, pid) == started else None
+
+    def _run(self) -> None:
+        """Look for ever; whatever goes wrong, the next look is another chance."""
+        while not self._stopping.is_set():
+            try:
+                self.refresh()
+                self._stopping.wait(_REFRESH_SECONDS)
+            except Exception:  # noqa: BLE001  nobody would start the thread again; until it works, nothing is shown
+                _LOG.exception("who uses the GPUs could not be looked up")
+                self._stopping.wait(_LIST_SECONDS)
+
+
+class _PodList:
+    """The kubelet's list, asked for seldom, and at once when a pod appears that it cannot cover."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._list: tuple[Allocation, ...] = ()
+        self._listed_at: float | None = None
+        self._next_at = 0.0
+        self._trouble: str | None = None
+        self.covers: frozenset[str] = frozenset()  # uids of pods that ran when the list was made
+
+    def allocations(self, pod_uids: frozenset[str]) -> tuple[Allocation, ...]:
+        """The list as it is now or was lately; empty without a kubelet."""
+        now = self._clock.monotonic()
+        uncovered = self._trouble is None and not pod_uids <= self.covers
+        if now >= self._next_at or uncovered:
+            self._next_at = now + _LIST_SECONDS
+            self._ask(now, pod_uids)
+        if self._listed_at is None or now - self._listed_at > _LIST_VALID_SECONDS:
+            self._list, self.covers = (), frozenset()
+        return self._list
+
+    def _ask(self, now: float, pod_uids: frozenset[str]) -> None:
+        try:
+            self._list, self._listed_at, self.covers = list_allocations(self._path, self._clock), now, pod_uids
+            trouble = None
+        except NoServerError:
+            return
+        except CallError as error:
+            trouble = f"the kubelet cannot be asked at {self._path} who has which GPU: {error}"
+        if trouble is not None and trouble != self._trouble:
+            _LOG.warning(trouble)
+        self._trouble = trouble
+
+
+class PodFolders:
+    """Listed only when an uid appears that was not there at the last time."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read yet."""
+        self._path = path
+        self._known: dict[str, PodName] = {}
+
+    def names(self, uids: frozenset[str]) -> Mapping[str, PodName]:
+        """The names of these uids, as far as they can be told."""
+        self._known = {uid: name for uid, name in self._known.items() if uid in uids}
+        if uids - self._known.keys():
+            self._known |= self._listed(uids)
+        return self._known
+
+    def _listed(self, uids: frozenset[str]) -> dict[str, PodName]:
+        found: dict[str, PodName] = {}
+        doubtful: set[str] = set()
+        try:
+            entries = [folder.name for folder in self._path.iterdir()]
+        except OSError:
+            return {}
+        for entry in entries:
+            parts = entry.split("_")
+            if len(parts) == _PARTS and parts[2] in uids and is_name(parts[0]) and is_name(parts[1]):
+                name = PodName(parts[0], parts[1])
+                if found.setdefault(parts[2], name) != name:
+                    doubtful.add(parts[2])
+        return {uid: name for uid, name in found.items() if uid not in doubtful}

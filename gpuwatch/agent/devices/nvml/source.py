@@ -1,0 +1,176 @@
+"""The GPUs of this host: finding them, reading each once a cycle, losing and finding them again."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pynvml as nvml
+
+from gpuwatch.agent.devices import SourceUnavailableError
+from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, Device, GpuLostError, Visit
+from gpuwatch.agent.devices.nvml.events import XidEvents
+from gpuwatch.agent.devices.nvml.gpm import release
+from gpuwatch.agent.devices.nvml.rows import FAST, SLOW
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.gpu_identity import order
+from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.runtime.clock import Clock
+
+FORGET_SECONDS = 600  # what was not supported may be, once NVLinks are trained or a mode has changed
+
+_STAND_IN = "unidentified-"
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """One GPU as it is known here: who it is, and how to reach it or why that cannot be."""
+
+    info: GpuInfo
+    device: Device | None = None
+    cause: DownCause = DownCause.LOST  # this and `detail`: why there is no device
+    detail: str = ""
+    slow_at: float | None = None  # when the slow rows were read
+    asked_at: float = 0.0  # when it was last asked for everything
+
+    def found(self, device: Device, info: GpuInfo) -> None:
+        """It answers, for the first time or again."""
+        self.info, self.device, self.slow_at = info, device, None
+
+    def gone(self, cause: DownCause, detail: str) -> None:
+        """It does not answer any more."""
+        if self.device is not None:
+            release(self.device)
+        self.device, self.cause, self.detail = None, cause, detail
+
+
+class NvmlSource:
+    """The GPUs of this host. One NVML client is kept open, so that the driver stays loaded between cycles."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Touch nothing yet: the driver is opened by the first `gpus()`, and again after it was gone."""
+        self._clock = clock
+        self._gpus: dict[str, _Gpu] = {}
+        self._count = 0
+        self._open = False
+        self._events = XidEvents()
+
+    def gpus(self) -> tuple[GpuInfo, ...]:
+        """The GPUs that the driver lists or ever listed, by index; one lost before it gave its uuid has a stand-in."""
+        try:
+            if not self._open:
+                nvml.nvmlInit()
+                self._open, self._count = True, -1
+            count = nvml.nvmlDeviceGetCount()
+            if count != self._count or any(gpu.device is None for gpu in self._gpus.values()):
+                self._enumerate(count)
+        except nvml.NVMLError as error:
+            raise self._failed(error) from error
+        return tuple(sorted((gpu.info for gpu in self._gpus.values()), key=lambda info: order(info.uuid, info.index)))
+
+    def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
+        """One cycle of one GPU."""
+        at = self._clock.now()
+        known = self._gpus.get(gpu.uuid) or _Gpu(info=gpu, cause=DownCause.MISSING, detail="never listed here")
+        values = dict[str, Any]()
+        try:
+            if known.device is not None:
+                values = self._measure(known, known.device)
+        except GpuLostError as lost:
+            known.gone(DownCause.LOST, str(lost))
+        except nvml.NVMLError as error:
+            raise self._failed(error) from error
+        if known.device is None:
+            return GpuDown(info=known.info, at=at, cause=known.cause, detail=known.detail)
+        self._events.watch(known.info.uuid, known.device, self._clock.monotonic())
+        return GpuReading(info=known.info, at=at, **values)
+
+    def events(self) -> tuple[tuple[str, int], ...]:
+        """XIDs of the GPUs that have been read, since the last call."""
+        return self._events.take(self._clock.monotonic())
+
+    def close(self) -> None:
+        """Let go of the driver; the library itself stays mapped until the process ends."""
+        if self._open:
+            self._open = False
+            self._events.close()
+            for gpu in self._gpus.values():
+                gpu.gone(DownCause.DRIVER, "the driver was let go of")
+            with contextlib.suppress(nvml.NVMLError):
+                nvml.nvmlShutdown()
+
+    def _measure(self, gpu: _Gpu, device: Device) -> dict[str, Any]:
+        """The value of each row; a GPU that answers nothing but errors is gone."""
+        now = self._clock.monotonic()
+        visits = [Visit(device, FAST, now)]
+        if gpu.slow_at is None or now - gpu.asked_at >= FORGET_SECONDS:
+            device.forget()
+            gpu.asked_at = now
+        if gpu.slow_at is None or now - gpu.slow_at >= SLOW_SECONDS:
+            visits.insert(0, Visit(device, SLOW, now))
+            device.slow = visits[0].read()  # nothing of the last time outlives a failure
+            gpu.slow_at = now
+        fast = visits[-1].read()
+        asked = fast if len(visits) == 1 else device.slow | fast
+        failure = next((visit.failure for visit in visits if visit.failure), "")
+        if failure and all(value is None for value in asked.values()):
+            gpu.gone(DownCause.ERROR, failure)
+        return device.slow | fast
+
+    def _failed(self, error: nvml.NVMLError) -> SourceUnavailableError:
+        if error.value in DRIVER:
+            self.close()
+        cause, remedy = DRIVER.get(error.value, ("nvml_error", "look at `nvidia-smi` and `dmesg | grep NVRM`"))
+        return SourceUnavailableError(cause, f"NVML error {error.value}: {error}", remedy)
+
+    def _enumerate(self, count: int) -> None:
+        listed = [self._find(index) for index in range(count)]
+        self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in listed or not uuid.startswith(_STAND_IN)}
+        for uuid in self._gpus.keys() - set(listed):
+            missing = self._gpus[uuid]
+            missing.gone(DownCause.MISSING, "the driver no longer lists it")
+            if missing.info.index is not None and missing.info.index < count:
+                missing.info = replace(missing.info, index=None)  # it is another one's now
+        self._count = count
+
+    def _find(self, index: int) -> str:
+        """Take hold of the GPU that the driver lists there; its uuid, or that of the one last seen there."""
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = nvml.nvmlDeviceGetUUID(handle)
+        except nvml.NVMLError as error:
+            if error.value in DRIVER_GONE:
+                raise
+            stand_in = GpuInfo(uuid=f"{_STAND_IN}{index}", index=index)
+            info = next((gpu.info for gpu in self._gpus.values() if gpu.info.index == index), stand_in)
+            gpu = self._gpus.setdefault(info.uuid, _Gpu(info=info))
+            barred = error.value == nvml.NVML_ERROR_NO_PERMISSION
+            gpu.gone(DownCause.ERROR if barred else DownCause.LOST, f"nvmlDeviceGetHandleByIndex({index}): {error}")
+            return info.uuid
+        gpu = self._gpus.setdefault(uuid, _Gpu(info=GpuInfo(uuid=uuid, index=index)))
+        if gpu.device is None:
+            gpu.found(Device(handle=handle), _identify(handle, uuid, index))
+        else:
+            gpu.device.handle = handle
+        gpu.info = replace(gpu.info, index=index)
+        return str(uuid)
+
+
+def _identify(handle: Any, uuid: str, index: int) -> GpuInfo:  # noqa: ANN401  pynvml is untyped
+    cuda = _told(nvml.nvmlSystemGetCudaDriverVersion)
+    return GpuInfo(
+        uuid=uuid,
+        index=index,
+        name=_told(nvml.nvmlDeviceGetName, handle),
+        pci_bus_id=_told(lambda: str(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)),
+        driver_version=_told(nvml.nvmlSystemGetDriverVersion),
+        cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+        vbios_version=_told(nvml.nvmlDeviceGetVbiosVersion, handle),
+        serial=_told(nvml.nvmlDeviceGetSerial, handle),
+    )
+
+
+def _told(question: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  likewise
+    with contextlib.suppress(nvml.NVMLError):
+        return question(*args)
+    return None

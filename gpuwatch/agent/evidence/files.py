@@ -1,0 +1,128 @@
+"""Small files that others write: read whole or not at all, never waiting, never through a link."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.agent.devices.pid_namespace import in_host_pids
+from gpuwatch.agent.evidence.base import Roots, UnseenError
+
+_LARGEST_BYTES = 1 << 20
+MOST_NAMES = 8192  # in a folder; more than ptys and inhibitor locks can be as the kernel and logind come
+_MOST_PROCESSES = 1 << 18
+_SHOWN = re.compile(r"(?!\.)(?!.*\.ref\Z).*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What a file holds, whose it is, and when it was written (Unix time)."""
+
+    data: bytes
+    owner_uid: int
+    written_seconds: float
+
+    @property
+    def text(self) -> str:
+        """As text; bytes that are none show as such."""
+        return self.data.decode("utf-8", "replace")
+
+
+def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
+    """The whole of a regular file of at most so many bytes.
+
+    Raises:
+        OSError: it cannot be opened or read.
+        UnseenError: it is no regular file (a pipe would hold up the reader), or too large.
+
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnseenError(f"{path} is no regular file")
+        data = b""
+        while len(data) <= most_bytes and (more := os.read(opened, min(1 << 16, most_bytes + 1))):
+            data += more
+    finally:
+        os.close(opened)
+    if len(data) > most_bytes:
+        raise UnseenError(f"{path} is larger than it can rightly be")
+    return Contents(data=data, owner_uid=status.st_uid, written_seconds=status.st_mtime)
+
+
+def listed(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:
+    """What is in a folder, in order, of names that are wanted: all but hidden ones and systemd's pipes beside its own.
+
+    Raises:
+        OSError: it cannot be listed.
+        UnseenError: it holds more than so many names, wanted or not; anybody may make them in some folders.
+
+    """
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
+            if number >= most:
+                raise UnseenError(f"{folder} holds more than {most} files")
+            if wanted.fullmatch(entry.name):
+                names.append(entry.name)
+    return [folder / name for name in sorted(names)]
+
+
+def fields(text: str) -> dict[str, str]:
+    """`KEY=value` lines, as systemd writes them under /run."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key: value for key, found, value in pairs if found}
+
+
+# What reading of a process in /proc raises once it has ended; anything else is no proof of its end.
+ENDED = (FileNotFoundError, ProcessLookupError)
+
+
+def processes(proc: Path) -> Iterator[tuple[Path, str]]:
+    """The folder and the short name (15 letters) of each process that may be seen; thousands cost milliseconds.
+
+    Raises:
+        OSError: they cannot be listed, or one that has not ended cannot be read (hidepid=1).
+        UnseenError: there are more than can rightly be.
+
+    """
+    for number, pid in enumerate(_numbers(proc)):
+        if number >= _MOST_PROCESSES:
+            raise UnseenError(f"more than {_MOST_PROCESSES} processes run")
+        try:
+            opened = os.open(f"{proc}/{pid}/comm", os.O_RDONLY | os.O_CLOEXEC)
+        except ENDED:
+            continue
+        try:
+            name = os.read(opened, 64).decode("utf-8", "replace").rstrip("\n")
+        except ENDED:
+            continue
+        finally:
+            os.close(opened)
+        yield proc / pid, name
+
+
+def _numbers(proc: Path) -> Iterator[str]:
+    """One at a time: a list of them all is as long as anybody makes it."""
+    with os.scandir(proc) as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                yield entry.name
+
+
+def hides_processes(proc: Path) -> bool:
+    """Whether this /proc hides others' processes from this agent (hidepid)."""
+    return not (proc / "1").exists()
+
+
+def sees_processes(proc: Path) -> bool:
+    """Whether all processes of the host are to be seen: not from within a container, nor where hidepid hides some."""
+    return in_host_pids(proc) and not hides_processes(proc)
+
+
+def surely_dead(pid: int, roots: Roots) -> bool:
+    """Whether there is no such process; False where that cannot be told."""
+    return sees_processes(roots.proc) and not (roots.proc / str(pid)).exists()

@@ -1,0 +1,115 @@
+"""CPU time of the processes that hold a GPU: work that prepares or follows what the GPU does."""
+
+import os
+import re
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpuwatch.agent.devices.pid_namespace import in_host_pids
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
+from gpuwatch.agent.evidence.files import read_small, sees_processes
+from gpuwatch.agent.evidence.settings import ProcessKnobs
+from gpuwatch.model.fleet import Evidence, State
+
+_UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work
+_NOT_ALL = "in a PID namespace of its own the agent is not told of all GPU processes: run it with --pid=host"
+
+# Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
+_UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Used:
+    """One process's CPU time; the start tells it from another that has the same pid later."""
+
+    started_seconds: float  # since boot
+    cpu_seconds: float
+
+
+class GpuProcessCpu:
+    """Busy while all GPU processes together use more than `busy_cores`."""
+
+    name = "gpu_process_cpu"
+    source = "/proc/<pid>/stat of the GPU processes"
+
+    def __init__(self, knobs: ProcessKnobs, roots: Roots) -> None:
+        self._limit = knobs.busy_cores
+        self._roots = roots
+        self._looks: deque[tuple[float, Mapping[int, _Used]]] = deque()  # by uptime, oldest first
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all of them."""
+        if now.gpu_pids is None:
+            raise UnseenError("which processes hold a GPU is not known")
+        looks, self._looks = self._looks, deque()  # what fails leaves nothing to compare with
+        uptime = self._read_uptime()
+        used: dict[int, _Used] = {}
+        for pid in sorted(now.gpu_pids):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                used[pid] = self._read(pid)
+        unseen = len(now.gpu_pids) - len(used)
+        while len(looks) > 1 and uptime - looks[1][0] >= _SHORTEST_SPAN_SECONDS:
+            looks.popleft()
+        self._looks = deque([*looks, (uptime, used)])
+        if not now.gpu_pids:
+            if not in_host_pids(self._roots.proc):
+                raise UnseenError(_NOT_ALL)
+            return (self._say(State.IDLE, "no process holds a GPU", 0.0),)
+        if not used:
+            raise UnseenError(f"none of {unseen} GPU processes is in /proc; give the agent the host's processes")
+        note = f"{unseen} of {len(now.gpu_pids)} GPU processes are not in /proc" if unseen else None
+        if not looks or uptime <= looks[0][0]:
+            return (self._say(State.UNKNOWN, "looked at for the first time", None),)
+        last, before = looks[0]
+        spent, new = self._spent(used, before, last)
+        cores = spent / (uptime - last)
+        if cores > self._limit:
+            return (self._say(State.BUSY, note, cores),)
+        if new:
+            return (self._say(State.UNKNOWN, f"{new} processes hold a GPU since a moment ago", cores),)
+        if not in_host_pids(self._roots.proc):
+            return (self._say(State.UNKNOWN, _NOT_ALL, cores),)
+        hidden = unseen and not sees_processes(self._roots.proc)  # else they have ended
+        return (self._say(State.UNKNOWN if hidden else State.IDLE, note, cores),)
+
+    def _spent(self, present: Mapping[int, _Used], before: Mapping[int, _Used], last: float) -> tuple[float, int]:
+        """Seconds of CPU time since the look before, and how many processes there are of which that is not known."""
+        spent, new = 0.0, 0
+        for pid, used in present.items():
+            known = before.get(pid)
+            if known is not None and known.started_seconds == used.started_seconds:
+                if used.cpu_seconds < known.cpu_seconds:
+                    self._looks = deque([self._looks[-1]])
+                    raise UnseenError(f"the CPU time of process {pid} went backwards")
+                spent += used.cpu_seconds - known.cpu_seconds
+            elif used.started_seconds >= last:
+                spent += used.cpu_seconds
+            else:
+                new += 1
+        return spent, new
+
+    def _read_uptime(self) -> float:
+        """Seconds since boot, by the clock that processes' starts are told in."""
+        found = _UPTIME.match(read_small(self._roots.proc / "uptime").text)
+        if found is None:
+            raise UnseenError("/proc/uptime is not what proc(5) says")
+        return float(found.group())
+
+    def _read(self, pid: int) -> _Used:
+        """One process; its name, which may hold anything, ends at the last bracket."""
+        values = read_small(self._roots.proc / str(pid) / "stat").text.rpartition(")")[2].split()
+        try:
+            utime, stime, started = (int(values[place]) for place in (_UTIME, _STIME, _STARTTIME))
+        except (IndexError, ValueError):
+            raise UnseenError(f"/proc/{pid}/stat is not what proc(5) says") from None
+        return _Used(
+            started_seconds=started / _TICKS_PER_SECOND,
+            cpu_seconds=(utime + stime) / _TICKS_PER_SECOND,
+        )
+
+    def _say(self, says: State, note: str | None, cores: float | None) -> Evidence:
+        return say(self, says, note, observed=cores, limit=self._limit, unit="cores")

@@ -1,0 +1,175 @@
+"""How much the host's processors, disks and network cards do, from the kernel's counters between two looks.
+
+Only real devices count (those with a `device` in sysfs): partitions, loops, RAM disks, device mappers, bridges, veth
+and the like show the same bytes again, or bytes that never left memory.
+"""
+
+import os
+import re
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.settings import CpuKnobs, DiskKnobs, NetworkKnobs
+from gpuwatch.model.fleet import Evidence, State
+
+# user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
+_CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
+_SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
+_SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
+
+
+class _Rate:
+    """What was counted per second up to now, since the last look that is `span_seconds` ago or more.
+
+    Where there is none, since the first look.
+    """
+
+    def __init__(
+        self, limit: float, unit: str = "bytes per second", span_seconds: float = _SHORTEST_SPAN_SECONDS
+    ) -> None:
+        self._limit = limit
+        self._unit = unit
+        self._span_seconds = span_seconds
+        self._looks: deque[tuple[float, Mapping[str, float]]] = deque()  # oldest first; one is older than the span
+
+    def judge(self, signal: HostSignal, moved: Mapping[str, float], now: Moment) -> Evidence:
+        """What the counters of all devices say, compared with those of the look before."""
+        at, looks = now.monotonic_seconds, self._looks
+        if looks and at <= looks[-1][0]:
+            looks.clear()
+        looks.append((at, moved))
+        if len(looks) == 1:
+            return self._say(signal, State.UNKNOWN, "looked at for the first time", None)
+        while len(looks) > 2 and at - looks[1][0] >= self._span_seconds:  # noqa: PLR2004  this look, and one before it
+            looks.popleft()
+        last, before = looks[0]
+        grown = {name: moved[name] - before[name] for name in moved.keys() & before.keys()}
+        rate = sum(max(0, each) for each in grown.values()) / (at - last)
+        new = sorted(name for name in moved if grown.get(name, -1) < 0)
+        if new:
+            self._looks = deque([(at, moved)])
+        if rate > self._limit:
+            return self._say(signal, State.BUSY, several(sorted(name for name in grown if grown[name] > 0)), rate)
+        if new:
+            return self._say(signal, State.UNKNOWN, f"new, or counting from zero again: {several(new)}", rate)
+        return self._say(signal, State.IDLE, None, rate)
+
+    def forget(self) -> None:
+        """Begin again: what could not be read leaves no number to compare with."""
+        self._looks.clear()
+
+    def _say(self, signal: HostSignal, says: State, note: str | None, rate: float | None) -> Evidence:
+        return say(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)
+
+
+class Cpu:
+    """Busy while the whole host uses more CPU cores than the limit, whether or not its programs hold a GPU."""
+
+    name = "cpu"
+    source = "/proc/stat, all processors"
+
+    def __init__(self, knobs: CpuKnobs, roots: Roots) -> None:
+        self._rate = _Rate(knobs.busy_cores, "cores", _CPU_SPAN_SECONDS)
+        self._path = roots.proc / "stat"
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all processors."""
+        try:
+            used = self._used()
+        except (OSError, UnseenError):
+            self._rate.forget()
+            raise
+        return (self._rate.judge(self, {"all processors": used}, now),)
+
+    def _used(self) -> float:
+        """Seconds of CPU time since the boot, but for those spent waiting, and those that the hypervisor took."""
+        found = _CPU.match(read_small(self._path).text)
+        if found is None:
+            raise UnseenError(f"{self._path} is not what proc(5) says")
+        return sum(map(int, found.groups())) / _TICKS_PER_SECOND
+
+
+class Disk:
+    """Busy while the real disks together read and write more than the limit."""
+
+    name = "disk"
+    source = "/proc/diskstats, whole real disks"
+
+    def __init__(self, knobs: DiskKnobs, roots: Roots) -> None:
+        self._rate = _Rate(knobs.busy_bytes_per_second)
+        self._roots = roots
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all disks; a machine without one moves nothing to or from it."""
+        try:
+            real = _real(self._roots.sys / "block")
+            moved = self._moved(real)
+        except (OSError, UnseenError):
+            self._rate.forget()
+            raise
+        if not real:
+            return (say(self, State.IDLE, "there is no local disk"),)
+        return (self._rate.judge(self, moved, now),)
+
+    def _moved(self, real: frozenset[str]) -> dict[str, int]:
+        """Bytes read and written by disk, since the boot."""
+        path = self._roots.proc / "diskstats"
+        moved = {}
+        for line in read_small(path).text.splitlines():
+            values = line.split()
+            try:
+                if values[2] in real:
+                    moved[values[2]] = (int(values[5]) + int(values[9])) * _SECTOR_BYTES
+            except (IndexError, ValueError):
+                raise UnseenError(f"{path} has a line that is none of it: {line[:80]!r}") from None
+        if real - moved.keys():
+            raise UnseenError(f"{path} does not list {several(sorted(real - moved.keys()))}")
+        return moved
+
+
+class Network:
+    """Busy while the real network cards together receive and send more than the limit."""
+
+    name = "network"
+    source = "/proc/net/dev, real network cards"
+
+    def __init__(self, knobs: NetworkKnobs, roots: Roots) -> None:
+        self._rate = _Rate(knobs.busy_bytes_per_second)
+        self._roots = roots
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all cards; a machine that has none to be seen is looked at from within a container."""
+        try:
+            moved = self._moved(_real(self._roots.sys / "class/net"))
+        except (OSError, UnseenError):
+            self._rate.forget()
+            raise
+        return (self._rate.judge(self, moved, now),)
+
+    def _moved(self, real: frozenset[str]) -> dict[str, int]:
+        """Bytes in and out by card, since the boot."""
+        if not real:
+            raise UnseenError("no real network card is to be seen; give the agent the host's network")
+        path = self._roots.proc / "net/dev"
+        moved = {}
+        for line in read_small(path).text.splitlines()[2:]:
+            name, _, rest = line.partition(":")
+            values = rest.split()
+            try:
+                if name.strip() in real:
+                    moved[name.strip()] = int(values[0]) + int(values[8])
+            except (IndexError, ValueError):
+                raise UnseenError(f"{path} has a line that is none of it: {line[:80]!r}") from None
+        if real - moved.keys():
+            raise UnseenError(f"{path} does not list {several(sorted(real - moved.keys()))}")
+        return moved
+
+
+def _real(folder: Path) -> frozenset[str]:
+    """The devices of a class that stand for hardware, a virtual machine's included."""
+    return frozenset(path.name for path in listed(folder) if os.path.lexists(path / "device"))

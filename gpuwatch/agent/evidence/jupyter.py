@@ -1,0 +1,266 @@
+"""Jupyter kernels: the servers of this host are found by their runtime files and asked over loopback.
+
+A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to nobody else, and kept nowhere. It is
+sent, and an answer is believed, only where the kernel says that the owner of that file has accepted the connection:
+on loopback anybody may listen.
+"""
+
+import http.client
+import re
+import ssl
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
+from gpuwatch.agent.evidence.idle_clock import Silence
+from gpuwatch.agent.evidence.settings import JupyterKnobs
+from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
+from gpuwatch.model.fleet import Evidence, State
+
+_FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7
+_IN_HOME = ".local/share/jupyter/runtime"
+_MOST_SERVERS = 64
+_MOST_KERNELS = 1024  # of all servers together: whoever runs one may list as many as an answer holds
+_MOST_HOMES = 1 << 16  # only root makes them
+_LARGEST_ANSWER_BYTES = 1 << 20
+_OK = 200
+_PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
+_PYTHON = re.compile(r"i?python|conda|mamba", re.ASCII)
+_JUPYTER_MODULES = (b"jupyter", b"notebook", b"ipykernel")
+_SERVER_MODULE = re.compile(rb"\0-m\0(jupyter(?!hub\0)|notebook)")
+_HUB = "jupyterhub"  # it starts servers, and is none
+_NESTED = re.compile(r"^NSpid:\t\d+\t", re.MULTILINE | re.ASCII)  # numbered in a namespace within ours, too
+_AT_WORK = "busy"
+# A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
+_AT_REST = frozenset({"idle", "starting", "restarting", "autorestarting", "terminating", "dead"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Server:
+    """What a runtime file says; other keys are not looked at."""
+
+    pid: int
+    port: int
+    base_url: str = "/"
+    secure: bool = False
+    sock: str = ""
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """A running kernel, as /api/kernels lists it."""
+
+    id: Annotated[str, msgspec.Meta(max_length=256)]
+    execution_state: str
+    last_activity: datetime
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look has found so far."""
+
+    servers: int = 0
+    kernels: int = 0
+    busy: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
+    silent: dict[str, float] = field(default_factory=dict)  # seconds, by kernel
+    owners: set[int] = field(default_factory=set)
+
+
+_SERVER = msgspec.json.Decoder(_Server)
+_KERNELS = msgspec.json.Decoder(list[_Kernel])
+
+
+class Jupyter:
+    """Busy while a kernel computes, or did within `silent_after`."""
+
+    name = "jupyter"
+    source = "/api/kernels of the Jupyter servers on loopback"
+
+    def __init__(self, knobs: JupyterKnobs, roots: Roots, deadline_seconds: float) -> None:
+        self._silent_after = knobs.silent_after
+        self._runtime_dirs = tuple(Path(each) for each in knobs.runtime_dirs)
+        self._roots = roots
+        self._timeout_seconds = deadline_seconds / 2
+        self._silence = Silence()
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all servers; none where there is no server."""
+        paths = list(islice(self._runtime_files(), _MOST_SERVERS + 1))
+        if len(paths) > _MOST_SERVERS:
+            raise UnseenError(f"more servers are listed than the {_MOST_SERVERS} that are asked")
+        found = _Found()
+        for path in paths:
+            try:
+                self._look_at(path, found, now)
+            except FileNotFoundError:
+                continue  # it ended while we looked
+            except OSError as error:
+                found.doubts.append(f"{printable(path.name, 60)}: {error.strerror or type(error).__name__}")
+            except UnseenError as error:
+                found.doubts.append(f"{printable(path.name, 60)}: {error}")
+        found.doubts += self._hidden(found.owners)
+        self._silence.forget_all_but(found.silent.keys())
+        least = min(found.silent.values(), default=None)
+        if found.busy:
+            return (self._say(State.BUSY, several(sorted(set(found.busy))), least),)
+        if found.doubts:
+            return (self._say(State.UNKNOWN, several(found.doubts), least),)
+        if not found.servers:
+            return ()
+        note = f"{len(found.silent)} kernels on {found.servers} servers are at rest"
+        return (self._say(State.IDLE, note, least),)
+
+    def _look_at(self, path: Path, found: _Found, now: Moment) -> None:
+        """One server by its runtime file."""
+        contents = read_small(path)
+        server = _decoded(contents.data)
+        if surely_dead(server.pid, self._roots):
+            return  # it did not clean up
+        found.servers += 1
+        found.owners.add(contents.owner_uid)
+        of = f"a kernel of {user_name(contents.owner_uid)} on port {server.port}"
+        kernels = self._ask(server, contents.owner_uid)
+        found.kernels += len(kernels)
+        if found.kernels > _MOST_KERNELS:
+            raise UnseenError(f"there are more than {_MOST_KERNELS} kernels")
+        for kernel in kernels:
+            silent = self._silence.seconds(kernel.id, kernel.last_activity.timestamp(), now)
+            found.silent[kernel.id] = 0.0 if kernel.execution_state == _AT_WORK else silent
+            if found.silent[kernel.id] < self._silent_after:
+                found.busy.append(of)
+            elif kernel.execution_state not in _AT_REST:
+                found.doubts.append(f"{of} is in no state that is known")
+
+    def _say(self, says: State, note: str, least: float | None) -> Evidence:
+        return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since activity")
+
+    def _runtime_files(self) -> Iterator[Path]:
+        """Runtime files of all users whose homes may be read, and of the configured folders, which must be."""
+        folders = list(self._runtime_dirs)
+        for folder in folders:
+            listed(folder)
+        folders += [home / _IN_HOME for home in self._homes()]
+        for folder in dict.fromkeys(folders):
+            with suppress(PermissionError):  # of a home; whether that matters is told by `_hidden`
+                yield from _there(folder)
+
+    def _homes(self) -> Iterator[Path]:
+        """Each home there is: a folder of homes, root's for one, may be one itself."""
+        for home in self._roots.homes:
+            yield home
+            with suppress(OSError):
+                yield from listed(home, most=_MOST_HOMES)
+
+    def _hidden(self, asked: Collection[int]) -> Iterator[str]:
+        """Servers whose runtime files may not be read, or are nowhere: what their kernels do, nobody can say."""
+        closed = {owner for home in self._homes() if (owner := _shut_out(home)) is not None}
+        if closed and hides_processes(self._roots.proc):
+            yield "there are homes that this agent may not read, and processes that it cannot see"
+        hidden: dict[int, str] = {}
+        for path, name in processes(self._roots.proc):
+            owner, is_server = _whose(path, name)
+            if owner in closed:
+                hidden[owner] = "this agent may not read its file"
+            elif owner is not None and is_server and owner not in asked:
+                hidden.setdefault(owner, "its file is not found: see agent.evidence.jupyter.runtime_dirs")
+        for owner in sorted(hidden):
+            yield f"{user_name(owner)} runs a server, and {hidden[owner]}"
+
+    def _ask(self, server: _Server, owner: int) -> list[_Kernel]:
+        """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
+        if server.sock:
+            raise UnseenError("it listens on a UNIX socket, which is not asked")
+        if not 0 < server.port < 1 << 16 or not _PATH.fullmatch(server.base_url) or not server.token.isprintable():
+            raise UnseenError("it is no runtime file")
+        belongs_to(self._roots, server.port, owner)
+        headers = {"Authorization": f"token {server.token}"} if server.token else {}
+        refused: OSError | None = None
+        for address in ("127.0.0.1", "::1"):
+            try:
+                with closing(self._connection(address, server)) as connection:
+                    connection.connect()
+                    answered_by(self._roots, connection.sock, owner)
+                    connection.request("GET", f"{server.base_url.rstrip('/')}/api/kernels", headers=headers)
+                    response = connection.getresponse()
+                    if response.status != _OK:
+                        raise UnseenError(f"its server answers HTTP {response.status}")
+                    body = response.read(_LARGEST_ANSWER_BYTES)
+            except ConnectionRefusedError as error:
+                refused = refused or error
+                continue
+            except (http.client.HTTPException, UnicodeError):
+                raise UnseenError("its server speaks no HTTP") from None
+            try:
+                kernels = _KERNELS.decode(body)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise UnseenError("its server's answer is no list of kernels") from None
+            if any(kernel.last_activity.tzinfo is None for kernel in kernels):
+                raise UnseenError("its server tells times without a zone")
+            return kernels
+        raise refused or UnseenError("it cannot be reached")
+
+    def _connection(self, address: str, server: _Server) -> http.client.HTTPConnection:
+        """Not yet open. On loopback a certificate proves nothing: none of them names 127.0.0.1."""
+        if not server.secure:
+            return http.client.HTTPConnection(address, server.port, timeout=self._timeout_seconds)
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(address, server.port, timeout=self._timeout_seconds, context=context)
+
+
+def _decoded(data: bytes) -> _Server:
+    """A runtime file; its text is never repeated, for it holds the token."""
+    try:
+        return _SERVER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise UnseenError("it is no runtime file") from None
+
+
+def _there(folder: Path) -> list[Path]:
+    """The runtime files in a folder, which may not exist."""
+    try:
+        return listed(folder, _FILES)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _shut_out(home: Path) -> int | None:
+    """Whose home it is, if runtime files in it cannot be read."""
+    try:
+        listed(home / _IN_HOME)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # it has none
+    except OSError:
+        with suppress(FileNotFoundError):
+            return home.stat().st_uid
+    return None
+
+
+def _whose(process: Path, name: str) -> tuple[int | None, bool]:
+    """Whose it is, if it is a Jupyter server or kernel, and whether it is a server for certain.
+
+    One in a container of its own keeps its files there. A Python that was given a module to run has Python's own name,
+    so its arguments are looked at, and never told.
+    """
+    named = is_server = name.startswith("jupyter") and name != _HUB
+    try:
+        if _PYTHON.match(name):
+            arguments = read_small(process / "cmdline").data
+            named = any(word in arguments for word in _JUPYTER_MODULES)
+            is_server = _SERVER_MODULE.search(arguments) is not None
+        if not named or _NESTED.search(read_small(process / "status").text):
+            return None, False
+        return process.stat().st_uid, is_server
+    except ENDED:
+        return None, False

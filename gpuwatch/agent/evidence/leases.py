@@ -1,0 +1,300 @@
+"""`gpuwatch keep`: a person says that the machine is needed for so long, and why.
+
+A lease is a file of its owner in a directory that all may write to and nobody may delete others' files in (mode 1777).
+Whose it is, the file system says, not the file. It is timed on the monotonic clock, which all processes of one boot
+share, so no jump of the wall clock ends or prolongs it; the boot id ends it with the boot.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
+
+_BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NAME = re.compile(r"\d{1,10}\.json", re.ASCII)  # anybody may leave other files there, and they are nothing
+_LARGEST_BYTES = 4096
+_LONGEST_REASON = 200
+_EARLIEST_SECONDS = 1.0  # a lease may be this much newer than the look that finds it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A lease file."""
+
+    boot_id: str
+    from_monotonic_seconds: float
+    until_monotonic_seconds: float
+    reason: str
+
+
+_DECODER = msgspec.json.Decoder(_Written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A lease that holds; `expires_at` is for people, who live by the wall clock."""
+
+    user: str
+    reason: str
+    expires_at: datetime
+    left_seconds: float
+
+
+class LeaseError(Exception):
+    """A lease could not be written, read or ended; the message says what would help."""
+
+
+class Leases:
+    """Busy while anybody's lease holds."""
+
+    name = "keep"
+    source = "leases of `gpuwatch keep`"
+
+    def __init__(self, knobs: KeepKnobs, roots: Roots) -> None:
+        self._directory = Path(knobs.directory)
+        self._longest = knobs.max
+        self._roots = roots
+        self._seen = False  # the directory was there once
+        self.current: tuple[Lease, ...] = ()
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding for each lease, and one for all that cannot be read.
+
+        Where there never was a directory nobody can have taken a lease. One that is gone took its leases along.
+
+        Raises:
+            OSError: the directory is there and cannot be listed.
+            UnseenError: it was there, and is not any more; it holds too many files; this boot cannot be told.
+
+        """
+        try:
+            paths = listed(self._directory, _NAME)
+        except OSError as error:
+            self.current = ()
+            if not isinstance(error, FileNotFoundError):
+                raise
+            if self._seen:
+                why = f"{self._directory} is gone, with the leases in it: {_remedy(self._directory)}"
+                raise UnseenError(why) from None
+            note = f"no lease can be taken: {self._directory} was never made ({_remedy(self._directory)})"
+            return (say(self, State.IDLE, note),)
+        self._seen = True
+        leases, broken = self.read(paths, now)
+        self.current = leases
+        found = [
+            say(
+                self,
+                State.BUSY,
+                f"{lease.user} until {lease.expires_at:%Y-%m-%d %H:%M} UTC: {lease.reason}",
+                observed=lease.left_seconds,
+                limit=0.0,
+                unit="seconds left",
+            )
+            for lease in leases
+        ]
+        if broken:
+            found.append(say(self, State.UNKNOWN, several(broken)))
+        if not found:
+            found.append(say(self, State.IDLE, "no lease holds"))
+        return tuple(found)
+
+    def read(self, paths: Iterable[Path], now: Moment) -> tuple[tuple[Lease, ...], list[str]]:
+        """Of these files the leases that hold, the longest first, and what is wrong with those that cannot be read.
+
+        Raises:
+            OSError, UnseenError: this boot cannot be told.
+
+        """
+        boot = _boot_id(self._roots)
+        leases: list[Lease] = []
+        broken: list[str] = []
+        for path in paths:
+            name = printable(path.name, 40)
+            try:
+                lease = self._one(path, boot, now)
+            except FileNotFoundError:
+                continue  # ended while we looked
+            except OSError as error:
+                broken.append(f"{name}: {error.strerror}")
+            except UnseenError as error:
+                broken.append(f"{name}: {error}")
+            else:
+                leases += [] if lease is None else [lease]
+        return tuple(sorted(leases, key=lambda each: -each.left_seconds)), broken
+
+    def _one(self, path: Path, boot: str, now: Moment) -> Lease | None:
+        """A lease; None if it has ended."""
+        contents = read_small(path, _LARGEST_BYTES)
+        if path.name != _file_name(contents.owner_uid):
+            raise UnseenError(f"it belongs to {user_name(contents.owner_uid)}, whose lease has another name")
+        try:
+            written = _DECODER.decode(contents.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise UnseenError("it is no lease") from None
+        if not _BOOT_ID.fullmatch(written.boot_id):
+            raise UnseenError("it names no boot")
+        # A container is shown a boot id of its own, and a service in a sandbox there may be shown another than the
+        # person who asks it for a lease: only a file that is older than this boot has ended with the boot before.
+        older = now.at.timestamp() - contents.written_seconds > now.monotonic_seconds
+        if written.boot_id != boot and older:
+            return None
+        if written.from_monotonic_seconds > now.monotonic_seconds + _EARLIEST_SECONDS:
+            raise UnseenError("it begins in the future")
+        until = min(written.until_monotonic_seconds, written.from_monotonic_seconds + self._longest)
+        left = until - now.monotonic_seconds
+        if left <= 0:
+            return None
+        return Lease(
+            user=user_name(contents.owner_uid),
+            reason=printable(written.reason, _LONGEST_REASON),
+            expires_at=now.at + timedelta(seconds=left),
+            left_seconds=left,
+        )
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory of leases, where all may write and nobody may delete others' files.
+
+    Raises:
+        OSError: it cannot be made.
+
+    """
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir()
+        path.chmod(0o1777)
+
+
+def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
+    """Write the caller's lease in place of any before it; says until when it holds.
+
+    Raises:
+        LeaseError: leases are switched off, the reason is empty, or the lease cannot be written.
+
+    """
+    if not (knobs.enabled and knobs.keep.enabled):
+        raise LeaseError(
+            "This machine's agent looks at no leases (agent.evidence.keep.enabled): ask its administrator."
+        )
+    reason = " ".join(reason.split())
+    if not reason:
+        raise LeaseError('A lease needs a reason, such as --reason "evaluation runs overnight".')
+    granted = min(seconds, knobs.keep.max)
+    begin = clock.monotonic()
+    directory = Path(knobs.keep.directory)
+    try:
+        lease = _Written(
+            boot_id=_boot_id(Roots()),
+            from_monotonic_seconds=begin,
+            until_monotonic_seconds=begin + granted,
+            reason=printable(reason, _LONGEST_REASON),
+        )
+        _write(directory, msgspec.json.encode(lease))
+    except (OSError, UnseenError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise LeaseError(
+            f"The lease cannot be written: {why}: {directory}. An agent that runs as root, or by its systemd unit,"
+            f" makes the directory; so may an administrator: {_remedy(directory)}"
+        ) from error
+    until = clock.now() + timedelta(seconds=granted)
+    longest = f" {format_duration(knobs.keep.max)} is the longest that is allowed here." if granted < seconds else ""
+    return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch keep --end"
+
+
+def held(knobs: KeepKnobs, clock: Clock) -> tuple[list[Lease], list[str]]:
+    """The leases that hold, and what is wrong with the others.
+
+    Raises:
+        LeaseError: they cannot be read.
+
+    """
+    now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
+    directory = Path(knobs.directory)
+    try:
+        leases, broken = Leases(knobs, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
+    except (OSError, UnseenError) as error:
+        raise LeaseError(f"The leases cannot be read: {error}") from error
+    return list(leases), list(broken)
+
+
+def listing(leases: Sequence[Lease], broken: Sequence[str]) -> str:
+    """For people, one a line."""
+    told = [
+        f"{each.user} until {each.expires_at:%Y-%m-%d %H:%M} UTC ({format_duration(each.left_seconds)}): {each.reason}"
+        for each in leases
+    ]
+    return "\n".join(map(legible, [*told, *(f"Broken: {each}" for each in broken)])) or "No lease holds."
+
+
+def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, object]:
+    """For programs."""
+    told = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in leases]
+    return {"leases": told, "broken": list(broken)}
+
+
+def end(knobs: KeepKnobs) -> bool:
+    """Take the caller's lease back; False if there was none.
+
+    Raises:
+        LeaseError: it cannot be removed.
+
+    """
+    try:
+        (Path(knobs.directory) / _file_name(os.geteuid())).unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LeaseError(f"The lease cannot be removed: {error.strerror}: {error.filename}") from error
+    return True
+
+
+def _write(directory: Path, data: bytes) -> None:
+    """Put the file there whole: nobody ever reads half a lease."""
+    temporary = directory / f".{os.geteuid()}.{os.getpid()}.new"
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            os.fchmod(opened, 0o644)  # whatever the caller's umask
+            file.write(data)
+        temporary.replace(directory / _file_name(os.geteuid()))
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _remedy(directory: Path) -> str:
+    """How an administrator makes the directory."""
+    return f"mkdir -p {directory} && chmod 1777 {directory}"
+
+
+def _file_name(uid: int) -> str:
+    """One lease a user."""
+    return f"{uid}.json"
+
+
+def _boot_id(roots: Roots) -> str:
+    """Linux's name for this boot.
+
+    Raises:
+        OSError: it cannot be read.
+        UnseenError: it is none.
+
+    """
+    path = roots.proc / "sys/kernel/random/boot_id"
+    boot = read_small(path).text.strip()
+    if not _BOOT_ID.fullmatch(boot):
+        raise UnseenError(f"{path} does not tell the boot")
+    return boot

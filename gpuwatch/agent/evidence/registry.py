@@ -1,0 +1,123 @@
+"""Every signal of the host, and the one object that the agent keeps for all of them."""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.agent.evidence import command
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say
+from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
+from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
+from gpuwatch.agent.evidence.inhibitors import Inhibitors
+from gpuwatch.agent.evidence.jupyter import Jupyter
+from gpuwatch.agent.evidence.leases import Lease, Leases, make_directory
+from gpuwatch.agent.evidence.sessions import People
+from gpuwatch.agent.evidence.settings import CommandKnobs, HostKnobs
+from gpuwatch.agent.evidence.slurm import Slurm
+from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
+from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.gpu import GpuReading
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+# By the name of its section of HostKnobs.
+SIGNALS: dict[str, Callable[[HostKnobs, Roots], HostSignal]] = {
+    "people": lambda knobs, roots: People(knobs.people, roots),
+    "gpu_process_cpu": lambda knobs, roots: GpuProcessCpu(knobs.gpu_process_cpu, roots),
+    "cpu": lambda knobs, roots: Cpu(knobs.cpu, roots),
+    "disk": lambda knobs, roots: Disk(knobs.disk, roots),
+    "network": lambda knobs, roots: Network(knobs.network, roots),
+    "inhibitors": lambda knobs, roots: Inhibitors(knobs.inhibitors, roots),
+    "jupyter": lambda knobs, roots: Jupyter(knobs.jupyter, roots, knobs.deadline),
+    "slurm": lambda knobs, roots: Slurm(knobs.slurm, roots, knobs.deadline),
+    "keep": lambda knobs, roots: Leases(knobs.keep, roots),
+    "command": lambda knobs, _: Command(knobs.command, knobs.deadline),
+}
+
+# What says nothing of the GPUs of a simulation or a recording, whose work is not done here.
+_OF_REAL_GPUS = frozenset({"gpu_process_cpu", "cpu"})
+# As pgrep and grep have it. A script that dies of a flaw often ends with 1, too, but not without a word: so idle is 1
+# with nothing on standard error.
+_SAYS = {0: State.BUSY, 1: State.IDLE}
+
+
+class HostSignals:
+    """The signals that are switched on, looked at in the background."""
+
+    def __init__(
+        self, knobs: HostKnobs, clock: Clock, roots: Roots | None = None, *, own_processes: bool = True
+    ) -> None:
+        """Nothing is looked at before `start`.
+
+        Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
+        """
+        self._knobs = knobs
+        self._signals: dict[str, HostSignal] = {}
+        watched = []
+        for name, make in SIGNALS.items():
+            section: Any = getattr(knobs, name)
+            if knobs.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
+                self._signals[name] = make(knobs, roots or Roots())
+                after_gpus = name == GpuProcessCpu.name
+                watched.append(
+                    Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
+                )
+        self._readings: Callable[[], Iterable[GpuReading]] = tuple
+        self.watcher = HostWatcher(watched, clock, knobs.deadline, lambda: gpu_pids(self._readings()))
+
+    def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
+        """Begin; `readings` gives those of the last cycle, whose processes are looked at too."""
+        if "keep" in self._signals:
+            directory = Path(self._knobs.keep.directory)
+            try:
+                make_directory(directory)
+            except OSError as error:
+                _LOG.warning("`gpuwatch keep` cannot be used: %s: %s", error.strerror, directory)
+        self._readings = readings
+        self.watcher.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self.watcher.stop()
+
+    def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
+        """What every signal says at that moment; never waits."""
+        return self.watcher.evidence(now_monotonic)
+
+    def leases(self) -> tuple[Lease, ...]:
+        """The leases of `gpuwatch keep` that held at the last look."""
+        keep = self._signals.get("keep")
+        return keep.current if isinstance(keep, Leases) else ()
+
+
+def gpu_pids(readings: Iterable[GpuReading]) -> frozenset[int] | None:
+    """The processes that hold a GPU; None where a GPU could not list them, or none was read."""
+    lists = [reading.processes for reading in readings]
+    if not lists or any(processes is None for processes in lists):
+        return None
+    return frozenset(process.pid for processes in lists for process in processes or ())
+
+
+class Command:
+    """Status 0 is busy; 1, with nothing on standard error, is idle; anything else is unknown. Its output is dropped."""
+
+    name = "command"
+    source = "the administrator's command"
+
+    def __init__(self, knobs: CommandKnobs, deadline_seconds: float) -> None:
+        self._argv = knobs.argv
+        self._deadline_seconds = deadline_seconds
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding."""
+        del now
+        ran = command.run(self._argv, self._deadline_seconds)
+        status = ran.status
+        if _SAYS.get(status) is State.IDLE and ran.complained:
+            raise UnseenError(f"{self._argv[0]} ended with status {status}, which is idle, and wrote to standard error")
+        if status not in _SAYS:
+            ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise UnseenError(f"{self._argv[0]} {ended}; 0 would be busy, 1 idle")
+        return (say(self, _SAYS[status], None, observed=status, limit=None, unit="exit status"),)

@@ -1,0 +1,174 @@
+"""People: who is logged in (utmp and logind) and when they last typed (the access time of their terminals).
+
+A terminal's access time moves with input, its modification time with output; so a progress bar is no person. What has
+no terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts. A terminal that is open
+without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access
+time is later than its change time, which is that of its opening.
+"""
+
+import errno
+import os
+import re
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
+from gpuwatch.agent.evidence.idle_clock import Silence
+from gpuwatch.agent.evidence.settings import PeopleKnobs
+from gpuwatch.model.fleet import Evidence, State
+
+# struct utmp of glibc (utmp(5)): what is needed lies at the same place everywhere, only the rest differs in size.
+_HEAD = struct.Struct("=h2xi32s4x32s")
+_USER_PROCESS = 7
+_LAST_KIND = 9  # ACCOUNTING
+_RECORD_BYTES = {"x86_64": 384, "ppc64le": 384, "s390x": 384}
+_RECORD_BYTES_ELSEWHERE = 400  # aarch64, riscv64: 64-bit session and times
+
+_TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
+_DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Somebody who is logged in; `terminal` is relative to /dev, None where there is none to be timed."""
+
+    user: str
+    terminal: str | None
+    leader: int
+
+    @property
+    def called(self) -> str:
+        """For people."""
+        return f"{self.user} on {self.terminal}" if self.terminal else f"{self.user} without a terminal"
+
+
+class People:
+    """Busy while somebody who is logged in has typed within `silent_after`."""
+
+    name = "people"
+    source = "utmp, logind sessions and the last input of their terminals"
+
+    def __init__(self, knobs: PeopleKnobs, roots: Roots) -> None:
+        self._silent_after = knobs.silent_after
+        self._roots = roots
+        self._silence = Silence()
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding: the person who typed last."""
+        sessions, doubts = self.present()
+        silent: dict[Session, float] = {}
+        for session in sessions:
+            try:
+                silent[session] = self._silent_seconds(session, now)
+            except OSError as error:
+                if not surely_dead(session.leader, self._roots):  # else nobody wrote down its end
+                    doubts.append(f"{session.called}, silent for who knows how long ({error.strerror})")
+        try:
+            for session in self._open({session.terminal for session in sessions}):
+                with suppress(FileNotFoundError):  # closed while we looked
+                    silent[session] = self._silent_seconds(session, now)
+        except OSError as error:
+            doubts.append(f"{error.strerror}: {error.filename}")
+        self._silence.forget_all_but({session.terminal or "" for session in silent})
+        least = min(silent.values(), default=None)
+        at_work = [session.called for session in silent if silent[session] < self._silent_after]
+        if at_work:
+            return (self._say(State.BUSY, several(at_work), least),)
+        if doubts:
+            return (self._say(State.UNKNOWN, several(doubts), least),)
+        there = several([session.called for session in silent])
+        return (self._say(State.IDLE, f"silent: {there}" if silent else "nobody is logged in", least),)
+
+    def present(self) -> tuple[tuple[Session, ...], list[str]]:
+        """Everybody who is logged in, and why more may be."""
+        sessions: dict[Session, None] = {}
+        doubts: list[str] = []
+        for source in (self._utmp, self._logind):
+            try:
+                for session in source():
+                    sessions[session] = None
+            except UnseenError as error:
+                doubts.append(str(error))
+            except OSError as error:
+                doubts.append(f"{error.strerror}: {error.filename}")
+        return tuple(sessions), doubts
+
+    def _say(self, says: State, note: str, least: float | None) -> Evidence:
+        return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since input")
+
+    def _silent_seconds(self, session: Session, now: Moment) -> float:
+        """Since its last input.
+
+        Raises:
+            OSError: that leaves no trace.
+
+        """
+        if session.terminal is None:
+            raise OSError(errno.ENOTTY, "its input leaves no trace")
+        status = (self._roots.dev / session.terminal).stat()
+        return self._silence.seconds(session.terminal, status.st_atime, now)
+
+    def _open(self, known: Collection[str | None]) -> Iterator[Session]:
+        """Pseudo terminals on which somebody has typed, and that nobody is known to have logged in on."""
+        folder = self._roots.dev / "pts"
+        for path in listed(folder) if folder.exists() else ():
+            terminal = f"pts/{path.name}"
+            if path.name.isdecimal() and terminal not in known:
+                with suppress(FileNotFoundError):  # likewise
+                    status = path.stat()
+                    if int(status.st_atime) > int(status.st_ctime):  # the kernel counts input in whole seconds
+                        yield Session(user=user_name(status.st_uid), terminal=terminal, leader=0)
+
+    def _utmp(self) -> Iterator[Session]:
+        """Sessions that utmp lists; newer systems have none."""
+        path = self._roots.run / "utmp"
+        try:
+            data = read_small(path).data
+        except FileNotFoundError:
+            if not (self._roots.run / "systemd/sessions").is_dir():
+                raise UnseenError(
+                    f"there is neither {path} nor systemd/sessions beside it; let the agent see the host's /run"
+                ) from None
+            return
+        size = _RECORD_BYTES.get(os.uname().machine, _RECORD_BYTES_ELSEWHERE)
+        if len(data) % size:
+            raise UnseenError(f"{path} holds {len(data)} bytes, which is no multiple of a record's {size}")
+        for start in range(0, len(data), size):
+            kind, pid, line, user = _HEAD.unpack_from(data, start)
+            if not 0 <= kind <= _LAST_KIND:
+                raise UnseenError(f"{path} holds a record of kind {kind}, which does not exist")
+            if kind == _USER_PROCESS:
+                yield Session(user=_word(user), terminal=_terminal(_word(line)), leader=pid)
+
+    def _logind(self) -> Iterator[Session]:
+        """Sessions that systemd-logind keeps; leads to nothing where it does not run."""
+        folder = self._roots.run / "systemd/sessions"
+        try:
+            paths = listed(folder)
+        except FileNotFoundError:
+            return
+        for path in paths:
+            try:
+                known = fields(read_small(path).text)
+            except FileNotFoundError:
+                continue  # it ended while we looked
+            if "USER" not in known or not known.get("LEADER", "").isdigit():
+                raise UnseenError(f"{path} does not say whose session it is")
+            if known.get("STATE") == "closing" or not known.get("CLASS", "user").startswith("user"):
+                continue  # its person has left; a greeter, a service manager, cron
+            timed = known.get("TYPE") not in _DESKTOPS
+            terminal = _terminal(known.get("TTY", "")) if timed else None
+            yield Session(user=printable(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+
+
+def _word(raw: bytes) -> str:
+    """A field of utmp: ended by a zero byte, or full."""
+    return printable(raw.partition(b"\0")[0].decode("utf-8", "replace"))
+
+
+def _terminal(name: str) -> str | None:
+    """A terminal's name below /dev; None for an X display and the like."""
+    return name if _TERMINAL.fullmatch(name) else None

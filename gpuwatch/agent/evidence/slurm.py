@@ -1,0 +1,94 @@
+"""Slurm: jobs on this node, as the Slurm controller lists them."""
+
+import re
+import shutil
+import socket
+
+from gpuwatch.agent.evidence import command
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.evidence.files import processes
+from gpuwatch.agent.evidence.settings import SlurmKnobs
+from gpuwatch.model.fleet import Evidence, State
+
+_JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
+
+# sinfo(1), NODE STATE CODES: one word, or several joined by "+" (as scontrol and StateComplete write them), and flags
+# behind. Draining and failing nodes still run jobs; a planned one is reserved for a job that is about to start.
+_STATE = re.compile(r"([a-z_]+(?:\+[a-z_]+)*)([*~#!%$@^+-]*)", re.IGNORECASE | re.ASCII)
+_WORKS = frozenset(
+    "allocated alloc mixed mix completing comp draining drng failing failg planned plnd".split()  # noqa: SIM905  a table
+)
+_WORKS_FLAGS = frozenset("+-")  # a job completes; a job is planned
+# Only these, and without any flag, say that there is no job. All else does not tell: down, maint, reserved, powering up
+# or down, rebooting, not responding (`*`), and words to come.
+_RESTS = frozenset({"idle", "drained", "drain"})
+_SAYS_NOTHING = frozenset({"cloud", "dynamic_norm"})  # how the node was configured, beside its state
+
+
+_DAEMONS = frozenset({"slurmd", "slurmstepd"})
+
+
+class Slurm:
+    """Busy while a job starts, runs, is suspended or completes on this node, whether or not this user may see it.
+
+    With PrivateData=jobs squeue lists the asker's own jobs only, so where it lists none, the node's state has the word.
+    """
+
+    name = "slurm"
+    source = "squeue"
+
+    def __init__(self, knobs: SlurmKnobs, roots: Roots, deadline_seconds: float) -> None:
+        self._roots = roots
+        self._node = knobs.node_name or socket.gethostname().partition(".")[0]
+        self._deadline_seconds = deadline_seconds
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all jobs; none where neither slurmd nor squeue is installed, and no slurmd runs."""
+        del now
+        squeue = shutil.which("squeue")
+        if squeue is None:
+            if shutil.which("slurmd") is None and not any(name in _DAEMONS for _, name in processes(self._roots.proc)):
+                return ()
+            raise UnseenError("slurmd is here, and squeue is not on the PATH: put its folder there")
+        # A suspended job gives its CPUs back, so that the node may be idle to Slurm.
+        argv = (squeue, "--noheader", "--states=R,CG,CF,S", f"--nodelist={self._node}", "--format=%i")
+        ended = command.run(argv, self._deadline_seconds)
+        if ended.status != 0:
+            raise UnseenError(f"squeue failed with status {ended.status} for node {self._node}")
+        jobs = ended.output.decode("utf-8", "replace").split()
+        if not all(_JOB.fullmatch(job) for job in jobs):
+            raise UnseenError("squeue said what is no list of jobs")
+        if jobs:
+            return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
+        states = self._states()
+        says = {state_says(state) for state in states}
+        if State.BUSY in says:
+            note = f"no job is shown, and {self._node} is {several(states)}"
+            return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
+        if says != {State.IDLE}:
+            told = printable(several(states))
+            raise UnseenError(f"no job is shown, and {self._node} is {told}, which does not say that there is none")
+        return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
+
+    def _states(self) -> list[str]:
+        """What Slurm says of the node itself."""
+        sinfo = shutil.which("sinfo")
+        if sinfo is None:
+            raise UnseenError("squeue lists no job, and sinfo, which would tell hidden ones, is not on the PATH")
+        ended = command.run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
+        states = sorted(set(ended.output.decode("utf-8", "replace").split()))
+        if ended.status != 0 or not states:
+            raise UnseenError(f"sinfo told no state of node {self._node}")
+        return states
+
+
+def state_says(state: str) -> State:
+    """What a node state of Slurm says where no job is shown: any sign of a job is busy, any doubt unknown."""
+    found = _STATE.fullmatch(state)
+    if found is None:
+        return State.UNKNOWN
+    words, flags = set(found[1].lower().split("+")), set(found[2])
+    if words & _WORKS or flags & _WORKS_FLAGS:
+        return State.BUSY
+    rests = words & _RESTS and words <= _RESTS | _SAYS_NOTHING
+    return State.IDLE if rests and not flags else State.UNKNOWN

@@ -1,0 +1,145 @@
+"""Looks at each signal at its own pace, and tells at any moment what is known. Whoever asks never waits.
+
+A file on a dead network mount, or a server that never answers, holds up whoever reads it for ever. So each signal has a
+thread of its own, and a look that is late, or too long ago, is unknown. A confirmation has every thread look again at
+once (`ask`), and counts no look that began before it (`require`).
+"""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.agent.evidence.base import HostSignal, Moment, UnseenError, say
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_LATE_LOOKS = 3
+_SECOND_LOOK_SECONDS = 1.0  # rates need two: the second one comes soon
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """A signal and what its last look gave. One thread writes; readers take each field once.
+
+    `after_gpus`: it looks at what the GPUs show, so a fresh look needs a fresh reading of them.
+    """
+
+    signal: HostSignal
+    interval_seconds: float
+    after_gpus: bool = False
+    seen: tuple[float, tuple[Evidence, ...]] | None = None  # when its look began
+    looking_since: float | None = None
+    looks: int = field(default=0)
+    asked_at: float = -math.inf  # a look must begin after this, as soon as it can
+    wake: threading.Event = field(default_factory=threading.Event)
+
+
+class HostWatcher:
+    """All signals of one host."""
+
+    def __init__(
+        self,
+        watched: Sequence[Watched],
+        clock: Clock,
+        deadline_seconds: float,
+        gpu_pids: Callable[[], frozenset[int] | None] = lambda: None,
+    ) -> None:
+        """Nothing is looked at before `start`: until then all of it is unknown."""
+        self._watched = tuple(watched)
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._stopping = threading.Event()
+        self._gpu_pids = gpu_pids
+        self._required_since: float | None = None
+        self._looked = threading.Condition()
+
+    def start(self) -> None:
+        """Begin, each signal in a thread that ends with the process."""
+        for each in self._watched:
+            thread = threading.Thread(target=self._run, args=(each,), name=f"host-{each.signal.name}", daemon=True)
+            thread.start()
+
+    def stop(self) -> None:
+        """Look no more; returns at once, whatever hangs."""
+        self._stopping.set()
+        for each in self._watched:
+            each.wake.set()
+
+    def ask(self, *, after_gpus: bool) -> None:
+        """Have the signals of this kind looked at again, from now on; returns at once."""
+        with self._looked:
+            now = self._clock.monotonic()
+            for each in self._watched:
+                if each.after_gpus is after_gpus:
+                    each.asked_at = now
+                    each.wake.set()
+
+    def await_looks(self, since: float, seconds: float) -> bool:
+        """Wait so long at most until every signal's last look began at `since` or later; whether it is so."""
+        with self._looked:
+            return self._looked.wait_for(lambda: all(began >= since for began in self._began()), seconds)
+
+    def require(self, since: float | None) -> None:
+        """Count no look that began before `since`, until told otherwise."""
+        self._required_since = since
+
+    def oldest(self, since: float) -> float | None:
+        """When the oldest look of those began that began at `since` or later."""
+        return min((began for began in self._began() if began >= since), default=None)
+
+    def _began(self) -> list[float]:
+        """When the last look of each signal began."""
+        return [-math.inf if (seen := each.seen) is None else seen[0] for each in self._watched]
+
+    def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
+        """What every signal says at that moment of the monotonic clock."""
+        return tuple(entry for each in self._watched for entry in self._told(each, now_monotonic))
+
+    def look(self, each: Watched) -> None:
+        """Look once, and keep what is seen. Whatever goes wrong is kept as unknown."""
+        begin = self._clock.monotonic()
+        each.looking_since = begin
+        try:
+            found = each.signal.look(Moment(at=self._clock.now(), monotonic_seconds=begin, gpu_pids=self._gpu_pids()))
+        except UnseenError as error:
+            found = (say(each.signal, State.UNKNOWN, str(error)),)
+        except OSError as error:
+            where = f": {error.filename}" if isinstance(error.filename, str) else ""
+            found = (say(each.signal, State.UNKNOWN, f"{error.strerror or type(error).__name__}{where}"),)
+        except Exception as error:  # noqa: BLE001  a flaw in one signal must not end the others, or pass for idle
+            found = (say(each.signal, State.UNKNOWN, f"it failed: {type(error).__name__}"),)
+            if each.seen is None or each.seen[1] != found:  # once, not at every look
+                _LOG.exception("host signal %s failed", each.signal.name)
+        each.seen = (begin, found)
+        each.looks += 1
+        each.looking_since = None
+
+    def _run(self, each: Watched) -> None:
+        while not self._stopping.is_set():
+            self.look(each)
+            with self._looked:
+                if each.seen is not None and each.seen[0] >= each.asked_at and not self._stopping.is_set():
+                    each.wake.clear()
+                self._looked.notify_all()
+            pause = each.interval_seconds
+            each.wake.wait(min(_SECOND_LOOK_SECONDS, pause) if each.looks == 1 else pause)
+
+    def _told(self, each: Watched, now: float) -> tuple[Evidence, ...]:
+        """What a signal may still say: a late look says unknown, whatever the one before it saw."""
+        since, seen = each.looking_since, each.seen
+        if since is not None and now - since > self._deadline_seconds:
+            return (say(each.signal, State.UNKNOWN, f"it hangs since {format_duration(now - since)}"),)
+        if seen is None:
+            return (say(each.signal, State.UNKNOWN, "it was not looked at yet"),)
+        required = self._required_since
+        if required is not None and seen[0] < required:
+            return (say(each.signal, State.UNKNOWN, "it could not be looked at again in time"),)
+        age = now - seen[0]
+        if age > _LATE_LOOKS * each.interval_seconds + self._deadline_seconds:
+            return (say(each.signal, State.UNKNOWN, f"it was last looked at {format_duration(age)} ago"),)
+        return seen[1]

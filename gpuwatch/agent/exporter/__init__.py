@@ -1,0 +1,1 @@
+"""What the agent exposes: each metric once, as text for Prometheus, also under the names of other exporters."""

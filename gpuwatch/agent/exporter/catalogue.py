@@ -1,0 +1,312 @@
+"""Every series the agent exports. The exporter emits nothing that is not listed here; METRICS.md is this list."""
+
+from collections.abc import Iterator
+
+from gpuwatch.agent.metadata import metrics as told
+from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
+from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.model.mig import mig_metrics
+from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, INFO, LOGINS_HELP, Family, table_md
+
+GPU = ("uuid", "gpu")
+MIG = (*GPU, "gpu_instance")
+
+
+def gpu_metric(field: str) -> str:
+    """The metric name of a field of GpuReading."""
+    return f"gpuwatch_gpu_{field}"
+
+
+def mig_metric(field: str) -> str:
+    """The metric name of a field of MigInstance."""
+    return f"gpuwatch_mig_{field}"
+
+
+def _measured(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
+    """A field of a reading, whose source is a function nvmlDeviceGet... unless it says otherwise."""
+    labels = (*key, metric.label) if metric.label else key
+    source = f"{metric.source}; every {SLOW_SECONDS} s" if metric.slow else metric.source
+    return Family(name=name, kind=metric.kind.value, labels=labels, help=metric.help, source=source)
+
+
+def _families() -> Iterator[Family]:
+    """The tables of this module, GPU readings first."""
+    yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
+    yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
+    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *told.FAMILIES, *_AGENT_ROWS):
+        yield Family(name=name, kind=kind, labels=labels, help=text, source=source)
+
+
+_Row = tuple[str, str, tuple[str, ...], str, str]
+
+_GPU_ROWS: tuple[_Row, ...] = (
+    (
+        "gpuwatch_gpu_info",
+        INFO,
+        (*GPU, "name", "pci_bus_id", "driver_version", "cuda_version", "vbios_version", "serial"),
+        "Who the GPU is: join on uuid; a label that is not known is left out.",
+        "nvmlDeviceGetUUID, Index, Name, PciInfo, VbiosVersion, Serial; nvmlSystemGetDriverVersion, CudaDriverVersion",
+    ),
+    (
+        "gpuwatch_mig_info",
+        INFO,
+        (*MIG, "compute_instance", "mig_uuid", "profile"),
+        "A compute instance that MIG has made of a GPU; memory and activity are those of its GPU instance.",
+        "nvmlDeviceGetMigDeviceHandleByIndex, GpuInstanceId, ComputeInstanceId, UUID, Name",
+    ),
+    (
+        "gpuwatch_gpu_up",
+        Kind.GAUGE,
+        GPU,
+        "1 if the last cycle read the GPU, 0 if it was expected and could not be read.",
+        "the probe",
+    ),
+    (
+        "gpuwatch_gpu_down_info",
+        INFO,
+        (*GPU, "cause"),
+        "Why a GPU is down: lost, hang, driver, error, missing or released; absent while it is up.",
+        "the probe",
+    ),
+    (
+        "gpuwatch_gpu_clock_event_active",
+        Kind.GAUGE,
+        (*GPU, "event"),
+        f"1 while the driver gives this reason for the current clocks: {', '.join(CLOCK_EVENTS.values())}.",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+    ),
+    (
+        "gpuwatch_gpu_processes",
+        Kind.GAUGE,
+        GPU,
+        "Processes that hold the GPU.",
+        "nvmlDeviceGetComputeRunningProcesses_v3, GraphicsRunningProcesses_v3, MPSComputeRunningProcesses_v3",
+    ),
+    (
+        "gpuwatch_process_memory_bytes",
+        Kind.GAUGE,
+        (*GPU, "pid"),
+        "Device memory of the largest processes, as many per GPU as top_processes allows.",
+        "the process lists",
+    ),
+    (
+        "gpuwatch_process_memory_remainder_bytes",
+        Kind.GAUGE,
+        GPU,
+        "Device memory of all processes that have no series of their own.",
+        "the process lists",
+    ),
+    (
+        "gpuwatch_process_info",
+        INFO,
+        (
+            *(*GPU, "pid", "user", "container_id", "container", "pod", "namespace", "pod_uid"),
+            *("slurm_job", "systemd_unit"),
+        ),
+        "Whose the largest processes are, as many per GPU as top_processes allows: join on uuid and pid.",
+        "/proc/PID/status, cgroup, environ (SLURM_JOB_ID only), the kubelet's List, log folders: docs/attribution.md",
+    ),
+    (
+        "gpuwatch_gpu_pod_info",
+        INFO,
+        (*GPU, "namespace", "pod", "container"),
+        "Containers that the kubelet gave the GPU or a part of it, whether they use it or not; 64 at most.",
+        "the kubelet's pod-resources List",
+    ),
+    (
+        "gpuwatch_gpu_dead_process_memory_bytes",
+        Kind.GAUGE,
+        GPU,
+        "Device memory of processes that no longer exist; absent where the agent does not see the host's processes.",
+        "the process lists, /proc",
+    ),
+    (
+        "gpuwatch_gpu_active_seconds_total",
+        Kind.COUNTER,
+        GPU,
+        "Time in use since the agent started: its rate() is the mean utilization over any window.",
+        "utilization_ratio, summed by the agent over its cycles; gaps add nothing",
+    ),
+    (
+        "gpuwatch_gpu_activity",
+        Kind.GAUGE,
+        (*GPU, "state"),
+        "1 for what the GPU is doing (busy, parked, stalled, idle or unknown), 0 for the other states.",
+        "the agent's verdict",
+    ),
+    (
+        "gpuwatch_gpu_idle_seconds",
+        Kind.GAUGE,
+        GPU,
+        "How long the GPU has been idle without a break; 0 if it is not idle, absent while that is unknown.",
+        "the agent's verdict",
+    ),
+    (
+        "gpuwatch_gpu_xid_errors_total",
+        Kind.COUNTER,
+        (*GPU, "xid"),
+        "Errors that the driver reported, by number, since boot as far back as the kernel log reaches.",
+        "nvmlEventSetWait_v2 and the kernel log; what both tell counts once",
+    ),
+    (
+        "gpuwatch_gpu_xid_last_seen_timestamp_seconds",
+        Kind.GAUGE,
+        (*GPU, "xid"),
+        "Unix time at which that error was last reported; alert on it, because increase() misses the first one.",
+        "nvmlEventSetWait_v2 and the kernel log",
+    ),
+    (
+        "gpuwatch_gpu_health",
+        Kind.GAUGE,
+        (*GPU, "state"),
+        "1 for how well the GPU is (healthy, degraded, failing or unknown), 0 for the other states.",
+        "the agent's verdict; docs/health.md",
+    ),
+    (
+        "gpuwatch_gpu_health_cause_info",
+        INFO,
+        (*GPU, "code", "remedy"),
+        "1 for each thing that is wrong with the GPU, and what to do: nothing, drain, reset, reboot, replace_hardware.",
+        "the agent's verdict; docs/health.md",
+    ),
+    (
+        "gpuwatch_gpu_health_since_timestamp_seconds",
+        Kind.GAUGE,
+        GPU,
+        "Unix time since which the GPU's health has been what it is.",
+        "the agent's verdict",
+    ),
+)
+
+_NODE_ROWS: tuple[_Row, ...] = (
+    (
+        "gpuwatch_node_info",
+        INFO,
+        ("node_id",),
+        "Which machine this is, as its cloud or its administrator names it.",
+        "the configuration, the EC2 instance id of the board, or the host name",
+    ),
+    (
+        "gpuwatch_node_activity",
+        Kind.GAUGE,
+        ("state",),
+        "1 for what the machine is doing (busy, parked, stalled, idle or unknown), 0 for the other states.",
+        "the agent's verdict",
+    ),
+    (
+        "gpuwatch_node_evidence",
+        Kind.GAUGE,
+        ("signal", "says"),
+        "1 for what a signal of the host says (busy, idle or unknown), 0 for the others; absent where there is none.",
+        "the signals of docs/activity.md",
+    ),
+    (
+        "gpuwatch_keep_lease_expires_timestamp_seconds",
+        Kind.GAUGE,
+        ("user",),
+        "Unix time at which a lease taken with `gpuwatch keep` ends; absent without one. The 64 longest are shown.",
+        "the leases that hold",
+    ),
+    (
+        "gpuwatch_node_idle_seconds",
+        Kind.GAUGE,
+        (),
+        "How long the machine has been idle without a break; 0 if it is not idle, absent while that is unknown.",
+        "the agent's verdict",
+    ),
+)
+
+_AGENT_ROWS: tuple[_Row, ...] = (
+    ("gpuwatch_agent_info", INFO, ("version",), "Which agent this is.", "the agent"),
+    (
+        "gpuwatch_agent_cycle_duration_seconds",
+        Kind.GAUGE,
+        (),
+        "What the last complete reading cycle took.",
+        "the probe",
+    ),
+    (
+        "gpuwatch_agent_last_cycle_timestamp_seconds",
+        Kind.GAUGE,
+        (),
+        "Unix time at which the last complete reading cycle ended.",
+        "the agent",
+    ),
+    (
+        "gpuwatch_agent_last_cycle_age_seconds",
+        Kind.GAUGE,
+        (),
+        "Time since the last complete reading cycle, by the monotonic clock.",
+        "the agent",
+    ),
+    ("gpuwatch_agent_cycles_total", Kind.COUNTER, (), "Complete reading cycles.", "the agent"),
+    (
+        "gpuwatch_probe_up",
+        Kind.GAUGE,
+        (),
+        "1 if the probe reads GPUs, 0 if it cannot: no driver, a hang, a crash, released, nothing heard for too long.",
+        "the supervisor",
+    ),
+    (
+        "gpuwatch_probe_down_info",
+        INFO,
+        ("cause",),
+        "Why the probe reads nothing, such as library_not_found, hang, exit or released; /healthz has the words.",
+        "the supervisor",
+    ),
+    (
+        "gpuwatch_probe_restarts_total",
+        Kind.COUNTER,
+        ("cause",),
+        "Probes replaced: hang, exit, garbage, or renew (on purpose: a new driver library, a hung GPU answers again).",
+        "the supervisor",
+    ),
+    (
+        "gpuwatch_agent_kernel_log_up",
+        Kind.GAUGE,
+        (),
+        "1 if the kernel log is read, 0 if it cannot be: then XIDs come from NVML alone. Absent if not asked for.",
+        "the agent",
+    ),
+    (
+        "gpuwatch_agent_login_failures_total",
+        Kind.COUNTER,
+        ("result",),
+        LOGINS_HELP,
+        "the agent; absent without users",
+    ),
+    (
+        CERTIFICATE,
+        Kind.GAUGE,
+        ("setting",),
+        CERTIFICATE_HELP,
+        "the files of agent.tls_certificate and agent.tls_client_ca, read again when they change",
+    ),
+    ("process_cpu_seconds_total", Kind.COUNTER, (), "CPU time of the agent, without its probe.", "/proc"),
+    ("process_resident_memory_bytes", Kind.GAUGE, (), "Resident memory of the agent, without its probe.", "/proc"),
+    ("process_start_time_seconds", Kind.GAUGE, (), "Unix time at which the agent started.", "/proc"),
+    ("process_open_fds", Kind.GAUGE, (), "Open file descriptors of the agent.", "/proc"),
+)
+
+FAMILIES: dict[str, Family] = {family.name: family for family in _families()}
+
+
+def render_metrics_md() -> str:
+    """docs/METRICS.md."""
+    lines = [
+        "# Metrics of the agent",
+        "",
+        "Generated by `make docs`; do not edit.",
+        "",
+        "Served at `/metrics` in the Prometheus and OpenMetrics text formats. Units are base units, told by the name;",
+        "a ratio is 0 to 1. A value that could not be read has no series: it is never 0, NaN or an old one. `uuid` is",
+        "the GPU's key; `gpu` is its index, which may change at a reboot. A GPU that the driver no longer lists keeps",
+        "its index until another GPU has it, and has no label `gpu` from then on: alerts that must find it use `uuid`.",
+        "",
+        "Where a value comes from: `Samples` and the like are functions nvmlDeviceGet... of NVML, `field` is an entry",
+        "of nvmlDeviceGetFieldValues, `GPM` one of nvmlGpmMetricsGet over the time since the last cycle (Hopper and",
+        f"newer). What is read every {SLOW_SECONDS} s is shown until then, and no longer after a read that failed.",
+        "",
+        *table_md(FAMILIES.values()),
+    ]
+    return "\n".join(lines) + "\n"

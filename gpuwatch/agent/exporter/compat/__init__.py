@@ -1,0 +1,98 @@
+"""Other exporters' names for what the agent reads, so that their dashboards and alerts work on it unchanged.
+
+A dialect is a table (`dcgm.py`, `nvidia_smi.py`, `nvitop.py`) of what `table.py` defines. They are written as text
+here rather than through prometheus-client, which gives each counter a name that ends in `_total`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+
+from gpuwatch.agent.attribution.attribution import View
+from gpuwatch.agent.exporter.compat.processes import Figures
+from gpuwatch.agent.exporter.compat.table import Dialect, Extra, Labels, Row, Sample, Scene
+from gpuwatch.agent.state import Snapshot
+from gpuwatch.model.gpu import Kind
+
+DIALECTS = ("dcgm", "nvidia_smi", "nvitop")
+
+_OPENMETRICS_END = b"# EOF\n"
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def load(name: str) -> Dialect:
+    """A dialect by its name; only those asked for cost memory."""
+    dialect: Dialect = import_module(f"{__name__}.{name}").DIALECT
+    return dialect
+
+
+class Compatibility:
+    """Adds the families of some dialects to a page.
+
+    `users` tells who is behind the processes, `processes` what those use, `host` of the host.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        *,
+        hostname: str,
+        top_processes: int,
+        users: Callable[[], View | None] = lambda: None,
+        host: Callable[[], Iterable[Sample]] = tuple,
+        processes: Callable[[Iterable[int]], Mapping[int, Figures]] = lambda _: {},
+    ) -> None:
+        self._dialects = tuple(load(name) for name in dict.fromkeys(names))
+        self._hostname = hostname
+        self._top_processes = top_processes
+        self._users = users
+        self._host = host
+        self._processes = processes
+
+    def extend(self, snapshot: Snapshot, page: bytes) -> bytes:
+        """The page with the foreign families behind its own, in its format: plain text or OpenMetrics."""
+        scene = Scene(
+            snapshot=snapshot,
+            hostname=self._hostname,
+            top_processes=self._top_processes,
+            users=self._users(),
+            host=self._host,
+            processes=self._processes,
+        )
+        openmetrics = page.endswith(_OPENMETRICS_END)
+        added = "".join(_text(dialect, scene, openmetrics=openmetrics) for dialect in self._dialects).encode()
+        return page.removesuffix(_OPENMETRICS_END) + added + (_OPENMETRICS_END if openmetrics else b"")
+
+
+def _text(dialect: Dialect, scene: Scene, *, openmetrics: bool) -> str:
+    """The families of a dialect that have a sample now."""
+    lines: dict[str, list[str]] = {family.name: [] for family in dialect.families}
+    for reading in scene.snapshot.readings:
+        for part in dialect.parts(reading, scene):
+            labels = _braced(part.labels)
+            for row in dialect.rows:
+                value = None if row.source in part.hidden else row.value(part.values)
+                if value is not None:
+                    lines[row.name].append(f"{row.name}{labels} {float(value)!r}\n")
+    for name, labelled, value in dialect.samples(scene):
+        lines[name].append(f"{name}{_braced(labelled)} {float(value)!r}\n")
+    return "".join(
+        _head(family, openmetrics=openmetrics) + "".join(lines[family.name])
+        for family in dialect.families
+        if lines[family.name]
+    )
+
+
+def _head(family: Row | Extra, *, openmetrics: bool) -> str:
+    """HELP and TYPE. OpenMetrics takes only names in _total for counters and only counters for such names."""
+    name, kind = family.name, family.kind.value
+    if openmetrics and name.endswith("_total") == (kind == Kind.COUNTER):
+        name = name.removesuffix("_total")
+    elif openmetrics:
+        kind = "unknown"
+    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n"
+
+
+def _braced(labels: Labels) -> str:
+    """The labels as a page has them; one that is not known is left out."""
+    told = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items() if value is not None)
+    return f"{{{told}}}" if told else ""

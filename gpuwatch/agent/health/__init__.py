@@ -1,0 +1,1 @@
+"""Is this GPU healthy: counters, the kernel log and Xids, judged by rules."""

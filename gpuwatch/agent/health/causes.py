@@ -1,0 +1,159 @@
+"""What can be wrong with a GPU: one row each, with its code, its sentence, what to do, and where it is known from."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from gpuwatch.agent.health.counters import Figures
+from gpuwatch.agent.health.settings import HealthRules
+from gpuwatch.model.gpu import DownCause, GpuReading
+from gpuwatch.model.health import Finding, Health, Remedy
+from gpuwatch.model.xid import XIDS, Severity
+
+_HUNG_AFTER_SECONDS = 10.0  # what a hang left unread is read by the next probe long before
+_HEALTHS = {Severity.CRITICAL: Health.FAILING, Severity.WARNING: Health.DEGRADED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A cause that can be seen whenever the GPU is read."""
+
+    finding: Finding
+    holds: Callable[[GpuReading, Figures, HealthRules], bool]
+    after: Callable[[HealthRules], float] = lambda _: 0.0
+
+
+def _level(
+    code: str, sentence: str, remedy: Remedy, source: str, holds: Callable[[GpuReading, Figures, HealthRules], bool]
+) -> Level:
+    health = Health.FAILING if remedy is Remedy.REPLACE_HARDWARE else Health.DEGRADED
+    finding = Finding(code=code, health=health, sentence=sentence, remedy=remedy, source=source)
+    return Level(finding=finding, holds=holds)
+
+
+def _narrow(reading: GpuReading, _: Figures, rules: HealthRules) -> bool:
+    width, full, load = reading.pcie_link_width, reading.pcie_link_width_max, reading.utilization_ratio
+    return width is not None and full is not None and load is not None and width < full and load >= rules.load_ratio
+
+
+LEVELS: tuple[Level, ...] = (
+    _level(
+        "row_remap_failure",
+        "A bad memory row could not be replaced: no spare is left.",
+        Remedy.REPLACE_HARDWARE,
+        "remapped_rows_failure",
+        lambda reading, *_: reading.remapped_rows_failure == 1,
+    ),
+    _level(
+        "row_remap_pending",
+        "A bad memory row waits for a reset to be replaced.",
+        Remedy.RESET,
+        "remapped_rows_pending",
+        lambda reading, *_: reading.remapped_rows_pending == 1,
+    ),
+    _level(
+        "page_retirement_pending",
+        "A bad memory page waits for a reset to be retired.",
+        Remedy.RESET,
+        "retired_pages_pending",
+        lambda reading, *_: reading.retired_pages_pending == 1,
+    ),
+    _level(
+        "ecc_uncorrected",
+        "Memory errors came up that could not be corrected.",
+        Remedy.RESET,
+        "ecc_uncorrected_volatile_errors_total",
+        lambda _, figures, __: figures.new_uncorrected > 0,
+    ),
+    _level(
+        "ecc_corrected_rate",
+        "Memory errors are being corrected at a high rate.",
+        Remedy.DRAIN,
+        "ecc_corrected_volatile_errors_total",
+        lambda _, figures, rules: figures.corrected_per_hour > rules.corrected_per_hour,
+    ),
+    _level(
+        "thermal_throttling",
+        "Its clocks are lowered for heat too much of the time: look at cooling.",
+        Remedy.DRAIN,
+        "clock_event_seconds_total, else clock_events",
+        lambda _, figures, rules: figures.thermal_ratio > rules.thermal_ratio,
+    ),
+    _level(
+        "power_brake",
+        "Its clocks are lowered by the power supply's brake too much of the time: look at the supply.",
+        Remedy.DRAIN,
+        "clock_event_seconds_total, else clock_events",
+        lambda _, figures, rules: figures.power_brake_ratio > rules.power_brake_ratio,
+    ),
+    replace(
+        _level(
+            "pcie_narrow",
+            "Its PCIe link has fewer lanes under load than GPU and slot could use: have the board seated anew.",
+            Remedy.DRAIN,
+            "pcie_link_width, pcie_link_width_max",
+            _narrow,
+        ),
+        after=lambda rules: rules.narrow_after,
+    ),
+)
+
+_WITNESSES = (
+    "clock_events",
+    "recovery_action",
+    "remapped_rows_failure",
+    "remapped_rows_pending",
+    "retired_pages_pending",
+    "ecc_uncorrected_volatile_errors_total",
+    "ecc_corrected_volatile_errors_total",
+    "clock_event_seconds_total",
+    "pcie_link_width",
+)
+
+
+def tells(reading: GpuReading) -> bool:
+    """Whether anything was read that a cause could have been seen by."""
+    return any(getattr(reading, name) is not None for name in _WITNESSES)
+
+
+def _asked(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[str, Finding]:
+    source = "recovery_action, or XID 154 in the kernel log"
+    return action, Finding(code=f"driver_asks_{action}", health=health, sentence=sentence, remedy=remedy, source=source)
+
+
+# By the names of RECOVERY_ACTIONS; `none` is no finding.
+RECOVERY: dict[str, Finding] = dict(
+    (
+        _asked("reset", Health.FAILING, "The driver asks for a reset of the GPU.", Remedy.RESET),
+        _asked("reboot", Health.FAILING, "The driver asks for a reboot.", Remedy.REBOOT),
+        _asked("drain_p2p", Health.DEGRADED, "The driver asks to end peer-to-peer traffic.", Remedy.DRAIN),
+        _asked(
+            "drain_and_reset", Health.DEGRADED, "The driver asks for a reset once the work has ended.", Remedy.DRAIN
+        ),
+        _asked("recover_imex_domain", Health.DEGRADED, "The driver asks to recover its IMEX domain.", Remedy.DRAIN),
+        _asked("bus_reset", Health.FAILING, "The driver asks for a reset over the bus.", Remedy.RESET),
+        _asked("system_reboot", Health.FAILING, "The driver asks for a reboot of the whole system.", Remedy.REBOOT),
+    )
+)
+
+
+def _down(code: str, sentence: str, remedy: Remedy) -> Finding:
+    return Finding(code=code, health=Health.FAILING, sentence=sentence, remedy=remedy, source="the probe")
+
+
+# With how long each must last. The other causes of a GPU being down say nothing about the GPU.
+DOWN: dict[DownCause, tuple[Finding, float]] = {
+    DownCause.LOST: (_down("gpu_lost", "The driver has lost the GPU.", Remedy.REBOOT), 0.0),
+    DownCause.MISSING: (_down("gpu_missing", "The driver no longer lists the GPU.", Remedy.REBOOT), 0.0),
+    DownCause.HANG: (_down("gpu_hung", "Calls to the GPU do not return.", Remedy.RESET), _HUNG_AFTER_SECONDS),
+}
+
+
+def xid_finding(xid: int) -> Finding | None:
+    """What an XID says of the GPU, if anything."""
+    row = XIDS.get(xid)
+    if row is None or row.severity not in _HEALTHS:
+        return None
+    source = "NVIDIA's Xid catalogue"
+    return Finding(
+        code=f"xid_{xid}", health=_HEALTHS[row.severity], sentence=row.sentence, remedy=row.remedy, source=source
+    )

@@ -1,0 +1,66 @@
+"""What a GPU's counters say over time: increases, rates and shares, brought up to date at each reading."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuwatch.agent.health.settings import BLIND_SECONDS, HealthRules
+from gpuwatch.model.gpu import GpuReading
+
+_HOUR_SECONDS = 3600.0
+_THERMAL_EVENTS = ("hw_thermal_slowdown", "sw_thermal_slowdown")
+_POWER_BRAKE_EVENTS = ("hw_power_brake_slowdown",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The counters as last known, and what came of them. Shares and rates fade over their window."""
+
+    read_seconds: float | None = None
+    energy_joules: float | None = None
+    uncorrected: int | None = None
+    new_uncorrected: int = 0
+    corrected: int | None = None
+    corrected_per_hour: float = 0.0
+    clock_seconds: Mapping[str, float] | None = None
+    thermal_ratio: float = 0.0
+    power_brake_ratio: float = 0.0
+
+    def restarted(self, reading: GpuReading) -> bool:
+        """Whether the GPU was reset or its driver reloaded since: the energy counter began again."""
+        before, now = self.energy_joules, reading.energy_joules_total
+        return before is not None and now is not None and now < before / 2
+
+    def after(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
+        """With one more reading. A counter that starts again adds nothing, one that is not known stays."""
+        gap = 0.0 if self.read_seconds is None else max(0.0, now - self.read_seconds)
+        gap = gap if gap <= BLIND_SECONDS else 0.0
+        weight = gap / (rules.throttle_window + gap)
+        thermal = self._share(reading, _THERMAL_EVENTS, gap)
+        power_brake = self._share(reading, _POWER_BRAKE_EVENTS, gap)
+        corrected = reading.ecc_corrected_volatile_errors_total
+        uncorrected = reading.ecc_uncorrected_volatile_errors_total
+        energy = reading.energy_joules_total
+        faded = self.corrected_per_hour * _HOUR_SECONDS / (_HOUR_SECONDS + gap)
+        return Figures(
+            read_seconds=now,
+            energy_joules=self.energy_joules if energy is None else energy,
+            uncorrected=self.uncorrected if uncorrected is None else uncorrected,
+            new_uncorrected=_increase(self.uncorrected, uncorrected),
+            corrected=self.corrected if corrected is None else corrected,
+            corrected_per_hour=faded + _increase(self.corrected, corrected),
+            clock_seconds=reading.clock_event_seconds_total,
+            thermal_ratio=self.thermal_ratio + (thermal - self.thermal_ratio) * weight,
+            power_brake_ratio=self.power_brake_ratio + (power_brake - self.power_brake_ratio) * weight,
+        )
+
+    def _share(self, reading: GpuReading, events: tuple[str, ...], gap: float) -> float:
+        """The share of the time since the last reading in which any of these held the clocks down."""
+        before, after = self.clock_seconds or {}, reading.clock_event_seconds_total or {}
+        counted = [after[event] - before[event] for event in events if event in before and event in after]
+        if counted and gap > 0:
+            return min(1.0, max(0.0, *counted) / gap)
+        return 1.0 if any(event in (reading.clock_events or ()) for event in events) else 0.0
+
+
+def _increase(before: int | None, after: int | None) -> int:
+    return 0 if before is None or after is None else max(0, after - before)

@@ -1,0 +1,56 @@
+"""Alibaba Cloud's metadata service (ECS pages "Instance metadata", "Detect and respond to spot interruptions").
+
+A spot instance is released five minutes after its termination time appears, which is in UTC. The service does not tell
+how the instance is paid for. Of maintenance/active-system-events the pages tell that it is there, and "None" as the
+example of what it says; the form of an event and the zone of its times are not documented, so it is not asked.
+"""
+
+from dataclasses import replace
+
+from gpuwatch.agent.metadata.base import (
+    FactQuestion,
+    Facts,
+    MetadataService,
+    Notice,
+    NoticeKind,
+    NoticeQuestion,
+    TokenScheme,
+    decoded,
+    moment,
+    text_of,
+    word,
+)
+
+_ISO = "%Y-%m-%dT%H:%M:%S%z"
+_FACTS = {"instance_id": "instance-id", "instance_type": "instance-type", "region": "region-id", "zone": "zone-id"}
+
+
+def identity(body: bytes, known: Facts) -> Facts:
+    """The instance identity document."""
+    document = decoded(body, dict[str, object])
+    found = {name: document.get(key) for name, key in _FACTS.items()}
+    lacking = [_FACTS[name] for name, value in found.items() if not isinstance(value, str)]
+    if lacking:
+        raise ValueError(f"it lacks {', '.join(lacking)}")
+    return replace(known, **{name: word(str(value)) for name, value in found.items()})
+
+
+def termination_time(body: bytes, _: Facts) -> tuple[Notice, ...]:
+    """instance/spot/termination-time, such as 2020-04-07T17:03:00Z."""
+    deadline = moment(text_of(body), _ISO)
+    return (Notice(kind=NoticeKind.SPOT_INTERRUPTION, action="release", deadline=deadline),)
+
+
+ALIBABA = MetadataService(
+    provider="alibaba",
+    endpoint="http://100.100.100.200",
+    token=TokenScheme(
+        path="/latest/api/token",
+        ttl_header="X-aliyun-ecs-metadata-token-ttl-seconds",
+        header="X-aliyun-ecs-metadata-token",
+        optional=True,
+    ),
+    facts=(FactQuestion(path="/latest/dynamic/instance-identity/document", parse=identity),),
+    notices=(NoticeQuestion(path="/latest/meta-data/instance/spot/termination-time", parse=termination_time),),
+    remedies={"disabled": "switch the instance's metadata access on (ECS console, or ModifyInstanceMetadataOptions)"},
+)

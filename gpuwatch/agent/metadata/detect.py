@@ -1,0 +1,46 @@
+"""Which cloud this is, read off the board: nobody is asked over the network who is not known to be there."""
+
+import re
+from pathlib import Path
+
+from gpuwatch.agent.metadata.alibaba import ALIBABA
+from gpuwatch.agent.metadata.aws import AWS
+from gpuwatch.agent.metadata.azure import AZURE
+from gpuwatch.agent.metadata.base import MetadataService
+from gpuwatch.agent.metadata.gcp import GCP
+from gpuwatch.agent.metadata.tencent import TENCENT
+
+DMI = Path("/sys/class/dmi/id")
+
+SERVICES = {service.provider: service for service in (AWS, AZURE, GCP, ALIBABA, TENCENT)}
+
+# File of /sys/class/dmi/id, what it says there in full; all are readable by everybody.
+_BOARDS: tuple[tuple[str, str, str], ...] = (
+    ("aws", "sys_vendor", r"Amazon EC2"),
+    ("aws", "board_asset_tag", r"i-[0-9a-f]{8,17}"),
+    ("aws", "bios_version", r".*\.amazon"),  # older types on Xen, such as p3
+    ("azure", "chassis_asset_tag", r"7783-7084-3265-9085-8269-3286-77"),  # a vendor Microsoft alone is any Hyper-V
+    ("gcp", "product_name", r"Google Compute Engine"),
+    ("alibaba", "product_name", r"Alibaba Cloud ECS"),
+    ("alibaba", "sys_vendor", r"Alibaba Cloud"),
+    ("tencent", "sys_vendor", r"Tencent Cloud"),
+)
+
+
+def service_of(provider: str, dmi: Path = DMI) -> MetadataService | None:
+    """The metadata service of a provider, or with `auto` of the board's; None: there is none to ask."""
+    return SERVICES.get(_on_board(dmi) if provider == "auto" else provider)
+
+
+def _on_board(dmi: Path) -> str:
+    """The provider whose mark the board bears; empty on a machine of one's own."""
+    said: dict[str, str] = {}
+    for provider, file, pattern in _BOARDS:
+        if file not in said:
+            try:
+                said[file] = (dmi / file).read_text(encoding="utf-8", errors="replace").strip()
+            except OSError:
+                said[file] = ""
+        if re.fullmatch(pattern, said[file], re.IGNORECASE):
+            return provider
+    return ""

@@ -1,0 +1,140 @@
+"""The administrator's program that a notice starts: one run at a time, in a process group of its own, with a deadline.
+
+`turns.py` has the rules of whose turn it is; this has the processes.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from gpuwatch.agent.environment import inherited
+from gpuwatch.agent.metadata.hook_queue import Turns
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
+from gpuwatch.model.duration import format_duration
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_NOT_STARTED = 127  # as a shell has it
+_STDERR = 2
+_DIES_SECONDS = 10.0  # a killed process ends at once, unless it sleeps in the kernel
+_LOOK_SECONDS = 1.0  # from look to look whether a run must give way
+
+
+class NoticeHook:
+    """Starts the program and waits for it in a thread, so that looking for notices goes on."""
+
+    def __init__(self, knobs: InstanceKnobs, memory: NoticeMemory, clock: Clock) -> None:
+        """Without a program it does nothing."""
+        self._command = knobs.on_interruption
+        self._memory = memory
+        self._clock = clock
+        self._turns = Turns(timedelta(seconds=knobs.on_interruption_lead), lambda notice: memory.ran(notice.key))
+        for of in memory.subjects_that_ran:
+            self._turns.hold(of, clock.monotonic())
+        self._lock = threading.Lock()  # of the turns and the statuses
+        self._statuses: dict[str, int] = {}
+
+    @property
+    def statuses(self) -> Mapping[str, int]:
+        """How the last run for each kind of notice ended: its exit status, or the signal's number below zero."""
+        with self._lock:
+            return dict(self._statuses)
+
+    def consider(self, notices: Iterable[Announced]) -> None:
+        """Start the program for a notice that is due and had no run, if it is its turn; returns at once."""
+        if self._command:
+            with self._lock:
+                self._turns.seen(notices, self._clock.now())
+                self._advance()
+
+    def _advance(self) -> None:
+        """Start the next run, where one is due and none is at work."""
+        while (notice := self._turns.next(self._clock.now(), self._clock.monotonic())) is not None:
+            left_seconds = self._turns.left(notice, self._clock.now()).total_seconds()
+            self._memory.note_run(notice.key)
+            self._turns.begin(notice, self._clock.now())
+            if not self._start(notice, left_seconds):
+                self._statuses[notice.kind.value] = _NOT_STARTED
+                self._turns.end(self._clock.monotonic())
+
+    def _start(self, notice: Announced, left_seconds: float) -> bool:
+        """Whether it could be started."""
+        deadline = notice.deadline
+        told = {
+            "GPUWATCH_NOTICE_KIND": notice.kind.value,
+            "GPUWATCH_NOTICE_ACTION": notice.action,
+            "GPUWATCH_NOTICE_DEADLINE": "" if deadline is None else f"{deadline:%Y-%m-%dT%H:%M:%SZ}",
+            "GPUWATCH_NOTICE_SECONDS_LEFT": "" if deadline is None else str(int(left_seconds)),
+        }
+        words = f"on_interruption for {notice.kind.value} ({notice.action})"
+        try:
+            process = subprocess.Popen(  # noqa: S603  the administrator's own command line
+                self._command,
+                env={**inherited(), **told},
+                stdin=subprocess.DEVNULL,
+                stdout=_STDERR,
+                stderr=_STDERR,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            _LOG.error("%s could not be started: %s", words, error)
+            return False
+        _LOG.warning("%s starts, with %s left", words, format_duration(left_seconds))
+        waited = threading.Thread(
+            target=self._await,
+            args=(notice.kind.value, words, process, left_seconds),
+            name="on-interruption",
+            daemon=True,
+        )
+        try:
+            waited.start()
+        except RuntimeError as error:  # nobody could tell when it ends, and the next run would never begin
+            _kill(process)
+            _LOG.error("%s was killed: %s", words, error)
+            return False
+        return True
+
+    def _await(self, kind: str, words: str, process: subprocess.Popen[bytes], left_seconds: float) -> None:
+        """Note how it ends, at the deadline at the latest, and start the run that waits for its end."""
+        why = self._overdue(process, left_seconds)
+        if why is not None:
+            _kill(process)
+            _LOG.error("%s was still running %s and was killed", words, why)
+        try:
+            status = process.wait(_DIES_SECONDS)
+        except subprocess.TimeoutExpired:  # another run that waits must not be lost for that
+            status = -signal.SIGKILL
+            _LOG.error("%s does not die, it sleeps in the kernel; it is left behind", words)
+        _LOG.log(logging.WARNING if status else logging.INFO, "%s ended with status %d", words, status)
+        with self._lock:
+            self._statuses[kind] = status
+            self._turns.end(self._clock.monotonic())
+            self._advance()
+
+    def _overdue(self, process: subprocess.Popen[bytes], left_seconds: float) -> str | None:
+        """Wait until it ends; or why it must be ended."""
+        while left_seconds > 0:
+            wait_seconds = min(_LOOK_SECONDS, left_seconds)
+            try:
+                process.wait(wait_seconds)
+            except subprocess.TimeoutExpired:
+                left_seconds -= wait_seconds
+            else:
+                return None
+            with self._lock:
+                if self._turns.must_end(self._clock.now()):
+                    return "when a notice with a nearer deadline could wait no longer"
+        return "at its deadline"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End its whole group."""
+    with contextlib.suppress(OSError):  # it may have become another user's
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,194 @@
+"""Asks the metadata service again and again: facts once, notices every few seconds. Nobody else waits for it.
+
+Not being able to ask is not "no notice": what was announced stands until it can be asked again, and `trouble` says why.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gpuwatch.agent.metadata.base import Facts, Garbage, MetadataService, Notice, facts_in, notices_in
+from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
+from gpuwatch.agent.metadata.detect import DMI, service_of
+from gpuwatch.agent.metadata.hook import NoticeHook
+from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+_FACTS_AGAIN_SECONDS = 600.0
+_FACTS_FAILED_SECONDS = 30.0
+_LASTING = frozenset({"unreachable", "timeout", "hop_limit", "endpoint"})  # the next question would fare no better
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why the service does not answer, and what would help; empty where nobody knows."""
+
+    cause: str
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceStatus:
+    """What is known of the instance. `up` is None before the first look."""
+
+    provider: str
+    facts: Facts = field(default_factory=Facts)
+    notices: tuple[Announced, ...] = ()
+    up: bool | None = None
+    trouble: Trouble | None = None
+    hook_statuses: Mapping[str, int] = field(default_factory=dict)
+
+
+class InstanceWatcher:
+    """One machine's metadata, watched by one thread; on a machine that is no cloud's it does nothing."""
+
+    def __init__(self, knobs: InstanceKnobs, clock: Clock, *, dmi: Path = DMI) -> None:
+        """Nothing is asked before `start`."""
+        service = service_of(knobs.provider, dmi)
+        self._look = None if service is None else _Look(service, knobs, clock)
+        self._interval_seconds = knobs.interval
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._status = None if service is None else InstanceStatus(provider=service.provider)
+
+    def status(self) -> InstanceStatus | None:
+        """What the last look gave; None on a machine that is no cloud's. Never waits."""
+        status = self._status
+        if status is None or self._look is None:
+            return None
+        return replace(status, hook_statuses=self._look.hook.statuses)
+
+    def start(self, named: Callable[[str], None]) -> None:
+        """Begin, where there is a service to ask; returns at once. `named` is told the instance id once it is known."""
+        if self._look is not None:
+            threading.Thread(target=self._run, args=(named,), name="instance", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more; a program that runs for a notice is left to end."""
+        self._stopping.set()
+
+    def step(self) -> float:
+        """Look once; the result is how long to wait, so that looks begin one interval after another."""
+        begin = self._clock.monotonic()
+        before = self._status
+        if self._look is not None and before is not None:
+            try:
+                status = self._look.once()
+            except Exception as error:  # noqa: BLE001  a flaw here must be told, not end the looking
+                if before.trouble is None or before.trouble.cause != "error":
+                    _LOG.exception("the look at the cloud's notices failed")
+                wrong = Trouble(cause="error", detail=f"{type(error).__name__}: {error}", remedy="see the agent's log")
+                status = replace(before, up=False, trouble=wrong)
+            self._status = status
+            _tell(status, before)
+        return max(0.0, self._interval_seconds - (self._clock.monotonic() - begin))
+
+    def _run(self, named: Callable[[str], None]) -> None:
+        """Look until `stop`."""
+        told = None
+        while not self._stopping.is_set():
+            wait_seconds = self.step()
+            found = None if self._status is None else self._status.facts.instance_id
+            if found is not None and found != told:
+                named(found)
+                told = found
+            self._stopping.wait(wait_seconds)
+
+
+class _Look:
+    """What one look after another gathers."""
+
+    def __init__(self, service: MetadataService, knobs: InstanceKnobs, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+        self._client = MetadataClient(service, clock, timeout_seconds=knobs.timeout, endpoint=knobs.endpoint)
+        self._memory = NoticeMemory(Path(knobs.state))
+        self.hook = NoticeHook(knobs, self._memory, clock)
+        self._facts = Facts()
+        self._facts_due: float | None = clock.monotonic()
+        self._facts_trouble: Trouble | None = None
+        self._standing: dict[str, tuple[Notice, ...]] = {}
+
+    def once(self) -> InstanceStatus:
+        """Ask what is due, and start the program where a notice is new."""
+        now = self._clock.monotonic()
+        if self._facts_due is not None and now >= self._facts_due:
+            self._facts_due = None
+            self._facts_trouble = self._ask_facts(now)
+        trouble = self._ask_notices() or self._facts_trouble
+        at = self._clock.now()
+        standing = {
+            notice.key: self._memory.announced(notice, at) for found in self._standing.values() for notice in found
+        }
+        if trouble is None:
+            self._memory.forget(standing, at)
+        self.hook.consider(standing.values())
+        return InstanceStatus(
+            provider=self._service.provider,
+            facts=self._facts,
+            notices=tuple(standing.values()),
+            up=trouble is None,
+            trouble=trouble,
+        )
+
+    def _ask_facts(self, now: float) -> Trouble | None:
+        """All of them, in order, and again later if one is missing; the result is the first thing that was wrong."""
+        wrong: Trouble | None = None
+        for question in self._service.facts:
+            try:
+                body = self._client.ask(question)
+            except MetadataError as error:
+                self._facts_due = now + _FACTS_FAILED_SECONDS
+                return self._trouble(error.cause, error.detail)
+            found = None if body is None else facts_in(question, body, self._facts)
+            if isinstance(found, Facts):
+                self._facts = found
+                continue
+            self._facts_due = now + _FACTS_AGAIN_SECONDS
+            if found is not None:
+                wrong = wrong or self._trouble("garbage", found.words)
+        return wrong
+
+    def _ask_notices(self) -> Trouble | None:
+        """Likewise, the most urgent first; what could not be asked stands as it was."""
+        wrong: Trouble | None = None
+        for question in self._service.notices:
+            if self._facts.lifecycle in question.not_for:
+                continue
+            try:
+                body = self._client.ask(question)
+            except MetadataError as error:
+                wrong = wrong or self._trouble(error.cause, error.detail)
+                if error.cause in _LASTING:
+                    break
+                continue
+            found = () if body is None else notices_in(question, body, self._facts)
+            if isinstance(found, Garbage):
+                wrong = wrong or self._trouble("garbage", found.words)
+            else:
+                self._standing[question.path] = found
+        return wrong
+
+    def _trouble(self, cause: str, detail: str) -> Trouble:
+        return Trouble(cause=cause, detail=detail, remedy=self._service.remedies.get(cause, ""))
+
+
+def _tell(status: InstanceStatus, before: InstanceStatus) -> None:
+    """Log what has changed, not what is still so."""
+    trouble, earlier = status.trouble, before.trouble
+    if trouble is not None and (earlier is None or trouble.cause != earlier.cause):
+        remedy = f"; {trouble.remedy}" if trouble.remedy else ""
+        _LOG.warning("the cloud's notices are not known (%s): %s%s", trouble.cause, trouble.detail, remedy)
+    if trouble is None and earlier is not None:
+        _LOG.info("the %s metadata service answers again", status.provider)
+    known = {notice.key for notice in before.notices}
+    for notice in status.notices:
+        if notice.key not in known:
+            by = "" if notice.deadline is None else f" by {notice.deadline:%Y-%m-%d %H:%M:%S} UTC"
+            _LOG.warning("the cloud gives notice of %s (%s)%s", notice.kind.value, notice.action, by)

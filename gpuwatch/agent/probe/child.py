@@ -1,0 +1,118 @@
+"""One probe process: its lines, its last words, and how it is ended or left behind."""
+
+import contextlib
+import logging
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from gpuwatch.agent.probe.main import NEEDS_FRESH_PROCESS
+from gpuwatch.agent.state import Interruption
+
+_LOG = logging.getLogger(__name__)
+
+TERMINATE_SECONDS = 0.5  # a probe that is only busy ends by itself: SIGKILL inside a driver call can wedge the GPU
+KILL_SECONDS = 0.5
+_LONGEST_LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Why a probe is to be replaced."""
+
+    why: Interruption
+    detail: str
+
+
+class ProbeChild:
+    """A probe process and the threads that drain its two pipes."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Start it in a session of its own, so that it can be killed with all that it started."""
+        self.process = subprocess.Popen(  # noqa: S603  our own command line
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        if self.process.stdin is not None:
+            os.set_blocking(self.process.stdin.fileno(), False)  # a probe that reads nothing must hold up nobody
+        self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._last_words = ""
+        self._drains = [
+            self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
+            self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
+        ]
+
+    def ask(self) -> None:
+        """Have it begin a cycle as soon as it can; one that is deaf or gone is not told so."""
+        with contextlib.suppress(OSError, ValueError):
+            if self.process.stdin is not None:
+                self.process.stdin.write(b"\n")
+                self.process.stdin.flush()
+
+    def farewell(self) -> Ending:
+        """It closed its output: how it ended."""
+        try:
+            status: int | None = self.process.wait(TERMINATE_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = None
+        self._drains[1].join(TERMINATE_SECONDS)
+        if status == NEEDS_FRESH_PROCESS:
+            return Ending(why=Interruption.RENEW, detail="only a fresh process can reach the driver")
+        how = "it closed its output"
+        if status is not None:
+            how = f"it ended with status {status}" if status >= 0 else f"it was killed by {_signal_name(-status)}"
+        said = f": {self._last_words}" if self._last_words else ""
+        return Ending(why=Interruption.EXIT, detail=how + said)
+
+    def end(self) -> bool:
+        """Terminate its process group, then kill it; False if even that does not end it."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.process.stdin.close()
+        for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
+            if self.process.poll() is not None:
+                return True
+            os.killpg(self.process.pid, number)
+            try:
+                self.process.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+        return self.process.poll() is not None
+
+    def _log(self, line: bytes) -> None:
+        """What it says to people goes to the agent's log."""
+        self._last_words = line.decode(errors="replace").strip()[:500]
+        _LOG.warning("probe: %s", self._last_words)
+
+    @staticmethod
+    def _drain(
+        name: str, pipe: IO[bytes] | None, take: Callable[[bytes], None], at_end: Callable[[], None]
+    ) -> threading.Thread:
+        """Read a pipe to its end in a thread; an endless line comes in pieces, which are no messages."""
+
+        def drain() -> None:
+            if pipe is not None:
+                with pipe:
+                    for line in iter(lambda: pipe.readline(_LONGEST_LINE_BYTES), b""):
+                        take(line)
+            at_end()
+
+        thread = threading.Thread(target=drain, name=f"probe-{name}", daemon=True)
+        thread.start()
+        return thread
+
+
+def _signal_name(number: int) -> str:
+    """SIGKILL rather than 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

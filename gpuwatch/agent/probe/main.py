@@ -1,0 +1,232 @@
+"""`gpuwatch probe`: reads GPUs and says what it read, in a process that can be killed when a driver call hangs.
+
+Standard output carries the lines of `agent/devices/messages.py`, each flushed at once. The exit status says how it
+ended:
+
+  0  nobody listens any more, the capture has ended, --cycles are done, or --once has printed a reading
+  1  --once could read no GPU; the reason and what to do are on standard error
+  2  wrong arguments, a capture or script that cannot be played, or a capture that cannot be written
+  3  only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
+     A process that never reached it waits 30 s before that, because the next one would fare no better at once
+
+SIGTERM and SIGINT end it at once, even inside a driver call.
+"""
+
+import argparse
+import math
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from gpuwatch.agent.devices import DeviceSource, EventSource, SourceUnavailableError
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, encode
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.runtime.clock import Clock, SystemClock
+
+NOTHING_READ = 1
+BAD_ARGUMENTS = 2
+NEEDS_FRESH_PROCESS = 3
+
+_PATIENCE_SECONDS = 30.0
+_SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
+
+
+def _nvml(_: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  only the chosen source is loaded
+
+    return NvmlSource(clock)
+
+
+def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
+    from gpuwatch.agent.devices.replay import ReplaySource  # noqa: PLC0415  likewise
+
+    if arguments.capture is None:
+        raise ValueError("--source replay needs --capture FILE, a recorded output of `gpuwatch probe`")
+    return ReplaySource(arguments.capture)
+
+
+def _simulated(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+    from gpuwatch.agent.devices.simulated import open_simulated  # noqa: PLC0415  likewise
+
+    return open_simulated(arguments.script, arguments.seed, clock)
+
+
+SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
+    "nvml": _nvml,
+    "replay": _replay,
+    "simulated": _simulated,
+}
+
+
+def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] = ()) -> Iterator[Message]:
+    """The messages of one cycle, each as soon as it is known; GPUs whose uuid is in `skip` are not touched."""
+    begin = clock.monotonic()
+    try:
+        gpus = source.gpus()
+        yield Cycle(seq=seq, monotonic_seconds=begin, gpus=gpus)
+        for uuid, xid in source.events() if isinstance(source, EventSource) else ():
+            yield Event(seq=seq, uuid=uuid, xid=xid)
+        for gpu in gpus:
+            result = _skipped(gpu, clock) if gpu.uuid in skip else source.read(gpu)
+            yield Reading(seq=seq, reading=result) if isinstance(result, GpuReading) else Down(seq=seq, down=result)
+    except SourceUnavailableError as error:
+        yield Unavailable(
+            seq=seq,
+            monotonic_seconds=clock.monotonic(),
+            cause=error.cause,
+            detail=error.detail,
+            remedy=error.remedy,
+        )
+        return
+    end = clock.monotonic()
+    yield End(seq=seq, monotonic_seconds=end, duration_seconds=end - begin)
+
+
+def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
+    return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail="not read: it hung an earlier probe")
+
+
+def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[None]:
+    """Now and at each whole interval after; what took too long skips ticks and shifts none.
+
+    `asked` waits so many seconds and returns True as soon as a cycle is asked for: that one comes in between. A tick
+    that would follow it too closely is skipped.
+    """
+    start, tick = clock.monotonic(), 0
+    spacing = min(_SPACING_SECONDS, interval_seconds)
+    while True:
+        began = clock.monotonic()
+        yield
+        tick = max(tick, math.floor((clock.monotonic() - start) / interval_seconds)) + 1
+        while asked(start + tick * interval_seconds - clock.monotonic()):
+            clock.sleep(began + spacing - clock.monotonic())
+            began = clock.monotonic()
+            yield
+            tick = max(tick, math.ceil((began + spacing - start) / interval_seconds))
+        clock.sleep(start + tick * interval_seconds - clock.monotonic())
+
+
+class Requests:
+    """Cycles that the agent asks for, each by a byte on standard input."""
+
+    def __init__(self, clock: Clock, descriptor: int = 0) -> None:
+        """Nothing is read before the first wait."""
+        self._clock = clock
+        self._descriptor = descriptor
+        self._open = True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; whether a cycle was asked for. Requests that came together are one."""
+        if not self._open:
+            return False
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, seconds))
+        if not ready:
+            return False
+        self._open = bool(os.read(self._descriptor, 4096))  # nothing: who asked is gone
+        return self._open
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the probe; the result is the exit status."""
+    parser = flags()
+    arguments = parser.parse_args(argv)
+    if arguments.once and (arguments.record or arguments.cycles):
+        parser.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # a Python handler would wait for a driver call that hangs
+    clock = SystemClock()
+    try:
+        source = SOURCES[arguments.source](arguments, clock)
+        say = _say if arguments.record is None else _recorder(arguments.record)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"gpuwatch probe: {error}\n")
+        return BAD_ARGUMENTS
+    try:
+        return _once(source, clock) if arguments.once else _stream(source, clock, arguments, say)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        return 0
+    finally:
+        source.close()
+
+
+def _once(source: DeviceSource, clock: Clock) -> int:
+    readings, sentence = 0, "there is no GPU on this host (`nvidia-smi -L` should list those that the driver knows)"
+    for message in sample(source, 0, clock):
+        match message:
+            case Reading() | Down():
+                _say(message)
+                readings += isinstance(message, Reading)
+                sentence = "no GPU could be read (each line above says why; `dmesg | grep NVRM` may say more)"
+            case Unavailable():
+                sentence = f"{message.detail} ({message.remedy})"
+                readings = 0
+    if readings == 0:
+        sys.stderr.write(f"gpuwatch probe: {sentence}\n")
+    return NOTHING_READ if readings == 0 else 0
+
+
+def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, say: Callable[[Message], None]) -> int:
+    patient_until = clock.monotonic() + _PATIENCE_SECONDS
+    asked = Requests(clock).wait if arguments.on_request else lambda _: False
+    for seq, _ in enumerate(ticks(arguments.interval, clock, asked)):
+        for message in sample(source, seq, clock, arguments.skip):
+            say(message)
+            match message:
+                case End():
+                    patient_until = clock.monotonic()
+                case Unavailable(cause="version_mismatch") if clock.monotonic() >= patient_until:
+                    return NEEDS_FRESH_PROCESS
+                case Unavailable(cause="capture_ended"):
+                    return 0
+        if seq + 1 == arguments.cycles:
+            return 0
+    raise AssertionError("time has ended")
+
+
+def _say(message: Message) -> None:
+    sys.stdout.buffer.write(encode(message))
+    sys.stdout.buffer.flush()
+
+
+def _recorder(path: Path) -> Callable[[Message], None]:
+    from gpuwatch.agent.devices.capture import Recorder  # noqa: PLC0415  loaded for a recording only
+
+    recorder = Recorder(path)
+    sys.stderr.write(f"gpuwatch probe: records into {path}, serial numbers and UUIDs masked, until it is ended\n")
+    return recorder.say
+
+
+def flags() -> argparse.ArgumentParser:
+    """Of `gpuwatch probe`."""
+    parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
+    parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
+    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
+    parser.add_argument("--cycles", type=_count, metavar="N", help="end after so many")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
+    parser.add_argument("--source", choices=SOURCES, default="nvml", help="where readings come from (nvml)")
+    parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
+    parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
+    parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0, such as 60")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, such as 1 or 0.5")
+    return seconds

@@ -1,0 +1,85 @@
+"""A second probe beside the one at work, which finds out whether a GPU that hung answers again.
+
+The one at work goes on meanwhile: the other GPUs lose nothing if the GPU hangs again. If it answers, the trial takes
+that probe's place between two cycles.
+"""
+
+import queue
+import threading
+from collections.abc import Sequence
+
+from gpuwatch.agent.devices.messages import Cycle, End, Unavailable, decode
+from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.model.duration import format_duration
+
+_CYCLES = 2  # what is told of the time since the last cycle is there from the second on
+
+
+class Trial:
+    """One such probe, watched by a thread of its own until it has passed or failed."""
+
+    def __init__(self, command: Sequence[str], uuid: str, knobs: AgentKnobs) -> None:
+        """Start it; `uuid` is the GPU in question.
+
+        Raises:
+            OSError: it could not be started.
+
+        """
+        self.uuid = uuid
+        self.child = ProbeChild(command)
+        self.cycle: tuple[bytes, ...] = ()  # the lines of its last cycle, once it has passed
+        self.failure = ""  # why it has not passed
+        self._knobs = knobs
+        self._unwanted = False
+        self._thread = threading.Thread(target=self._run, name="trial", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it has passed or failed; a failed one was ended, as far as it could be."""
+        return not self._thread.is_alive()
+
+    def call_off(self) -> None:
+        """Have it ended; returns at once."""
+        self._unwanted = True
+        self.child.lines.put(None)
+
+    def stop(self) -> None:
+        """End it, whatever it has found."""
+        self.call_off()
+        self._thread.join(TERMINATE_SECONDS + KILL_SECONDS + 0.5)
+        if self.cycle:
+            self.child.end()
+
+    def _run(self) -> None:
+        self.failure = self._watch()
+        if self.failure:
+            self.child.end()
+
+    def _watch(self) -> str:
+        """Listen until it has told so many whole cycles; else why it has not."""
+        allowed, lines, cycles = self._knobs.start_deadline, list[bytes](), 0
+        while True:
+            try:
+                line = self.child.lines.get(timeout=allowed)
+            except queue.Empty:
+                return f"a second probe said nothing within {format_duration(allowed)}"
+            if self._unwanted:
+                return "it is no longer wanted"
+            if line is None:
+                return self.child.farewell().detail
+            try:
+                message = decode(line)
+            except ValueError as error:
+                return f"it said {line[:80]!r}, which is no message: {error}"
+            allowed = self._knobs.deadline
+            lines = [line] if isinstance(message, Cycle) else [*lines, line]
+            match message:
+                case Unavailable():
+                    return message.detail
+                case End():
+                    cycles, allowed = cycles + 1, self._knobs.interval + self._knobs.deadline
+                    if cycles == _CYCLES:
+                        self.cycle = tuple(lines)
+                        return ""

@@ -1,0 +1,295 @@
+"""Keeps one probe running and feeds what it says to the core. Whatever the probe does, this loop goes on.
+
+A driver call that hangs cannot be interrupted, only its process can be left behind. So each line has a deadline; a
+probe that misses it is killed, and abandoned if even that does not end it (it sleeps in the kernel). The next one skips
+the GPU that hung; whether that one answers again, a second probe finds out, while the first one works (`retry.py`).
+"""
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
+from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, Ending, ProbeChild
+from gpuwatch.agent.probe.retry import Trial
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.state import AgentCore, Interruption
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.gpu_identity import called
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.reexec import own_command
+
+_LOG = logging.getLogger(__name__)
+
+_RELEASE_SECONDS = 2 * (TERMINATE_SECONDS + KILL_SECONDS) + 1.0
+_MOST_STUCK = 3  # abandoned probes; then a new one waits until one of them ends, and a trial does one earlier
+_GOOD_CYCLES = 5  # so many make a probe a good one: the next failure is a first one again
+_LONGEST_RETRY_DOUBLINGS = 6
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hung:
+    """A GPU that hung a probe."""
+
+    times: int
+    retry_at: float
+
+
+def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
+    """How the probe of these settings is started."""
+    command = own_command("probe")
+    command += ["--on-request", "--source", knobs.source, "--interval", str(knobs.interval), "--seed", str(knobs.seed)]
+    for flag, value in (("--script", knobs.script), ("--capture", knobs.capture)):
+        if value is not None:
+            command += [flag, value]
+    return tuple(command)
+
+
+class ProbeSupervisor:
+    """One node's probe, watched by one thread."""
+
+    def __init__(self, core: AgentCore, knobs: AgentKnobs, clock: Clock, command: Sequence[str] = ()) -> None:
+        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU to leave alone."""
+        self._core = core
+        self._knobs = knobs
+        self._clock = clock
+        self._command = tuple(command) or probe_command(knobs)
+        self._stopping = threading.Event()
+        self._released: str | None = None
+        self._resting = False  # released, and the loop has noticed
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._child: ProbeChild | None = None
+        self._trial: Trial | None = None
+        self._stuck: list[ProbeChild] = []
+        self._hung: dict[str, _Hung] = {}
+        self._failures = 0
+        self._turns = 0
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the probes and the loop; a second, three if they do not want to."""
+        self._stopping.set()
+        self._call()
+        self._thread.join(_RELEASE_SECONDS)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the loop still runs."""
+        return self._thread.is_alive()
+
+    @property
+    def turns(self) -> int:
+        """A number that changes as long as the loop works: with each message of a probe, each try, each wait's end."""
+        return self._turns
+
+    def ask(self) -> None:
+        """Have the probe at work begin a cycle now; where there is none, nothing happens."""
+        child = self._child
+        if child is not None:
+            child.ask()
+
+    @property
+    def released(self) -> str | None:
+        """By whom the GPUs were released and since when, in words; None while they are read."""
+        return self._released
+
+    def release(self, words: str) -> tuple[int, ...]:
+        """End the probe and start none until `acquire`; the result are the pids of probes that do not let go."""
+        with self._changed:
+            self._released = self._released or words
+        self._call()
+        with self._changed:
+            self._changed.wait_for(lambda: self._resting, _RELEASE_SECONDS)
+            child, trial = self._child, self._trial
+        held = [*self._stuck, *([] if child is None else [child]), *([] if trial is None else [trial.child])]
+        return tuple(each.process.pid for each in held if each.process.poll() is None)
+
+    def acquire(self) -> None:
+        """Start probes again, of all GPUs."""
+        with self._changed:
+            self._released = None
+            self._changed.notify_all()
+
+    @property
+    def _called(self) -> bool:
+        """Whether the probe at work is to end now."""
+        return self._stopping.is_set() or self._released is not None
+
+    def _call(self) -> None:
+        """Wake the loop, whatever it waits for."""
+        with self._changed:
+            self._changed.notify_all()
+        child, trial = self._child, self._trial
+        if child is not None:
+            child.lines.put(None)
+        if trial is not None:
+            trial.call_off()
+
+    def _wait(self, seconds: float) -> None:
+        """Let that time pass, unless the loop is called."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._called, seconds)
+
+    def _rest(self) -> None:
+        """Say that the GPUs are released, again and again, until they are acquired: so the verdict is fresh."""
+        self._end_trial()
+        with self._changed:
+            self._resting = True
+            self._changed.notify_all()
+            while self._released is not None and not self._stopping.is_set():
+                self._core.withhold(self._released)
+                self._turns += 1
+                self._changed.wait(self._knobs.interval)
+            self._resting = False
+        self._hung.clear()  # a reset may have mended them
+        self._failures = 0
+
+    def _run(self) -> None:
+        """Replace probes for ever."""
+        while not self._stopping.is_set():
+            self._turns += 1
+            if self._released is not None:
+                self._rest()
+                continue
+            ending = self._one_probe()
+            if self._called:
+                continue
+            self._core.interrupt(ending.why, ending.detail)
+            failed = ending.why is not Interruption.RENEW
+            self._failures = self._failures + 1 if failed else self._failures
+            doublings = max(0, min(self._failures - 1, 30))
+            delay = min(self._knobs.restart_max, self._knobs.restart_min * 2**doublings) if failed else 0.0
+            level = logging.WARNING if failed else logging.INFO
+            _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
+            self._wait(delay)
+            self._await_stuck()
+        self._end_trial()
+
+    def _one_probe(self) -> Ending:
+        """Start a probe, or take over a trial that has passed, and listen to it until it must be replaced."""
+        heard: tuple[bytes, ...] = ()
+        if self._trial is not None and self._trial.cycle:
+            trial, self._trial = self._trial, None
+            self._hung.pop(trial.uuid, None)
+            child, heard = trial.child, trial.cycle
+        else:
+            try:
+                child = ProbeChild(self._skipping(self._hung))
+            except OSError as error:
+                return Ending(why=Interruption.EXIT, detail=f"it could not be started: {error}")
+        self._child = child
+        if self._called:
+            child.lines.put(None)
+        try:
+            return self._listen(child, heard)
+        finally:
+            self._child = None
+            child.end()
+            self._leave_behind(child)
+
+    def _skipping(self, uuids: Iterable[str]) -> list[str]:
+        """The command line of a probe that leaves these GPUs alone."""
+        return [*self._command, *(part for uuid in uuids for part in ("--skip", uuid))]
+
+    def _leave_behind(self, child: ProbeChild) -> None:
+        """Remember a probe that was killed and goes on."""
+        if child.process.poll() is None:
+            self._stuck.append(child)
+            _LOG.error("probe %d does not die, it sleeps in the kernel; it is left behind", child.process.pid)
+
+    def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> Ending:
+        """Feed the core line by line, first what was `heard`; the result is why there will be no more."""
+        allowed, doing, good_cycles = self._knobs.start_deadline, "say its first word", 0
+        backlog = deque(heard)
+        while True:
+            try:
+                line = backlog.popleft() if backlog else child.lines.get(timeout=allowed)
+            except queue.Empty:
+                return self._hang(allowed, doing)
+            if self._called:
+                return Ending(why=Interruption.EXIT, detail="it is no longer wanted")
+            if line is None:
+                return child.farewell()
+            try:
+                message = decode(line)
+                self._core.ingest(message)
+                self._turns += 1
+            except Exception as error:  # noqa: BLE001  nothing that a probe says may end this loop
+                return Ending(why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}")
+            allowed, doing = self._after(message)
+            if not isinstance(message, End):
+                continue
+            good_cycles += 1
+            self._failures = self._failures if good_cycles < _GOOD_CYCLES else 0
+            if not backlog and self._try_again():
+                return Ending(why=Interruption.RENEW, detail="a GPU that hung answers again")
+
+    def _after(self, message: Message) -> tuple[float, str]:
+        """How long the next line may take, and what it should bring."""
+        deadline = self._knobs.deadline
+        if isinstance(message, End | Unavailable):
+            return self._knobs.interval + deadline, "list its GPUs"
+        return deadline, "end its cycle"
+
+    def _try_again(self) -> bool:
+        """Between two cycles: begin or conclude a trial; whether it has passed and is to take this probe's place."""
+        trial = self._trial
+        self._reap()
+        if trial is not None:
+            if not trial.over or trial.cycle:
+                return trial.over
+            self._trial = None
+            self._leave_behind(trial.child)
+            self._postpone(trial.uuid, trial.failure)
+        elif self._hung:
+            uuid = min(self._hung, key=lambda each: self._hung[each].retry_at)
+            if self._clock.monotonic() < self._hung[uuid].retry_at or len(self._stuck) >= _MOST_STUCK - 1:
+                return False
+            try:
+                self._trial = Trial(self._skipping(each for each in self._hung if each != uuid), uuid, self._knobs)
+            except OSError as error:
+                self._postpone(uuid, f"no probe could be started: {error}")
+        return False
+
+    def _end_trial(self) -> None:
+        """There is none any more."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.stop()
+            self._leave_behind(trial.child)
+
+    def _hang(self, allowed: float, doing: str) -> Ending:
+        """Note which GPU it was, so that the next probe serves the others."""
+        gpu = self._core.awaited
+        if gpu is None:
+            return Ending(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
+        why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(allowed)}"
+        self._postpone(gpu.uuid, why)
+        return Ending(why=Interruption.HANG, detail=why)
+
+    def _postpone(self, uuid: str, why: str) -> None:
+        """Leave a GPU alone, for longer each time."""
+        hung = self._hung.setdefault(uuid, _Hung(times=0, retry_at=0.0))
+        wait = self._knobs.hung_retry * 2 ** min(hung.times, _LONGEST_RETRY_DOUBLINGS)
+        hung.times, hung.retry_at = hung.times + 1, self._clock.monotonic() + wait
+        _LOG.warning("%s is left alone for %s: %s", uuid, format_duration(wait), why)
+
+    def _reap(self) -> None:
+        """Forget abandoned probes that have ended."""
+        self._stuck = [child for child in self._stuck if child.process.poll() is None]
+
+    def _await_stuck(self) -> None:
+        """Wait while there are too many abandoned probes."""
+        while not self._called:
+            self._turns += 1
+            self._reap()
+            if len(self._stuck) < _MOST_STUCK:
+                return
+            self._wait(self._knobs.restart_max)

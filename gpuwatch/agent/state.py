@@ -1,0 +1,383 @@
+"""What an agent knows: probe messages in, one consistent snapshot out. No process, no thread, no JSON.
+
+Rules, all of them:
+
+1. Only a whole cycle is published. What a broken cycle did not read is down, with the cause.
+2. A GPU once seen stays expected: missing from a later cycle, it is down.
+3. Absent, never stale: past `stale_after_seconds` no value is shown, every GPU is down and the verdict is unknown.
+
+One thread feeds it; any number may read, because what they read is replaced whole and never changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpuwatch import __version__
+from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
+from gpuwatch.agent.health.watch import HealthWatch
+from gpuwatch.agent.health.xids import Counts
+from gpuwatch.agent.usage_counters import Tallies
+from gpuwatch.agent.utilization import LatelyUsed
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.runtime.clock import Clock
+
+
+class Interruption(StrEnum):
+    """Why a probe had to be replaced."""
+
+    HANG = "hang"  # a line did not come within its deadline
+    EXIT = "exit"  # it ended by itself
+    GARBAGE = "garbage"  # it said what is no message
+    RENEW = "renew"  # replaced on purpose: to map a new driver library, or because a GPU that hung answers again
+
+
+class OutOfOrderError(ValueError):
+    """A message that cannot follow the ones before it; as much garbage as a broken line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why the probe gives nothing: a stable code, the words, and what a person can do."""
+
+    cause: str
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The agent's own counts."""
+
+    cycles: int = 0
+    interruptions: Mapping[str, int] = field(default_factory=dict)
+    cycle_duration_seconds: float | None = None
+    complete_at: datetime | None = None
+    complete_monotonic_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that may be shown now. `version` changes with each cycle."""
+
+    version: int
+    stale: bool
+    readings: tuple[GpuReading, ...]
+    downs: tuple[GpuDown, ...]
+    active_seconds: Mapping[str, float]
+    verdict: NodeVerdict
+    trouble: Trouble | None
+    statistics: Statistics
+    host: tuple[Evidence, ...]
+    xids: Counts
+    kernel_log_up: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """What the feeding thread leaves for the readers.
+
+    `began_seconds` is when the last whole cycle began, `judged_seconds` when the host's evidence was taken with it.
+    """
+
+    version: int = 0
+    began_seconds: float | None = None
+    judged_seconds: float | None = None
+    at: datetime
+    monotonic_seconds: float
+    readings: tuple[GpuReading, ...] = ()
+    downs: tuple[GpuDown, ...] = ()
+    active_seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    trouble: Trouble | None = None
+    down_cause: DownCause = DownCause.ERROR  # of what a broken cycle did not read
+    statistics: Statistics = field(default_factory=Statistics)
+    host: tuple[Evidence, ...] = ()
+    health: Mapping[str, GpuHealth] = field(default_factory=dict)
+    use: Mapping[str, GpuUse] = field(default_factory=dict)
+    tally: Tally | None = None
+
+
+class AgentCore:
+    """Folds one node's probe messages; `ingest` costs O(GPUs) per cycle."""
+
+    def __init__(
+        self,
+        *,
+        node_id: str,
+        clock: Clock,
+        rules: ActivityRules,
+        interval_seconds: float,
+        stale_after_seconds: float,
+        host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
+        health: HealthWatch | None = None,
+    ) -> None:
+        """Begin knowing nothing: the verdict is unknown until a cycle is complete.
+
+        `host` tells what people and programs do on the host at a moment of the monotonic clock; it must not wait.
+        """
+        self.node_id = node_id
+        self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
+        self._clock = clock
+        self._rules = rules
+        self._interval_seconds = interval_seconds
+        self._stale_after_seconds = stale_after_seconds
+        self._host = host
+        self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
+        self._cycle: Cycle | None = None
+        self._read: dict[str, GpuReading | GpuDown] = {}
+        self._expected: dict[str, GpuInfo] = {}
+        self._sampled_at: dict[str, float] = {}
+        self._used = LatelyUsed()
+        self._tallies = Tallies(clock.now(), rules.max_gap)
+        self._published = _Published(at=clock.now(), monotonic_seconds=clock.monotonic())
+
+    def ingest_messages(self, messages: Iterable[Message]) -> None:
+        """Take a cycle's messages as `agent.probe.sample` makes them, in process.
+
+        Raises:
+            OutOfOrderError: they are no cycle.
+
+        """
+        for message in messages:
+            self.ingest(message)
+
+    def ingest(self, message: Message) -> None:
+        """Take one message; a cycle is published with its last one.
+
+        Raises:
+            OutOfOrderError: it cannot follow the messages before it.
+
+        """
+        match message:
+            case Cycle():
+                if self._cycle is not None:
+                    raise OutOfOrderError(f"cycle {message.seq} began before cycle {self._cycle.seq} ended")
+                self._cycle = message
+                self._expect(message.gpus)
+                self._health.xids.know(message.gpus)
+            case Event():
+                self._listed(message.seq, message.uuid)
+                self._health.xids.tell(message.uuid, message.xid)
+            case Reading():
+                self._take(message.seq, message.reading)
+            case Down():
+                self._take(message.seq, message.down)
+            case End():
+                self._end(message)
+            case Unavailable():
+                trouble = Trouble(cause=message.cause, detail=message.detail, remedy=message.remedy)
+                self._give_up(trouble, DownCause.DRIVER, message.monotonic_seconds)
+
+    def interrupt(self, why: Interruption, detail: str) -> None:
+        """The probe is gone: what its cycle has read is kept, the rest is down."""
+        statistics = self._published.statistics
+        counts = {**statistics.interruptions, why.value: statistics.interruptions.get(why.value, 0) + 1}
+        self._published = replace(self._published, statistics=replace(statistics, interruptions=counts))
+        if why is Interruption.RENEW:
+            self._read, self._cycle = {}, None
+            return
+        cause = DownCause.HANG if why is Interruption.HANG else DownCause.ERROR
+        # What was read before a hang is as old as its cycle.
+        at = self._cycle.monotonic_seconds if self._cycle is not None and self._read else self._clock.monotonic()
+        self._give_up(Trouble(cause=why.value, detail=detail), cause, at)
+
+    def withhold(self, detail: str) -> None:
+        """The GPUs were let go on purpose: all are down, also what the broken cycle has read."""
+        self._read, self._cycle = {}, None
+        trouble = Trouble(cause=DownCause.RELEASED.value, detail=detail, remedy="gpuwatch agent acquire")
+        self._give_up(trouble, DownCause.RELEASED, self._clock.monotonic())
+
+    @property
+    def awaited(self) -> GpuInfo | None:
+        """The GPU that the cycle in progress is reading; for the feeding thread."""
+        listed = self._cycle.gpus if self._cycle is not None else ()
+        return next((info for info in listed if info.uuid not in self._read), None)
+
+    def verdict(self, now_monotonic: float) -> NodeVerdict:
+        """The node's verdict at that moment of the monotonic clock."""
+        return self._verdict(self._published, now_monotonic)
+
+    def verdict_of(self, *, began_after: float, judged_after: float) -> tuple[NodeVerdict, float] | None:
+        """The verdict with the beginning of its cycle; None until a whole cycle began and was judged after these."""
+        published = self._published
+        began, judged = published.began_seconds, published.judged_seconds
+        if began is None or judged is None or not (began >= began_after and judged >= judged_after):
+            return None
+        return self._verdict(published, self._clock.monotonic()), began
+
+    def snapshot(self, now_monotonic: float) -> Snapshot:
+        """What may be shown at that moment of the monotonic clock."""
+        published = self._published
+        staleness = self._staleness(published, now_monotonic)
+        downs = published.downs
+        if staleness is not None:
+            down = {entry.info.uuid for entry in downs}
+            cause = DownCause.ERROR if published.trouble is None else published.down_cause
+            downs += tuple(
+                GpuDown(info=entry.info, at=published.at, cause=cause, detail=staleness)
+                for entry in published.readings
+                if entry.info.uuid not in down
+            )
+        return Snapshot(
+            version=published.version,
+            stale=staleness is not None,
+            readings=published.readings if staleness is None else (),
+            downs=downs,
+            active_seconds=published.active_seconds,
+            verdict=self._verdict(published, now_monotonic),
+            trouble=published.trouble,
+            statistics=published.statistics,
+            host=published.host if staleness is None else (),
+            xids=self._health.xids.counts,
+            kernel_log_up=self._health.xids.kernel_log_up,
+        )
+
+    def _take(self, seq: int, entry: GpuReading | GpuDown) -> None:
+        """Keep one GPU's part of the cycle."""
+        self._listed(seq, entry.info.uuid)
+        self._read[entry.info.uuid] = entry
+
+    def _expect(self, gpus: tuple[GpuInfo, ...]) -> None:
+        """Rule 2; but an index is that of the GPU that is listed with it."""
+        listed = {info.uuid: info for info in gpus}
+        taken = {info.index for info in gpus}
+        self._expected = listed | {
+            uuid: replace(info, index=None) if info.index in taken else info
+            for uuid, info in self._expected.items()
+            if uuid not in listed
+        }
+
+    def _listed(self, seq: int, uuid: str) -> None:
+        """Refuse what is about a GPU that the cycle in progress does not list."""
+        listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
+        if all(info.uuid != uuid for info in listed):
+            raise OutOfOrderError(f"a word on {uuid} came outside of a cycle that lists it")
+
+    def _end(self, end: End) -> None:
+        """Publish a whole cycle."""
+        if self._cycle is None or self._cycle.seq != end.seq:
+            raise OutOfOrderError(f"cycle {end.seq} ended before it began")
+        listed = {info.uuid for info in self._cycle.gpus}
+        words = {uuid: "the driver no longer lists it" for uuid in self._expected if uuid not in listed}
+        self._publish(end.monotonic_seconds, DownCause.MISSING, words, "the probe said nothing of it", end=end)
+
+    def _give_up(self, trouble: Trouble, cause: DownCause, monotonic_seconds: float) -> None:
+        """Publish what a broken cycle has, which may be nothing. The first GPU unread is the one it broke at."""
+        first = self.awaited
+        words = {} if first is None else {first.uuid: trouble.detail}
+        rest = trouble.detail if first is None else f"not reached: {trouble.detail}"
+        self._publish(monotonic_seconds, cause, words, rest, trouble=trouble)
+
+    def _publish(
+        self,
+        monotonic_seconds: float,
+        cause: DownCause,
+        words: Mapping[str, str],
+        otherwise: str,
+        *,
+        end: End | None = None,
+        trouble: Trouble | None = None,
+    ) -> None:
+        """Replace what readers see. A cycle no later than the last one changes nothing."""
+        began = None if end is None or self._cycle is None else self._cycle.monotonic_seconds
+        read, self._read, self._cycle = self._read, {}, None
+        now = self._clock.monotonic()
+        # Nothing can have been heard of before it happened, and nothing is from before what was heard of already.
+        ended = min(max(monotonic_seconds, self._published.monotonic_seconds), now)
+        at = self._clock.now() - timedelta(seconds=now - ended)
+        readings = tuple(entry for entry in read.values() if isinstance(entry, GpuReading))
+        downs = tuple(entry for entry in read.values() if isinstance(entry, GpuDown)) + tuple(
+            GpuDown(info=info, at=at, cause=cause, detail=words.get(uuid, otherwise))
+            for uuid, info in self._expected.items()
+            if uuid not in read
+        )
+        before = self._published
+        doubt = trouble.detail if trouble is not None and not readings else None
+        judged = self._clock.monotonic()
+        host = self._host(judged)
+        sample = Sample(at=at, monotonic_seconds=ended, readings=readings, downs=downs, doubt=doubt, host=host)
+        memory = fold(before.memory, sample, self._rules)
+        if memory is before.memory:
+            self._published = replace(before, trouble=trouble or before.trouble)
+            return
+        statistics = before.statistics
+        if end is not None:
+            statistics = replace(
+                statistics,
+                cycles=statistics.cycles + 1,
+                cycle_duration_seconds=end.duration_seconds,
+                complete_at=at,
+                complete_monotonic_seconds=ended,
+            )
+        health = self._health.look(at, ended, readings, downs)
+        self._published = _Published(
+            version=before.version + 1,
+            began_seconds=began,
+            judged_seconds=judged,
+            at=at,
+            monotonic_seconds=ended,
+            readings=readings,
+            downs=downs,
+            active_seconds=self._integrate(before, readings, ended),
+            memory=memory,
+            trouble=trouble,
+            down_cause=cause,
+            statistics=statistics,
+            host=host,
+            health=health,
+            use=self._used.look(ended, readings),
+            tally=self._tallies.look(ended, memory, readings, health),
+        )
+        self.on_publish()
+
+    def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
+        """Each GPU's utilization summed over the time since its last good sample; a gap adds nothing."""
+        active = dict(before.active_seconds)
+        sampled, self._sampled_at = self._sampled_at, {}
+        for reading in readings:
+            if reading.utilization_ratio is None:
+                continue
+            uuid = reading.info.uuid
+            elapsed = ended - sampled.get(uuid, ended)
+            self._sampled_at[uuid] = ended
+            covered = elapsed if elapsed <= self._rules.max_gap else 0.0
+            active[uuid] = active.get(uuid, 0.0) + reading.utilization_ratio * covered
+        return active
+
+    def _staleness(self, published: _Published, now_monotonic: float) -> str | None:
+        """Why the last cycle may no longer be shown; None while it may."""
+        age = now_monotonic - published.monotonic_seconds
+        if age <= self._stale_after_seconds:
+            return None
+        because = "" if published.trouble is None else f": {published.trouble.detail}"
+        return f"no reading for {format_duration(age)}{because}"
+
+    def _verdict(self, published: _Published, now_monotonic: float) -> NodeVerdict:
+        """The folded verdict, or unknown where nothing was read yet or not for too long."""
+        activity, known = published.memory.activity, published.memory.gpus
+        health, use = published.health, published.use
+        gpus = tuple(replace(gpu, health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
+        doubt = self._staleness(published, now_monotonic)
+        if doubt is None and published.version == 0:
+            doubt = "no cycle is complete yet"
+        if doubt is not None:
+            activity = Activity(state=State.UNKNOWN, since=published.at, held_seconds=0.0, doubt=doubt)
+            unknown = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
+            gpus = tuple(replace(gpu, activity=activity, health=unknown, use=None) for gpu in gpus)
+        return NodeVerdict(
+            schema=VERDICT_SCHEMA,
+            node_id=self.node_id,
+            agent_version=__version__,
+            at=published.at,
+            age_seconds=max(0.0, now_monotonic - published.monotonic_seconds),
+            interval_seconds=self._interval_seconds,
+            activity=activity,
+            gpus=gpus,
+            tally=published.tally,
+        )

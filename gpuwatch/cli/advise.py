@@ -1,0 +1,145 @@
+"""The command that chooses a machine for a model."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuwatch.cli.base import above_zero, commands, config_option, explained, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.money.advice.model_memory import Workload
+
+_SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+@commands.group()
+def advise() -> None:
+    """Advice from what was measured, with its arithmetic; nothing is changed."""
+
+
+def _count(_: click.Context, param: click.Parameter, value: str) -> int:
+    """A number of parameters such as 7B, 350M or 1.3e9."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMBT]?)", value.strip(), re.IGNORECASE)
+    number = 0 if found is None else round(float(found[1]) * _SCALES[found[2].upper()])
+    if number < 1:
+        raise click.BadParameter(
+            f"{value!r} is no number of parameters; write for example 7B, 350M or 1.3e9", param=param
+        )
+    return number
+
+
+def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dict[str, float] | None:
+    """Weights such as performance=0.5,cost=0.5; a factor that is not named counts 0."""
+    from gpuwatch.money.advice.instances import WEIGHTS  # noqa: PLC0415  loaded by this command only
+
+    if value is None:
+        return None
+    weights: dict[str, float] = {str(factor): 0.0 for factor in WEIGHTS}
+    for entry in value.split(","):
+        name, _sign, number = entry.strip().partition("=")
+        if name not in weights:
+            right = ", ".join(f"{factor}=<number>" for factor in weights)
+            raise click.BadParameter(f"{entry.strip()!r} is no weight; right would be {right}", param=param)
+        try:
+            weights[name] = float(number)
+        except ValueError as error:
+            raise click.BadParameter(
+                f"{entry.strip()!r} has no number; write for example {name}=0.5", param=param
+            ) from error
+    return weights
+
+
+@advise.command()
+@click.option("--params", callback=_count, required=True, metavar="N", help="The model's parameters: 7B, 350M, 1.3e9.")
+@click.option("--train", "task", flag_value="train", help="Train or fine-tune all weights.")
+@click.option("--lora", "task", flag_value="lora", help="Fine-tune adapters; int4 weights make it QLoRA.")
+@click.option("--serve", "task", flag_value="serve", default="serve", help="Answer requests. [default]")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16", "bf16", "fp8", "int8", "int4"]),
+    default="bf16",
+    show_default=True,
+    help="Of the weights.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=1, show_default=True, help="A GPU's micro-batch; requests at once."
+)
+@click.option(
+    "--sequence", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of a sample, or request."
+)
+@click.option("--optimizer", type=click.Choice(["adamw", "adamw8bit", "sgd"]), default="adamw", show_default=True)
+@click.option(
+    "--recompute",
+    type=click.Choice(["none", "selective", "full"]),
+    help="Activations that are computed again [as little as the fewest machines allow].",
+)
+@click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True)
+@click.option("--replicated", is_flag=True, help="Each GPU holds the whole model: no ZeRO, FSDP or tensor parallelism.")
+@click.option("--layers", type=click.IntRange(1), help="Of the model's shape [derived from --params].")
+@click.option("--hidden", type=click.IntRange(1), help="Likewise.")
+@click.option("--heads", type=click.IntRange(1), help="Likewise.")
+@click.option("--kv-heads", type=click.IntRange(1), help="Likewise [as many as heads: no grouped-query attention].")
+@click.option("--vocabulary", type=click.IntRange(1), default=32_000, show_default=True)
+@click.option("--provider", multiple=True, help="Only of these clouds; may be repeated.")
+@click.option("--region", multiple=True, help="Only in these regions; may be repeated.")
+@click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
+@click.option("--machines", type=click.IntRange(1), help="At most so many [8; 1 to serve].")
+@click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/instances.md].")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
+@json_option
+def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
+    """Machines whose GPUs hold a model, ranked, with the arithmetic."""
+    from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
+
+    try:
+        load = _workload(params, task, options)
+        told = instance_report.choose(
+            load,
+            providers=options["provider"],
+            regions=options["region"],
+            capacity=options["capacity"],
+            most_machines=options["machines"] or (1 if task == "serve" else 8),
+            recompute=options["recompute"],
+            weights=options["weights"],
+        )
+    except ValueError as error:
+        say(error, err=True)
+        sys.exit(2)
+    limit = options["limit"]
+    say(json.dumps(instance_report.as_json(told, limit)) if as_json else instance_report.as_text(told, limit))
+
+
+def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
+    """What the options ask for.
+
+    Raises:
+        ValueError: it cannot be.
+
+    """
+    from gpuwatch.money.advice.model_memory import Workload, shape_of  # noqa: PLC0415  loaded by this command only
+
+    shape = shape_of(
+        params, **{name: options[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocabulary")}
+    )
+    names = ("precision", "batch", "sequence", "optimizer", "lora_rank", "replicated")
+    return Workload(task=task, shape=shape, **{name: options[name] for name in names})  # type: ignore[arg-type]  # click.Choice checked it
+
+
+@advise.command()
+@click.option(
+    "--over", callback=above_zero, default="7d", show_default=True, help="Unused for so long; peaks of that time."
+)
+@config_option
+@json_option
+def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
+    """GPUs that nobody uses beside ones that work, and work that a part of a GPU would hold."""
+    with explained():
+        from gpuwatch.money.advice import rightsizing_report  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        found = rightsizing_report.told(settings_of(path).ledger, SystemClock(), over)
+        say(json.dumps(rightsizing_report.as_json(found)) if as_json else rightsizing_report.as_text(found))

@@ -1,0 +1,246 @@
+"""The command that says what to reserve, what to run on spot, and what to leave on demand."""
+
+import json
+import sys
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuwatch.cli.advise import advise
+from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.money.advice.commitments import Advice, Case, Plan
+
+
+def _amount(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """A decimal number, kept exactly."""
+    try:
+        amount = None if value is None else Decimal(value)
+    except InvalidOperation:
+        amount = Decimal("nan")
+    if amount is not None and not amount.is_finite():
+        raise click.BadParameter(f"{value!r} is no number; write for example 0.35", ctx=context, param=param)
+    return amount
+
+
+@advise.command()
+@click.option(
+    "--csv",
+    "csv_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Lines of time,value, units in use: ISO 8601 or seconds since 1970; plain or .gz [what the ledger metered].",
+)
+@config_option
+@click.option("--price", callback=_amount, help="Of one unit of the load for an hour on demand, in US dollars.")
+@click.option("--instance-type", help="The load counts such machines, at their price.")
+@click.option(
+    "--one-year", callback=_amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share."
+)
+@click.option("--three-year", callback=_amount, default="0.50", show_default="0.50, assumed", help="Likewise.")
+@click.option(
+    "--three-year-load", callback=_amount, default="0.8", show_default=True, help="Of today's: planned for 3 years."
+)
+@click.option(
+    "--tolerant", callback=_amount, default="0", show_default=True, help="Share of the load that bears interruption."
+)
+@click.option("--spot", callback=_amount, default="0.45", show_default=True, help="Spot discount, as a share.")
+@click.option(
+    "--spot-availability", callback=_amount, default="0.5", show_default=True, help="Share of hours with spot."
+)
+@click.option("--interruption-cost", callback=_amount, help="Per unit-hour of spot, in US dollars [5 % of the price].")
+@click.option("--committed", type=click.IntRange(0), default=0, show_default=True, help="Units reserved today, 1 year.")
+@json_option
+def commitments(
+    *,
+    csv_path: Path | None,
+    path: Path | None,
+    price: Decimal | None,
+    instance_type: str | None,
+    committed: int,
+    as_json: bool,
+    **terms: Any,  # noqa: ANN401  as click gives them; Terms has the types
+) -> None:
+    """What to reserve for 1 and 3 years, what to run on spot: from the units (GPUs, machines) in use by time."""
+    from gpuwatch.money.advice.commitments import Terms  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.advice.commitments import advise as advice_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
+
+    place = csv_path or "the ledger"
+    try:
+        if csv_path is not None:
+            per_hour, source = _price(price, instance_type)
+            load, notes = _load(csv_path)
+        else:
+            load, notes, per_hour, source = _metered(path, instance_type, price)
+        try:
+            offer = Terms(price_per_hour=per_hour, **terms)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+        told = advice_of(load, offer, committed)
+    except SeriesError as error:
+        say(error, err=True)
+        sys.exit(2)
+    except ValueError as error:
+        say(f"{place}: {error}", err=True)
+        sys.exit(2)
+    warnings = [*notes, *told.warnings]
+    if as_json:
+        say(json.dumps(_as_json(told, source, warnings), default=str))
+    else:
+        say(_as_text(told, source, warnings))
+
+
+def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, str]:
+    """Of a unit, and on whose word."""
+    if (price is None) == (instance_type is None):
+        raise click.UsageError("give one of --price and --instance-type")
+    if price is not None:
+        return price, "as given"
+    from gpuwatch.money.prices import lookup  # noqa: PLC0415  loaded where it is asked for
+
+    listed = lookup(str(instance_type))
+    if listed is None:
+        raise click.BadParameter(
+            f"no list price of {instance_type!r} is known; give --price", param_hint="--instance-type"
+        )
+    return listed.usd_per_hour, f"{listed.source}, {listed.as_of}"
+
+
+def _metered(
+    path: Path | None, instance_type: str | None, price: Decimal | None
+) -> tuple[list[float | None], list[str], Decimal, str]:
+    """Machines in use hour by hour, what is to be known of that, and the price with its source.
+
+    Raises:
+        ValueError: there is no such load, or no price.
+
+    """
+    with explained():
+        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded where no file is given
+        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+        from gpuwatch.money.advice.load_curve import load_of  # noqa: PLC0415  likewise
+
+        ledger = Ledger.connect(settings_of(path).ledger, read_only=True)
+        try:
+            load = load_of(SpendBook(ledger), instance_type)
+        finally:
+            ledger.close()
+    notes = []
+    if load.coarse_hours:
+        notes.append(
+            f"of {load.coarse_hours} h only the day's mean is kept (ledger.keep_hours): peaks within are not seen, "
+            "so less may be worth reserving"
+        )
+    if price is not None:
+        return list(load.hours), notes, price, "as given"
+    if load.usd_per_hour is None:
+        raise ValueError(f"no price of {load.instance_type} is known; give --price")
+    return list(load.hours), notes, load.usd_per_hour, load.price_source or "as metered"
+
+
+def _load(path: Path) -> tuple[list[float | None], list[str]]:
+    """Units in use hour by hour."""
+    from gpuwatch.money.forecast.csv import read_samples  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.series import HOUR_SECONDS, natural_step, resample  # noqa: PLC0415  as above
+
+    samples = read_samples(path)
+    step = natural_step(samples)
+    series = resample(samples, step)
+    hours = round(step / HOUR_SECONDS)
+    notes = list(series.notes)
+    if hours > 1:
+        notes.append(
+            f"the load was measured every {hours} h: peaks between are not seen, so less may be worth reserving"
+        )
+    return [value for value in series.values for _ in range(hours)], notes
+
+
+def _as_json(told: "Advice", source: str, warnings: list[str]) -> dict[str, Any]:
+    terms = told.terms
+    names = ("price_per_hour", "one_year", "three_year", "spot", "spot_availability", "tolerant", "three_year_load")
+    return {
+        "terms": {name: getattr(terms, name) for name in names}
+        | {"price_source": source, "spot_price_with_interruptions": terms.spot_price},
+        "load": {"hours": told.hours, "mean": told.mean_units, "peak": told.peak_units},
+        "reserve_one_year": told.advised.one_year_units,
+        "reserve_three_year": told.advised.three_year_units,
+        "today": _plan(told.today),
+        "advised": _plan(told.advised),
+        "saved_usd_per_year": told.saved_usd_per_year,
+        "saved_ratio": _ratio(told.saved_usd_per_year, told.today.usd_per_year),
+        "break_even_utilization": {"one_year": told.break_even_one_year, "three_year": told.break_even_three_year},
+        "sensitivity": [_case(case) for case in told.cases],
+        "warnings": warnings,
+    }
+
+
+def _plan(plan: "Plan") -> dict[str, Any]:
+    return {
+        "usd_per_year": plan.usd_per_year,
+        "parts": [
+            {
+                "name": part.name,
+                "units": part.units,
+                "unit_hours_per_year": part.unit_hours,
+                "used_ratio": part.used_ratio,
+                "usd_per_year": part.usd_per_year,
+            }
+            for part in plan.parts
+        ],
+    }
+
+
+def _case(case: "Case") -> dict[str, Any]:
+    return {
+        "case": case.name,
+        "advised_saved_usd_per_year": case.today_usd_per_year - case.advised_usd_per_year,
+        "replanned_saved_usd_per_year": case.today_usd_per_year - case.replanned.usd_per_year,
+        "replanned_reserve_one_year": case.replanned.one_year_units,
+        "replanned_reserve_three_year": case.replanned.three_year_units,
+    }
+
+
+def _ratio(part: Decimal, whole: Decimal) -> float | None:
+    return float(part / whole) if whole else None
+
+
+def _as_text(told: "Advice", source: str, warnings: list[str]) -> str:
+    advised, terms = told.advised, told.terms
+    saved = _ratio(told.saved_usd_per_year, told.today.usd_per_year)
+    lines = [
+        f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
+        f"A year costs ${told.saved_usd_per_year:,.0f}{'' if saved is None else f' ({saved:.0%})'} less than today.",
+        f"Load: {told.mean_units:,.4g} units on average, {told.peak_units:,.4g} at most, over {told.hours} hours.",
+        "",
+        f"{'per year':<24}{'units':>8}{'unit-hours':>14}{'used':>7}{'US$':>16}",
+    ]
+    lines += [
+        f"{part.name:<24}{'-' if part.units is None else part.units:>8}{part.unit_hours:>14,.0f}"
+        f"{'-' if part.used_ratio is None else format(part.used_ratio, '.0%'):>7}{part.usd_per_year:>16,.2f}"
+        for part in advised.parts
+    ]
+    lines += [
+        f"{'advised':<53}{advised.usd_per_year:>16,.2f}",
+        f"{'today':<53}{told.today.usd_per_year:>16,.2f}",
+        "",
+        f"A unit pays off for 1 year if used in {told.break_even_one_year:.0%} of the hours or more,",
+        f"for 3 years in {told.break_even_three_year:.0%} of them at {terms.three_year_load:.0%} of this load.",
+        "",
+        f"{'were it otherwise':<40}{'plan saves':>14}{'new plan':>14}   with 3 y + 1 y",
+    ]
+    lines += [
+        f"{case.name:<40}{case.today_usd_per_year - case.advised_usd_per_year:>14,.0f}"
+        f"{case.today_usd_per_year - case.replanned.usd_per_year:>14,.0f}"
+        f"   {case.replanned.three_year_units} + {case.replanned.one_year_units}"
+        for case in told.cases
+    ]
+    lines += [
+        "",
+        f"Price: ${terms.price_per_hour} an hour ({source}).",
+        f"Discounts: 1 year {terms.one_year:.0%}, 3 years {terms.three_year:.0%}; take them from your own offer.",
+        f"Spot: {terms.spot:.0%} off in {terms.spot_availability:.0%} of hours, for {terms.tolerant:.0%} of the load.",
+    ]
+    return "\n".join([*lines, *(f"Warning: {warning}." for warning in warnings)])

@@ -1,0 +1,64 @@
+"""Commands of a GPU host: agent, probe, keep."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, duration_or_none, json_option, say
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def agent(arguments: tuple[str, ...]) -> None:
+    """Watch this host's GPUs and serve metrics and a verdict."""
+    from gpuwatch.agent.launch import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.command(context_settings=_PASS_ON, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def probe(arguments: tuple[str, ...]) -> None:
+    """Read this host's GPUs and print JSON lines."""
+    from gpuwatch.agent.probe.main import main as run  # noqa: PLC0415  loaded by this command only
+
+    sys.exit(run(list(arguments)))
+
+
+@commands.command()
+@click.argument("duration", required=False, callback=duration_or_none)
+@click.option("--reason", default="", help="Why the machine is needed, with each DURATION; others see it.")
+@click.option("--list", "listing", is_flag=True, help="Print the leases that hold.")
+@click.option("--end", "ending", is_flag=True, help="Take your own lease back.")
+@config_option
+@json_option
+def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool) -> None:
+    """Keep this machine for DURATION, such as 4h: its agent says busy until then. A new lease replaces your last."""
+    from gpuwatch.agent.evidence import leases  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+    if (duration is not None) + listing + ending != 1:
+        raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch keep 4h --reason "evaluation"')
+    if as_json and not listing:
+        raise click.UsageError("--json goes with --list")
+    try:
+        knobs = load_agent(path, os.environ).evidence
+        if duration is not None:
+            say(leases.keep(knobs, duration, reason, SystemClock()))
+        elif ending:
+            say("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
+        else:
+            found = leases.held(knobs.keep, SystemClock())
+            say(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
+    except ConfigError as error:
+        say(error, err=True)
+        sys.exit(2)
+    except leases.LeaseError as error:
+        say(error, err=True)
+        sys.exit(1)

@@ -1,0 +1,144 @@
+"""The command that tries idle policies on recorded history."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, trial_of
+from gpuwatch.cli.backtest_input import Asked, history_options
+from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
+
+if TYPE_CHECKING:
+    from gpuwatch.simulate.backtest.compare import Policy
+
+_COMPARED = ("after=5m", "after=30m", "after=break_even", "after=learned", "never")
+
+
+def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A whole number from 0 on; None where nothing is asked for."""
+    if value is None or value == "all":
+        return None if value is None else sys.maxsize
+    if not (value.isascii() and value.isdigit()):
+        raise click.BadParameter(f"{value!r} is neither a whole number from 0 on nor 'all'", param=param)
+    return int(value)
+
+
+@commands.command(options_metavar="--trace FILE | --prometheus [URL] | --ledger [FILE] [OPTIONS]")
+@history_options
+@click.option("--restart-cost", callback=above_zero, default="10m", show_default=True, help="In time of rental.")
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="POLICY...",
+    help="never, after=<duration>, after=break_even, =randomized or =learned, pool: the rules of --pool in --config; "
+    "several may follow, or repeat it.",
+)
+@click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
+@click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")
+@click.option("--hours", type=click.FloatRange(0, 87600, min_open=True), help="The first of the recording [all].")
+@click.option("--boot", callback=above_zero, default="3m", show_default=True, help="For which people wait at a start.")
+@click.option(
+    "--regret", callback=above_zero, default="15m", show_default=True, help="Needed so soon: a suspected wrong stop."
+)
+@click.option(
+    "--stops",
+    "most",
+    callback=_count_or_all,
+    metavar="N|all",
+    help="Stops of each policy that are listed [5 as text, 20 as JSON and on the page].",
+)
+@click.option(
+    "--check-hours",
+    type=click.FloatRange(0),
+    help="Play the first so many hours through the real controller; 0: none [as many as a minute allows].",
+)
+@click.option("--faults", type=int, metavar="SEED", help="Play them on a cloud that fails now and then, by this seed.")
+@click.option(
+    "--keep", is_flag=True, help="Try the rules of --pool in --config, too, and keep the result in their ledger."
+)
+@json_option
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as one page, too.")
+@click.argument("more", nargs=-1, metavar="")
+def backtest(  # noqa: PLR0913  one parameter for each option
+    *,
+    asked: Asked,
+    restart_cost: float,
+    compare: tuple[str, ...],
+    gpus_per_node: int,
+    instance_type: str | None,
+    hours: float | None,
+    boot: float,
+    regret: float,
+    most: int | None,
+    check_hours: float | None,
+    faults: int | None,
+    keep: bool,
+    as_json: bool,
+    html: Path | None,
+    more: tuple[str, ...],
+) -> None:
+    """Try idle policies on recorded history: what each would have saved, and what it would have cost.
+
+    Ends with 1 if the real controller, playing a part of it, stopped a node wrongly or broke a property, or if what is
+    kept did not pass.
+    """
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.backtest import html as page  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.simulate.backtest import report, text  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.simulate.backtest.compare import Terms  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.backtest.safety_check import Bounds  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
+
+    names = _names(compare, more, keep=keep)
+    trial = trial_of(asked) if OWN in names else None
+    policies = _policies(names, trial)
+    if trial is not None and keep:
+        may_be_kept(trial, asked, regret, check_hours)
+    recorded = asked.trace or Path()  # whatever the source, it is a recording that is played: nothing is rationed
+    options = Options(trace=recorded, hours=hours, gpus_per_node=gpus_per_node, instance_type=instance_type, boot=boot)
+    terms = Terms(restart=restart_cost, boot=boot, regret=regret)
+    try:
+        with explained():
+            asked = asked if trial is None else asked.beside(trial.parked)
+            source, history = asked.history(options, SystemClock())
+        bounds = None if check_hours == 0 else Bounds(hours=check_hours, faults=faults)
+        told = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
+    except DemoError as error:
+        say(error, err=True)
+        sys.exit(2)
+    listed = report.LISTED if most is None else most
+    if html is not None:
+        try:
+            html.write_text(page.as_html(told, listed), encoding="utf-8")
+        except OSError as error:
+            raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
+    if as_json:
+        say(json.dumps(report.as_json(told, listed)))
+    else:
+        say(text.as_text(told, text.LISTED if most is None else most))
+    passed = trial is None or not keep or trial.keep(told, SystemClock())
+    if not (told.sound and passed):
+        sys.exit(1)
+
+
+def _names(compare: tuple[str, ...], more: tuple[str, ...], *, keep: bool) -> tuple[str, ...]:
+    """Each policy's once; click gives the words that follow the first after --compare as arguments."""
+    if more and not compare:
+        raise click.UsageError(f"{more[0]!r} stands alone; policies follow --compare")
+    names = (*compare, *more) or _COMPARED
+    return tuple(dict.fromkeys((OWN, *names) if keep else names))
+
+
+def _policies(names: tuple[str, ...], trial: Trial | None) -> "tuple[Policy, ...]":
+    """Each policy by its name; the pool's own rules are one for each wait that they may use."""
+    from gpuwatch.simulate.backtest.compare import policy_of  # noqa: PLC0415  loaded by this command only
+
+    try:
+        told = [trial.policies if trial is not None and name == OWN else (policy_of(name),) for name in names]
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--compare") from error
+    return tuple(policy for each in told for policy in each)

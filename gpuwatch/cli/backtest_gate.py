@@ -1,0 +1,97 @@
+"""A pool's own rules on trial: which they are, and what is kept of it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gpuwatch.cli.backtest_input import Asked
+from gpuwatch.cli.base import explained, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.config.settings import Settings
+    from gpuwatch.policies import PoolRules
+    from gpuwatch.runtime.clock import Clock
+    from gpuwatch.simulate.backtest.compare import Policy
+    from gpuwatch.simulate.backtest.report import Backtest
+
+OWN = "pool"  # among the policies: the rules of --pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The rules of a pool in the configuration."""
+
+    pool: str
+    settings: "Settings"
+
+    @property
+    def rules(self) -> "PoolRules":
+        """As the controller has them."""
+        return self.settings.rulebook.pool(self.pool)
+
+    @property
+    def parked(self) -> Literal["idle"] | None:
+        """What held memory counts as: idle where these rules remove it, so that this, too, is tried."""
+        return "idle" if self.rules.idle.parked in {"stop", "terminate"} else None
+
+    @property
+    def policies(self) -> "tuple[Policy, ...]":
+        """What is tried."""
+        from gpuwatch.simulate.backtest.verdict import policies_of  # noqa: PLC0415  loaded by this command only
+
+        return policies_of(self.pool, self.rules)
+
+    def keep(self, told: "Backtest", clock: "Clock") -> bool:
+        """Write it down beside whichever controller runs, and say so on stderr; whether it passed."""
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.simulate.backtest import verdict as kept  # noqa: PLC0415  likewise
+
+        made = kept.record(told, self.pool, self.rules, clock.now(), operations.whoever())
+        with explained():
+            operations.keep_backtest(self.settings.ledger, made)
+        word = "passed" if made.failure is None else f"failed: {made.failure}"
+        say(f"Kept in {self.settings.ledger.place}: the backtest of pool {self.pool} {word}.", err=True)
+        return made.failure is None
+
+
+def trial_of(asked: Asked) -> Trial:
+    """The rules of --pool.
+
+    Raises:
+        click.UsageError: there is no --pool, or the settings do not have it, or it never lets a node go.
+
+    """
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
+
+    if asked.pool is None:
+        raise click.UsageError("no --pool is given; right would be the pool whose rules are tried")
+    trial = Trial(pool=asked.pool, settings=settings_of(asked.path))
+    known = trial.settings.rulebook.known
+    if asked.pool not in known:
+        raise click.UsageError(f"--pool {asked.pool!r}: the settings have no such pool. {meant(asked.pool, known)}")
+    if not removes(trial.rules):
+        raise click.UsageError(f"the rules of pool {asked.pool!r} never let a node go; there is nothing to try")
+    return trial
+
+
+def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | None) -> None:
+    """Say before the work if what comes of it could not be kept.
+
+    Raises:
+        click.UsageError: it would be measured otherwise than what passes is, or not be played at all.
+
+    """
+    from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
+    from gpuwatch.model.duration import format_duration  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.backtest.verdict import REGRET_SECONDS  # noqa: PLC0415  loaded by this command only
+
+    if regret != REGRET_SECONDS:
+        raise click.UsageError(f"--keep goes by --regret {format_duration(REGRET_SECONDS)}; leave it out")
+    if check_hours == 0:
+        raise click.UsageError("--keep needs a check; right would be --check-hours above 0, or none")
+    if asked.parked == "busy" and trial.parked is not None:
+        raise click.UsageError(f"pool {trial.pool!r} removes nodes that hold memory; right would be --parked idle")
+    with explained():
+        Ledger.connect(trial.settings.ledger, controls_only=True).close()

@@ -1,0 +1,150 @@
+"""What operators' commands share: the group, options, and how mistakes are told."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch import __version__
+from gpuwatch.runtime.printable import shown
+
+if TYPE_CHECKING:
+    from gpuwatch.config.settings import Settings
+    from gpuwatch.controller.round import Parts, Round
+    from gpuwatch.runtime.log_format import LogFormat
+
+config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    help="The configuration file; else $GPUWATCH_CONFIG, else /etc/gpuwatch/gpuwatch.yaml.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+
+
+# What `gpuwatch --help` lists under which heading; the rest comes last.
+SECTIONS = {
+    "On a GPU host": ("agent", "probe", "keep"),
+    "Where the controller runs": ("controller", "config", "doctor", "notify"),
+    "Look": ("status", "plan", "explain", "rounds", "audit", "leftovers"),
+    "Order": ("pause", "resume", "acknowledge", "approve"),
+    "Money": ("cost", "budget", "forecast", "report", "prices", "advise"),
+    "Try": ("demo", "backtest"),
+}
+
+
+class Sections(click.Group):
+    """A group whose commands are listed by what they are for, each with all that it does."""
+
+    group_class = type  # those within it are of this kind, too
+
+    def sections(self) -> dict[str, list[str]]:
+        """Names of the commands by heading."""
+        known = {title: [name for name in names if name in self.commands] for title, names in SECTIONS.items()}
+        rest = sorted(set(self.commands) - {name for names in known.values() for name in names})
+        if rest == sorted(self.commands):
+            return {"Commands": rest}
+        return {title: names for title, names in (known | {"More": rest}).items() if names}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As `--help` shows them."""
+        del ctx
+        for title, names in self.sections().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, _does(self.commands[name])) for name in names])
+
+
+def _does(command: click.Command) -> str:
+    """The first paragraph of a command's help."""
+    return " ".join((command.help or "").partition("\n\n")[0].split())
+
+
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gpuwatch")
+def commands() -> None:
+    """See every GPU, stop paying for the idle ones, never touch a busy one."""
+
+
+def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
+    """Seconds of a duration such as 90s, 5m or 2h."""
+    from gpuwatch.model.duration import parse_duration  # noqa: PLC0415  loaded by this command only
+
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param=param) from error
+    if not isinstance(seconds, float) or not 0 < seconds < float("inf"):
+        raise click.BadParameter(f"{value!r} is not above 0; write for example 90s, 5m or 2h", param=param)
+    return seconds
+
+
+def duration_or_none(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """An optional duration above zero, with its unit: who writes 4 may mean hours, and would get seconds."""
+    if value is not None and value.strip().replace(".", "", 1).isdecimal():
+        raise click.BadParameter(
+            f"{value!r} has no unit; write for example {value.strip()}h or {value.strip()}m", param=param
+        )
+    return None if value is None else above_zero(context, param, value)
+
+
+def say(words: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print text: the one way to the terminal, on which nothing that others wrote is obeyed."""
+    click.echo(shown(str(words)), err=err, nl=nl)
+
+
+@contextmanager
+def a_plan(path: Path | None) -> Iterator[tuple["Parts", "Round"]]:
+    """One round that ends before anything is written down, over the live fleet."""
+    with explained():
+        from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise
+        from gpuwatch.controller.round import step  # noqa: PLC0415  loaded by these commands only
+
+        with assembled(settings_of(path), read_only=True) as parts:
+            yield parts, step(parts, act=False)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what a person can mend into a sentence on stderr and exit status 2."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
+    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices.overrides_file import PricesError  # noqa: PLC0415  likewise
+
+    try:
+        yield
+    except (CloudError, LedgerError, PricesError) as error:
+        say(error, err=True)
+    except ImportError as error:
+        say(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+    else:
+        return
+    sys.exit(2)
+
+
+def settings_of(path: Path | None) -> "Settings":
+    """The settings in force, or every mistake on stderr and exit status 2."""
+    from gpuwatch.config import ConfigError, load  # noqa: PLC0415  loaded by these commands only
+
+    try:
+        settings = load(path, os.environ)
+    except ConfigError as error:
+        say(error, err=True)
+        sys.exit(2)
+    from gpuwatch.runtime.secrets import use  # noqa: PLC0415  likewise
+
+    use(settings.secrets)
+    return settings
+
+
+def log_to_stderr(form: "LogFormat") -> None:
+    """Lines for the journal, which has its own clock; with the time elsewhere."""
+    from gpuwatch.runtime.log_format import log_to_stderr as log  # noqa: PLC0415  loaded by services only
+
+    log("%(levelname)s %(name)s: %(message)s", form)
+    for noisy in ("apscheduler", "botocore", "boto3", "urllib3"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,127 @@
+"""Commands about money: cost, and its reconciliation with a bill."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.config.settings import Settings
+    from gpuwatch.money.accounting.store import SpendBook
+
+
+@commands.group(invoke_without_command=True)
+@click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01.")
+@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
+@click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month.")
+@click.option("--day", metavar="DAY", help="One day.")
+@click.option(
+    "--by",
+    default="pool",
+    show_default=True,
+    metavar="WHAT",
+    help="pool, owner, account, node, type, region, capacity, day or tag:KEY.",
+)
+@click.option("--explain", is_flag=True, help="Make all totals again from single rows; exit status 1 if one differs.")
+@click.option("--leftovers", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")
+@config_option
+@json_option
+@click.pass_context
+def cost(  # noqa: PLR0913  one for each option
+    context: click.Context,
+    first: str | None,
+    last: str | None,
+    month: str | None,
+    day: str | None,
+    by: str,
+    path: Path | None,
+    *,
+    explain: bool,
+    leftovers: bool,
+    as_json: bool,
+) -> None:
+    """Say what was billed, what of it was of use, what was wasted, and the energy, from what the ledger has metered."""
+    if context.invoked_subcommand is not None:
+        context.obj = path
+        return
+    with _spend(path) as (settings, spend):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+
+        from gpuwatch.money.report import cost as report  # noqa: PLC0415  likewise
+        from gpuwatch.money.report import proof  # noqa: PLC0415  likewise
+        from gpuwatch.money.report.period import period_of  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
+        told = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
+        proved = proof.proved(spend, told) if explain else None
+        document = report.as_object(told, settings.cost.energy)
+        lines = [report.as_text(told, settings.cost.energy)]
+        if proved is not None:
+            document["wrong"] = proved.wrong
+            lines += ["", proof.as_text(proved)]
+        if leftovers:
+            from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
+            from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
+
+            found = cloud_of(settings, SystemClock()).leftovers()
+            document["leftovers"] = left.as_object(found)
+            lines += ["", "Beside that, now, with no running machine:", left.as_text(found)]
+        say(json.dumps(document) if as_json else "\n".join(lines))
+        sys.exit(1 if proved is not None and proved.wrong else 0)
+
+
+@cost.command()
+@click.option("--bill", required=True, type=click.Path(path_type=Path), help="The bill's CSV file; it may be gzipped.")
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="WHAT=NAME",
+    help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours.",
+)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many lines.")
+@config_option
+@json_option
+@click.pass_obj
+def reconcile(
+    above: Path | None, bill: Path, columns: tuple[str, ...], limit: int, path: Path | None, *, as_json: bool
+) -> None:
+    """Lay a bill beside the ledger: differences by machine and day, the largest first, with the likeliest reason."""
+    with _spend(path or above) as (settings, spend):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+
+        from gpuwatch.money.bill import statement as reconciling  # noqa: PLC0415  likewise
+        from gpuwatch.money.bill.parse import mapped  # noqa: PLC0415  likewise
+
+        own = mapped(columns) if columns else None
+        zone = ZoneInfo(settings.cost.timezone)
+        told = reconciling.compared(spend, bill, zone, settings.prices.rates, own)
+        say(json.dumps(reconciling.as_object(told)) if as_json else reconciling.as_text(told, limit))
+
+
+@contextmanager
+def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
+    """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2."""
+    with explained():
+        from gpuwatch.ledger import Ledger  # noqa: PLC0415  likewise
+        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+        from gpuwatch.money.bill.parse import BillError  # noqa: PLC0415  loaded by these commands only
+
+        settings = settings_of(path)
+        ledger = Ledger.connect(settings.ledger, read_only=True)
+        try:
+            spend = SpendBook(ledger)
+            with spend.snapshot():
+                yield settings, spend
+        except (BillError, ValueError) as error:
+            say(error, err=True)
+            sys.exit(2)
+        finally:
+            ledger.close()

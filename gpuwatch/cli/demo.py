@@ -1,0 +1,60 @@
+"""The command that shows it all on a simulated fleet."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuwatch.cli.base import above_zero, commands, say
+
+
+@commands.command()
+@click.option("--headless", is_flag=True, help="Play it as fast as possible and print what came of it.")
+@click.option("--json", "as_json", is_flag=True, help="Headless: one JSON object.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same fleet.")
+@click.option(
+    "--hours", type=click.FloatRange(0, 8760, min_open=True), help="Headless: for so long [24, or the trace]."
+)
+@click.option(
+    "--trace", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Headless: recorded load, CSV or .gz."
+)
+@click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
+@click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")
+@click.option("--after", callback=above_zero, default="10m", show_default=True, help="Idle for so long: a candidate.")
+@click.option("--notice", callback=above_zero, default="5m", show_default=True, help="From notice to stop.")
+@click.option("--warm-up", callback=above_zero, default="10m", show_default=True, help="Untouched after a start.")
+@click.option("--boot", callback=above_zero, default="3m", show_default=True, help="From a start to a working node.")
+@click.option("--interval", callback=above_zero, default="1m", show_default=True, help="From round to round.")
+@click.option("--sample", callback=above_zero, default="1m", show_default=True, help="Headless: between GPU readings.")
+@click.option(
+    "--parked", type=click.Choice(["stop", "tell"]), help="Memory held, nothing computed [tell; traces: stop]."
+)
+@click.option("--speed", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Live: times real time.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Live: end by itself after so many.")
+def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  as click gives them; Options has the types
+    """Watch a simulated fleet being reclaimed by the real controller; nothing outside this process is touched."""
+    try:
+        from gpuwatch.simulate.demo import run_headless, run_live  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
+        from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
+
+        if not headless and (chosen["trace"] or chosen["hours"] or as_json):
+            raise click.UsageError("--trace, --hours and --json belong to --headless")
+        options = Options(**chosen)
+        if not headless:
+            run_live(options)
+            return
+        try:
+            figures = run_headless(options)
+        except DemoError as error:
+            say(error, err=True)
+            sys.exit(2)
+    except ImportError as error:
+        say(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
+        sys.exit(2)
+    if as_json:
+        say(json.dumps(figures))
+    else:
+        say("\n".join(f"{name:<22}{value}" for name, value in figures.items()))

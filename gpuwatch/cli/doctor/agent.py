@@ -1,0 +1,36 @@
+"""What is looked at on a GPU host."""
+
+from collections.abc import Iterator
+
+from gpuwatch.cli.doctor import certificates, devices, host, ports
+from gpuwatch.cli.doctor.context import AgentCase
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.cli.doctor.runner import Check
+
+
+def port(case: AgentCase) -> Iterator[Finding]:
+    """The agent's own."""
+    return ports.port(case.knobs, "agent")
+
+
+def identity(case: AgentCase) -> Iterator[Finding]:
+    """What it shows of itself, and what it keeps to itself."""
+    knobs = case.knobs
+    shown = {"agent.tls_certificate": knobs.tls_certificate, "agent.tls_client_ca": knobs.tls_client_ca}
+    yield from certificates.certificates(shown, case.clock)
+    yield from certificates.secrets({"agent.tls_key": knobs.tls_key, "agent.users_file": knobs.users_file})
+    yield from ports.passwords(knobs, "agent")
+
+
+CHECKS: tuple[Check[AgentCase], ...] = (
+    Check(name="driver", look=devices.driver, seconds=devices.PROBE_SECONDS + 5),
+    Check(name="devices", look=devices.nodes),
+    Check(name="kernel_log", look=host.kernel_log),
+    Check(name="processes", look=host.processes),
+    Check(name="files", look=host.files),
+    Check(name="terminals", look=host.terminals),
+    Check(name="metadata", look=host.metadata, seconds=6 * host.METADATA_SECONDS),
+    Check(name="clock", look=host.clock),
+    Check(name="port", look=port),
+    Check(name="identity", look=identity),
+)

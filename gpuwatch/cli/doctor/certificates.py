@@ -1,0 +1,77 @@
+"""Certificates that the settings name: how long they are good for; and who can read the files that hold secrets."""
+
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.runtime.certificates import Validity, validity_of
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.secrets import is_reference, read_secret
+
+SOON = timedelta(days=30)
+LONGEST = timedelta(days=90)
+_DAY = timedelta(days=1)
+
+
+def certificates(files: Mapping[str, str | None], clock: Clock) -> Iterator[Finding]:
+    """The first certificate of each file that a key names; those after it are somebody else's to renew."""
+    for key, name in files.items():
+        if name is None:
+            continue
+        where = f"{key}: {name}"
+        try:
+            validity = validity_of(Path(name))
+        except (OSError, ValueError) as error:
+            told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            yield found("certificate.unusable", where, told)
+            continue
+        yield from _judged(where, validity, clock.now(), ours=not key.endswith("ca"))
+
+
+def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Each file with a secret is closed to others, and each reference leads to one."""
+    for key, name in files.items():
+        if name is None:
+            continue
+        where = f"{key}: {name}"
+        if is_reference(name):
+            yield _looked_up(where, name)
+            continue
+        try:
+            open_to_all = bool(Path(name).stat().st_mode & stat.S_IROTH)
+            Path(name).open("rb").close()
+        except OSError as error:
+            yield found("certificate.unusable", where, f"{error.strerror}")
+            continue
+        if open_to_all:
+            yield found("secret.open", where, "every user of this machine may read it")
+        else:
+            yield fine("secret", where, "others may not read it")
+
+
+def _looked_up(where: str, named: str) -> Finding:
+    """What a reference leads to, asked for as the service would."""
+    try:
+        secret = read_secret(named)
+    except OSError as error:
+        return found("secret.unread", where, f"{error.strerror}")
+    return fine("secret", where, "it can be read") if secret else found("secret.unread", where, "it is empty")
+
+
+def _judged(where: str, validity: Validity, now: datetime, *, ours: bool) -> Iterator[Finding]:
+    """What is to be said of it; a CA's may be good for years."""
+    told = f"valid from {validity.begin:%Y-%m-%d} to {validity.end:%Y-%m-%d}"
+    if not validity.begin <= now <= validity.end:
+        yield found("certificate.expired", where, told)
+        return
+    left = (validity.end - now) // _DAY
+    if validity.end - now < SOON:
+        yield found("certificate.expires", where, f"{told}, {left} days more")
+    length = validity.end - validity.begin
+    if ours and length > LONGEST + _DAY:  # an issuer rounds to its day
+        yield found("certificate.long_lived", where, f"{told}, {length // _DAY} days")
+    elif validity.end - now >= SOON:
+        yield fine("certificate", where, f"{told}, {left} days more")

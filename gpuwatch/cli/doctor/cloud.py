@@ -1,0 +1,214 @@
+"""The cloud: the fleet, what we may do with it, what is unsafe in it, what it costs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.clouds import CloudError
+from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
+from gpuwatch.config.settings import Settings
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.money import hire_of
+from gpuwatch.money.prices.open import open_book
+from gpuwatch.money.prices.overrides_file import PricesError
+from gpuwatch.money.prices.price_book import NoPrice
+
+SKEW_SECONDS = 5.0
+
+
+def fleet(case: ControllerCase) -> Iterator[Finding]:
+    """The fleet can be listed, and somebody is enrolled where the controller may act."""
+    where = f"the fleet {case.settings.fleet!r} in {case.settings.cloud.provider}"
+    try:
+        nodes = case.nodes
+    except (CloudError, ImportError) as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    enrolled = sum(node.enrolled for node in nodes)
+    told = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
+    others = [node.id for node in nodes if not node.enrolled]
+    if others:
+        told += f"; only looked at: {shown(others)}"
+    if case.settings.mode == "enforce" and not enrolled:
+        yield found("enrolment.none", where, told)
+    else:
+        yield fine("fleet", where, told)
+
+
+def regions(case: ControllerCase) -> Iterator[Finding]:
+    """GPU machines in regions of our accounts that the settings do not name: the classic forgotten machine."""
+    where = "regions that cloud.regions does not name"
+    if listed(case) is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Searchable):
+        return
+    try:
+        places = case.cloud.elsewhere()
+    except CloudError as error:
+        yield found("regions.unseen", where, str(error))
+        return
+    for place in places:
+        if place.machines:
+            told = f"{len(place.machines)} GPU machines: {shown(place.machines)}"
+            yield found("regions.unwatched", f"the region {place.where}", told)
+        elif place.trouble is not None:
+            yield found("regions.unseen", f"the region {place.where}", place.trouble)
+    refused = [place.where for place in places if place.refused is not None]
+    if places and len(refused) == len(places):
+        yield found("regions.unseen", where, f"no listing is allowed in any of them ({places[0].refused})")
+    elif not any(place.machines or place.trouble for place in places):
+        told = f"no GPU machine in {len(places) - len(refused)} others"
+        yield fine("regions", where, told + (f"; not allowed to look in {shown(refused)}" if refused else ""))
+
+
+def permissions(case: ControllerCase) -> Iterator[Finding]:
+    """Each call that these settings need, tried without being carried out; those that are allowed are told as one."""
+    where = "permissions of the controller's role"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Diagnosable):
+        yield fine("permissions", where, "this cloud has no way to try them")
+        return
+    allowed: dict[str, list[str]] = {}
+    try:
+        for each in case.cloud.may(needs_of(case.settings, nodes)):
+            looked_at = f"permission {each.call} in {each.where}"
+            if each.allowed:
+                allowed.setdefault(each.where, []).append(each.call)
+            else:
+                code = "permission.untried" if each.allowed is None else "permission.denied"
+                yield found(code, looked_at, each.told)
+    except CloudError as error:  # a launch at a place that is none of the settings'
+        yield found("cloud.unusable", where, str(error))
+    for place, calls in allowed.items():
+        yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
+
+
+def templates(case: ControllerCase) -> Iterator[Finding]:
+    """What the pools would launch has GPUs."""
+    where = "launch templates of the pools"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    launches = needs_of(replace(case.settings, mode="enforce"), nodes).launches
+    if not launches or not isinstance(case.cloud, Diagnosable):
+        return
+    try:
+        unfit = tuple(case.cloud.unfit(launches))
+    except CloudError as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    for sentence in unfit:
+        yield found("template.no_gpu", where, sentence)
+    if not unfit:
+        yield fine("templates", where, "none makes machines without a GPU")
+
+
+def clock(case: ControllerCase) -> Iterator[Finding]:
+    """This clock against the cloud's, whose Date has whole seconds."""
+    where = "this clock against the cloud's"
+    try:
+        cloud = case.cloud
+        told = cloud.identity() if isinstance(cloud, Diagnosable) else None
+    except (CloudError, ImportError):
+        yield skipped(where)
+        return
+    if told is None or told.at is None:
+        yield fine("clock", where, "the cloud does not tell its time")
+        return
+    skew = (told.at - case.clock.now()).total_seconds()
+    seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {told.name}"
+    yield found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
+
+
+def volumes(case: ControllerCase) -> Iterator[Finding]:
+    """Volumes of GPU machines, enrolled or not."""
+    where = "volumes of the GPU machines"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    if not isinstance(case.cloud, Diagnosable):
+        return
+    try:
+        open_ones = case.cloud.unencrypted([node.id for node in nodes])
+    except CloudError as error:
+        yield found("cloud.unusable", where, str(error))
+        return
+    if open_ones:
+        yield found("volumes.unencrypted", where, f"{len(open_ones)} are not encrypted: {shown(open_ones)}")
+    else:
+        yield fine("volumes", where, "all are encrypted")
+
+
+def prices(case: ControllerCase) -> Iterator[Finding]:
+    """What each kind of machine in the fleet costs."""
+    where = "prices of the fleet's machines"
+    settings, now = case.settings, case.clock.now()
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    try:
+        book = open_book(
+            settings.prices,
+            provider=settings.cloud.provider,
+            region=next(iter(settings.cloud.regions), None),
+            clock=case.clock,
+            background=False,
+            profile=settings.cloud.profile,
+        )
+    except (PricesError, ImportError) as error:
+        yield found("prices.unknown", where, str(error))
+        return
+    hires = {hire.key: hire for hire in map(hire_of, nodes)}
+    unknown = sorted(key for key, hire in hires.items() if isinstance(book.find(hire, now), NoPrice))
+    if unknown:
+        yield found("prices.unknown", where, f"of {len(hires)} kinds, without a price: {shown(unknown)}")
+    else:
+        yield fine("prices", where, f"known for every kind of machine there ({len(hires)})")
+
+
+def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
+    """What these settings will make the controller do, and what it can be tried on."""
+    act = settings.mode == "enforce"
+    rules = settings.rulebook.pools
+    return Needs(
+        act=act,
+        terminate=any(each.idle.then == "terminate" for each in rules.values()),
+        groups=any(node.enrolled and node.group is not None for node in nodes),
+        node_ids=tuple(node.id for node in nodes if node.enrolled and node.protected is None),
+        launches=tuple(
+            {
+                "template": each.launch.template,
+                "version": each.launch.version,
+                "region": each.launch.region or "",
+                "account": each.launch.account or "",
+                "subnet": next(iter(each.launch.subnets), ""),
+                "instance_type": each.launch.instance_type or "",
+                "pool": name,
+            }
+            for name, each in rules.items()
+            if act and each.launch.template is not None
+        ),
+    )
+
+
+def listed(case: ControllerCase) -> "tuple[Node, ...] | None":
+    """The fleet; None where it cannot be listed, which `fleet` tells."""
+    try:
+        return tuple(case.nodes)
+    except (CloudError, ImportError):
+        return None
+
+
+def skipped(where: str) -> Finding:
+    """Another finding says why."""
+    return found("cloud.skipped", where, "the fleet cannot be listed")

@@ -1,0 +1,90 @@
+"""`gpuwatch doctor`: what keeps an agent or a controller from its work."""
+
+import getpass
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch import __version__
+from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.cli.doctor.report import Finding
+
+_alive_option = click.option("--alive", is_flag=True, help="Only ask whether it runs and answers.")
+
+
+@commands.group()
+def doctor() -> None:
+    """Say what keeps an agent or a controller from its work, and what mends it. Nothing is changed."""
+
+
+@doctor.command()
+@config_option
+@json_option
+@_alive_option
+def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
+    """Look at this GPU host: driver, permissions, metadata, clock, port, certificates."""
+    from gpuwatch.cli.doctor import agent as part  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.context import AgentCase  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
+    from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+
+    try:
+        knobs = load_agent(path, os.environ)
+    except ConfigError as error:
+        say(error, err=True)
+        sys.exit(2)
+    clock = SystemClock()
+    if alive:
+        _tell("agent", (ports.alive(knobs, "agent"),), as_json=as_json)
+    _tell("agent", examine(part.CHECKS, AgentCase(knobs=knobs, clock=clock), clock), as_json=as_json)
+
+
+@doctor.command()
+@config_option
+@json_option
+@_alive_option
+def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
+    """Look at this controller: cloud, permissions, agents, Prometheus, ledger, clock, port, certificates."""
+    settings = settings_of(path)
+    from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+
+    if alive:
+        _tell("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
+    try:
+        from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
+        from gpuwatch.cli.doctor import controller as part  # noqa: PLC0415  likewise
+        from gpuwatch.cli.doctor.context import ControllerCase  # noqa: PLC0415  likewise
+        from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
+    except ImportError as error:
+        say(f"The controller needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+        sys.exit(2)
+    clock = SystemClock()
+    case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
+    _tell("controller", examine(part.CHECKS, case, clock), as_json=as_json)
+
+
+def _tell(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
+    """Print what was found, and end with the status that says whether there is a problem."""
+    from gpuwatch.cli.doctor.report import Examination, Severity, as_object, as_text  # noqa: PLC0415  likewise
+
+    told = Examination(part=part, version=__version__, user=_user(), findings=findings)
+    say(json.dumps(as_object(told)) if as_json else as_text(told))
+    sys.exit(1 if told.count(Severity.PROBLEM) else 0)
+
+
+def _user() -> str:
+    """Who looks; a number has no name in many containers."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "nobody known"
+    return f"{name} (uid {os.geteuid()})"

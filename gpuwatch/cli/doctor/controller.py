@@ -1,0 +1,59 @@
+"""What is looked at where a controller runs."""
+
+from collections.abc import Iterator
+
+from gpuwatch.cli.doctor import certificates, cloud, host, ledger, ports, signals, tags
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.cli.doctor.runner import Check
+from gpuwatch.runtime.secrets import files_named
+
+_CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
+
+
+def port(case: ControllerCase) -> Iterator[Finding]:
+    """The controller's own, where it serves anything."""
+    knobs = case.settings.controller
+    return ports.port(knobs, "controller")
+
+
+def identity(case: ControllerCase) -> Iterator[Finding]:
+    """What it shows of itself to others, and what it keeps to itself."""
+    door, agents, promql = case.settings.controller, case.settings.signals, case.settings.signals.promql
+    shown = {
+        "controller.tls_certificate": door.tls_certificate,
+        "controller.tls_client_ca": door.tls_client_ca,
+        "signals.tls_certificate": agents.tls_certificate,
+        "signals.tls_ca": agents.tls_ca,
+        "signals.promql.tls_certificate": promql.tls_certificate,
+        "signals.promql.tls_ca": promql.tls_ca,
+    }
+    yield from certificates.certificates(shown, case.clock)
+    keys = {
+        "controller.tls_key": door.tls_key,
+        "signals.tls_key": agents.tls_key,
+        "signals.promql.tls_key": promql.tls_key,
+    }
+    files = {".".join(path): named for path, named in files_named(case.settings) if path[0] != "agent"}
+    yield from certificates.secrets(keys | files)
+    yield from ports.passwords(door, "controller")
+
+
+CHECKS: tuple[Check[ControllerCase], ...] = (
+    Check(name="fleet", look=cloud.fleet, seconds=_CLOUD_SECONDS),
+    Check(name="tags", look=tags.tags, seconds=_CLOUD_SECONDS),
+    Check(name="regions", look=cloud.regions, seconds=_CLOUD_SECONDS),
+    Check(name="settings", look=tags.cautions),
+    Check(name="permissions", look=cloud.permissions, seconds=_CLOUD_SECONDS),
+    Check(name="templates", look=cloud.templates, seconds=_CLOUD_SECONDS),
+    Check(name="cloud clock", look=cloud.clock, seconds=_CLOUD_SECONDS),
+    Check(name="clock", look=host.clock),
+    Check(name="agents", look=signals.agents, seconds=_CLOUD_SECONDS),
+    Check(name="prometheus", look=signals.prometheus, seconds=_CLOUD_SECONDS),
+    Check(name="prices", look=cloud.prices, seconds=_CLOUD_SECONDS),
+    Check(name="volumes", look=cloud.volumes, seconds=_CLOUD_SECONDS),
+    Check(name="ledger", look=ledger.ledger, seconds=30.0),
+    Check(name="other ledgers", look=ledger.others, seconds=_CLOUD_SECONDS),
+    Check(name="port", look=port),
+    Check(name="identity", look=identity, seconds=30.0),
+)

@@ -1,0 +1,114 @@
+"""The driver, as a probe of our own meets it; so a driver that hangs holds up a process that can be left behind."""
+
+import queue
+import re
+from collections.abc import Iterator
+
+from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Unavailable, decode
+from gpuwatch.agent.probe.child import ProbeChild
+from gpuwatch.cli.doctor.context import AgentCase, may_write
+from gpuwatch.cli.doctor.findings import AILMENTS, found
+from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.gpu_identity import called
+
+PROBE_SECONDS = 20.0
+_NODE = re.compile(r"nvidiactl|nvidia-uvm|nvidia\d+")
+
+
+def driver(case: AgentCase) -> Iterator[Finding]:
+    """NVML is there, of the kernel module's version, and shows and reads every GPU that the module knows."""
+    where = "the NVIDIA driver (NVML)"
+    if case.knobs.source != "nvml":
+        yield fine("driver", where, f"it is not used: agent.source is {case.knobs.source}")
+        return
+    messages, last_words = _ask(case)
+    kernel = _kernel_version(case)
+    beside = f"; the kernel module is {kernel}" if kernel else "; no kernel module is loaded"
+    for told in messages:
+        if isinstance(told, Unavailable):
+            code = f"driver.{told.cause}"
+            yield found(code if code in AILMENTS else "driver.unavailable", where, f"{told.detail}{beside}")
+            return
+    cycle = next((told for told in messages if isinstance(told, Cycle)), None)
+    if cycle is None:
+        yield found("driver.hangs", where, f"no answer within {format_duration(PROBE_SECONDS)}{last_words}{beside}")
+        return
+    version = next((gpu.driver_version for gpu in cycle.gpus if gpu.driver_version), "of unknown version")
+    yield fine("driver", where, f"NVML answers, driver {version}{beside}")
+    yield from _gpus(case, cycle, messages)
+
+
+def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Finding]:
+    """What NVML lists against what the kernel module knows, and whether each was read."""
+    where = "GPUs that NVML shows, and those of /proc/driver/nvidia/gpus"
+    listed, known = len(cycle.gpus), _kernel_gpus(case)
+    beside = "" if known is None else f", the kernel module {known}"
+    if listed == 0:
+        yield found("gpus.none", where, f"NVML shows none{beside}")
+    elif known is not None and known > listed:
+        yield found("gpus.missing", where, f"NVML shows {listed}{beside}")
+    else:
+        yield fine("gpus", where, f"NVML shows {listed}{beside}")
+    down = {told.down.info.uuid: told.down for told in messages if isinstance(told, Down)}
+    for each in down.values():
+        name = called(each.info.uuid, each.info.index)
+        yield found("gpus.unreadable", name, f"{each.cause.value}: {each.detail}")
+    read = {told.reading.info.uuid for told in messages if isinstance(told, Reading)}
+    for gpu in cycle.gpus:
+        if gpu.uuid not in read | down.keys():
+            told = f"no answer within {format_duration(PROBE_SECONDS)}"
+            yield found("driver.hangs", called(gpu.uuid, gpu.index), told)
+            return  # the probe reads one after the other
+
+
+def nodes(case: AgentCase) -> Iterator[Finding]:
+    """Device nodes that this user may read and write."""
+    where = f"{case.dev}/nvidia*"
+    if case.knobs.source != "nvml":
+        return
+    try:
+        there = sorted(path for path in case.dev.iterdir() if _NODE.fullmatch(path.name))
+    except OSError as error:
+        yield found("devices.missing", where, f"{case.dev} cannot be listed: {error.strerror}")
+        return
+    shut = [path.name for path in there if not may_write(path)]
+    if not there:
+        yield found("devices.missing", where, "there is none")
+    elif shut:
+        yield found("devices.closed", where, f"closed to this user: {shown(shut)}")
+    else:
+        yield fine("devices", where, f"{len(there)} nodes can be read and written")
+
+
+def _ask(case: AgentCase) -> tuple[list[Message], str]:
+    """What one cycle of a probe says, and its last words; it is ended, or left behind, when its time is over."""
+    messages: list[Message] = []
+    child = ProbeChild(case.probe)
+    until = case.clock.monotonic() + PROBE_SECONDS
+    try:
+        while (line := child.lines.get(timeout=max(0.0, until - case.clock.monotonic()))) is not None:
+            messages.append(decode(line))
+        return messages, "" if messages else f" ({child.farewell().detail})"
+    except (queue.Empty, ValueError):
+        return messages, ""
+    finally:
+        child.end()
+
+
+def _kernel_version(case: AgentCase) -> str | None:
+    """Of the loaded module; None: none is. Source: /proc/driver/nvidia/version."""
+    try:
+        text = (case.proc / "driver/nvidia/version").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    return match[1] if match else None
+
+
+def _kernel_gpus(case: AgentCase) -> int | None:
+    """How many GPUs the module knows; None: it does not tell."""
+    try:
+        return sum(1 for _ in (case.proc / "driver/nvidia/gpus").iterdir())
+    except OSError:
+        return None

@@ -1,0 +1,118 @@
+"""The ledger: can it be read and written, who holds it, is there room."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuwatch.cli.doctor.cloud import listed, skipped
+from gpuwatch.cli.doctor.context import ControllerCase, closed
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.guard.ownership import recent
+from gpuwatch.ledger import LedgerError
+from gpuwatch.ledger.peek import Glance, glance, plain
+from gpuwatch.model.decision import DECISION_TAG
+
+_MIB = 1024**2
+FULL_BYTES = 100 * _MIB
+LOW_BYTES = 1024 * _MIB
+
+
+def ledger(case: ControllerCase) -> Iterator[Finding]:
+    """What it says of itself, and for a file also its folder."""
+    knobs = case.settings.ledger
+    where = f"ledger {knobs.place}"
+    file = knobs.file
+    if file is not None:
+        shut = [wrong for each in _files(file) if (wrong := closed(each))]
+        if shut:
+            yield found("ledger.closed", where, shut[0])
+            return
+        yield _room(next(each for each in file.absolute().parents if each.exists()))
+        if not knobs.unwritten:
+            yield from _modes(file)
+        else:
+            yield fine("ledger", where, "it is not there yet; the controller makes it when it starts")
+            return
+    try:
+        mode = None if file is not None else plain(knobs)
+        if mode is not None:
+            yield found("ledger.plain", where, f"sslmode={mode} in the URL")
+        seen = glance(knobs)
+    except LedgerError as error:
+        yield found("ledger.unusable", where, str(error))
+        return
+    if seen.doubt is not None:
+        yield found("ledger.other", where, seen.doubt)
+    yield fine("ledger", where, _told(seen, None if file is None else _holder(file)))
+
+
+def others(case: ControllerCase) -> Iterator[Finding]:
+    """Whether another ledger has decided about the fleet's machines of late."""
+    knobs, nodes, now = case.settings.ledger, listed(case), case.clock.now()
+    where = "decisions on the fleet's machines"
+    if nodes is None:
+        yield skipped(where)
+        return
+    young = [node for node in nodes if node.enrolled and node.tags.get(DECISION_TAG) and recent(node, now)]
+    keys = {node.tags[DECISION_TAG] for node in young}
+    try:
+        foreign = keys if knobs.unwritten else glance(knobs, keys).foreign
+    except LedgerError:
+        return  # `ledger` says why
+    strange = sorted(node.id for node in young if node.tags[DECISION_TAG] in foreign)
+    if strange:
+        yield found("ledger.foreign", where, f"of another ledger on {len(strange)}: {shown(strange)}")
+    else:
+        yield fine("ledger", where, f"{len(young)} of the last day, all in this ledger")
+
+
+def _modes(file: Path) -> Iterator[Finding]:
+    """Whether others may read it: older versions made it as the umask said."""
+    lets_in = file.absolute().parent.stat().st_mode & stat.S_IXOTH
+    files = [each for each in _files(file)[1:] if each.exists() and each.stat().st_mode & stat.S_IRWXO]
+    if lets_in and files:
+        yield found("ledger.open", f"ledger {file}", f"open to others: {', '.join(each.name for each in files)}")
+
+
+def _files(file: Path) -> list[Path]:
+    """What the controller writes: the folder, the file in it, and what SQLite and the lock add."""
+    return [
+        file.absolute().parent,
+        *(file.with_name(file.name + ending) for ending in ("", "-wal", "-shm", ".lock", ".id")),
+    ]
+
+
+def _room(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    told = f"{free / _MIB:,.0f} MiB are free"
+    for limit, code in ((FULL_BYTES, "ledger.full"), (LOW_BYTES, "ledger.low")):
+        if free < limit:
+            return found(code, f"the file system of {folder}", told)
+    return fine("ledger", f"the file system of {folder}", told)
+
+
+def _told(seen: Glance, holder: int | None) -> str:
+    """In words; the head is for whoever compares it with one kept elsewhere."""
+    held = "no controller holds it" if holder is None else f"a controller holds it, process {holder}"
+    led = f"led last by {seen.leader}" if seen.leader else "led by nobody yet"
+    return (
+        f"id {seen.id}, schema {seen.schema}, {seen.links} records, {held}, {led}; audit head {seen.links}:{seen.head}"
+    )
+
+
+def _holder(file: Path) -> int | None:
+    """The process that holds the file's lock. Source: /proc/locks; a lock that is tried would be in a start's way."""
+    try:
+        about = file.with_name(file.name + ".lock").stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    ours = f"{os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x}:{about.st_ino}"
+    for line in lines:
+        words = line.split()
+        if "FLOCK" in words and ours in words:
+            return int(words[4])
+    return None

@@ -1,0 +1,110 @@
+"""The port of an agent or a controller: free, served by gpuwatch, or taken by somebody else."""
+
+import contextlib
+import http.client
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.runtime.http.access import cost_of, is_loopback, protection_lacking
+from gpuwatch.runtime.http.auth import users_of
+from gpuwatch.runtime.http.settings import ServerSettings
+
+_SECONDS = 5.0
+_LOWEST_COST = 10
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104  compared with, not bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """Who answers at the port, as far as it tells: HTTP status and Server. Status 0: it speaks, but not to us."""
+
+    status: int
+    server: str
+
+
+def port(knobs: ServerSettings, section: str) -> Iterator[Finding]:
+    """Nobody else is there, and the address is one of this machine. Nothing is bound: a start must not be disturbed."""
+    where = f"{section}.host {knobs.host}, {section}.port {knobs.port}"
+    lacking = tuple(protection_lacking(knobs))
+    if lacking and not is_loopback(knobs.host):
+        yield found("port.open", where, f"it is open to the network without {' and without '.join(lacking)}")
+    if knobs.port == 0:
+        yield fine("port", where, "any free port is taken")
+        return
+    try:
+        answer = _ask(knobs, "/healthz")
+    except ConnectionRefusedError:
+        yield _free(knobs, where)
+        return
+    except (OSError, http.client.HTTPException) as error:
+        code = "port.address" if _unbindable(knobs.host) else "port.taken"
+        yield found(code, where, f"something is there that does not answer: {type(error).__name__}")
+        return
+    if answer.status and not answer.server.startswith("gpuwatch"):
+        yield found("port.taken", where, f"another program answers: {answer.server or 'it does not say which'}")
+    else:
+        yield fine("port", where, "gpuwatch serves there already")
+
+
+def passwords(knobs: ServerSettings, section: str) -> Iterator[Finding]:
+    """Hashes of users that are quick to guess; files that cannot be read are told elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        cheap = [user for user, hashed in users_of(knobs, section).value.items() if cost_of(hashed) < _LOWEST_COST]
+        if cheap:
+            yield found("passwords.cheap", f"{section}.users_file", ", ".join(sorted(cheap)))
+
+
+def alive(knobs: ServerSettings, section: str) -> Finding:
+    """Whether the agent or the controller of these settings runs; a container's health check."""
+    where = f"{section} at {knobs.host} port {knobs.port}"
+    path = "/healthz" if section == "agent" else "/metrics"
+    try:
+        answer = _ask(knobs, path)
+    except (OSError, http.client.HTTPException) as error:
+        return found("running.down", where, f"no answer: {error}")
+    if answer.status >= http.client.INTERNAL_SERVER_ERROR:
+        return found("running.ill", where, f"HTTP status {answer.status}")
+    if answer.status and not answer.server.startswith("gpuwatch"):
+        return found("running.down", where, f"another program answers: {answer.server or 'it does not say which'}")
+    return fine("running", where, "it answers")
+
+
+def _ask(knobs: ServerSettings, path: str) -> _Answer:
+    """One request without credentials: who they are is all that is asked, so their certificate is not checked."""
+    host = _ANYWHERE.get(knobs.host, knobs.host)
+    if knobs.tls_certificate is None:
+        connection = http.client.HTTPConnection(host, knobs.port, timeout=_SECONDS)
+    else:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(host, knobs.port, timeout=_SECONDS, context=context)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return _Answer(status=response.status, server=response.headers.get("Server", ""))
+    except ssl.SSLError as error:
+        if "CERTIFICATE_REQUIRED" not in str(error).upper():  # it wants a client's, which is no flaw
+            raise
+        return _Answer(status=0, server="")
+    finally:
+        connection.close()
+
+
+def _free(knobs: ServerSettings, where: str) -> Finding:
+    wrong = _unbindable(knobs.host)
+    return found("port.address", where, wrong) if wrong else fine("port", where, "it is free")
+
+
+def _unbindable(host: str) -> str | None:
+    """Why no port of that address can be listened at; None: one can. Any free port is tried, for a moment."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as tried:
+            tried.bind(address)
+    except OSError as error:
+        return f"{host} is no address of this machine: {error.strerror or error}"
+    return None

@@ -1,0 +1,64 @@
+"""Every check in a thread of its own with its own time limit: one that hangs or breaks takes no other with it."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding
+from gpuwatch.model.duration import format_duration
+from gpuwatch.runtime.clock import Clock
+
+Case = TypeVar("Case")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Generic[Case]):
+    """One thing to look at: a function of the case, and how long it may take. It changes nothing."""
+
+    name: str
+    look: Callable[[Case], Iterable[Finding]]
+    seconds: float = 10.0
+
+
+def examine(checks: Sequence[Check[Case]], case: Case, clock: Clock) -> tuple[Finding, ...]:
+    """What all checks find, in their order; they look at the same time."""
+    begun = clock.monotonic()
+    looks = [_Look(check, case) for check in checks]
+    for look in looks:
+        look.start()
+    return tuple(each for look in looks for each in look.result(begun, clock))
+
+
+class _Look(threading.Thread, Generic[Case]):
+    """One check under way; nobody waits for it beyond its time."""
+
+    def __init__(self, check: Check[Case], case: Case) -> None:
+        super().__init__(name=f"doctor-{check.name}", daemon=True)
+        self._check, self._case = check, case
+        self._findings: tuple[Finding, ...] = ()
+
+    def run(self) -> None:
+        """Look."""
+        try:
+            self._findings = tuple(self._check.look(self._case))
+        except Exception as error:  # noqa: BLE001  a flaw in a check is told like any other
+            # Its words may quote anything, a secret among them; its kind and place do not.
+            self._findings = (found("check.broken", self._check.name, f"{type(error).__name__} in {_place(error)}"),)
+
+    def result(self, begun: float, clock: Clock) -> tuple[Finding, ...]:
+        """What it found by its time limit."""
+        self.join(max(0.0, begun + self._check.seconds - clock.monotonic()))
+        if self.is_alive():
+            told = f"it did not end within {format_duration(self._check.seconds)}"
+            return (found("check.no_answer", self._check.name, told),)
+        return self._findings
+
+
+def _place(error: BaseException) -> str:
+    """Module and line that it came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "nowhere" if trace is None else f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"

@@ -1,0 +1,128 @@
+"""What the controller learns of use: the agents, or Prometheus and its series."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from gpuwatch import __version__
+from gpuwatch.cli.controller import SOURCES
+from gpuwatch.cli.doctor.cloud import SKEW_SECONDS, listed, skipped
+from gpuwatch.cli.doctor.context import ControllerCase
+from gpuwatch.cli.doctor.findings import found
+from gpuwatch.cli.doctor.report import Finding, fine, shown
+from gpuwatch.config.settings import Settings
+from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+
+
+def agents(case: ControllerCase) -> Iterator[Finding]:
+    """How many running machines give a verdict, of which version, and by which clock."""
+    settings = case.settings
+    where = f"verdicts on the running machines (signals.source: {settings.signals.source})"
+    nodes = listed(case)
+    if nodes is None:
+        yield skipped(where)
+        return
+    running = [node for node in nodes if node.state is NodeState.RUNNING]
+    if not running:
+        yield fine("agents", where, "no machine runs")
+        return
+    source = SOURCES[settings.signals.source](
+        knobs=settings.signals, clock=case.clock, max_age_seconds=settings.limits.max_verdict_age
+    )
+    begun = case.clock.now()
+    asked = source.observe(running).nodes
+    silent = [f"{node.id} ({node.signal.failure})" for node in asked if node.verdict is None]
+    told = f"{len(asked) - len(silent)} of {len(asked)} running machines give one"
+    if not silent:
+        yield fine("agents", where, told)
+    else:
+        code = "agents.none" if len(silent) == len(asked) else "agents.silent"
+        yield found(code, where, f"{told}; none from {shown(silent, 3)}")
+    if settings.signals.source == "scrape":
+        yield from _versions(asked)
+        yield from _clocks(asked, begun, case.clock.now())
+
+
+def prometheus(case: ControllerCase) -> Iterator[Finding]:
+    """Prometheus answers, and has the series that verdicts and scaling rest on."""
+    settings = case.settings
+    knobs = settings.signals.promql
+    if knobs.url is None:
+        return
+    where = f"Prometheus at {knobs.url}"
+    api = PromApi(knobs=knobs, clock=case.clock)
+    at = case.clock.now()
+    answer = api.instant({"one": "vector(1)"}, at)["one"]
+    if answer.doubt is not None:
+        yield found("prometheus.silent", where, answer.doubt)
+        return
+    yield fine("prometheus", where, "it answers, whole and by the same clock")
+    wanted = series(settings)
+    answers = api.instant(wanted, at)
+    doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
+    lacking = [expression for name, expression in wanted.items() if not answers[name].rows]
+    if doubt is not None:
+        yield found("prometheus.silent", where, doubt)
+    elif lacking:
+        yield found("prometheus.series", where, f"nothing is there of {shown(lacking)}")
+    elif wanted:
+        yield fine("prometheus", f"{where}, series of {knobs.dialect}", f"all {len(wanted)} are there")
+    for pool, expression in expressions(settings):
+        told = api.instant({"it": expression}, at)["it"]
+        if told.doubt is not None or not (told.rows or told.scalar is not None):
+            about = f"an expression of pools.{pool}.scaling"
+            yield found("prometheus.expression", about, told.doubt or "it gives nothing")
+
+
+def series(settings: Settings) -> dict[str, str]:
+    """One query for each metric without which nothing is known of a node."""
+    if settings.signals.source != "promql":
+        return {}
+    knobs = settings.signals.promql
+    if knobs.dialect == "gpuwatch":
+        queries = agent_queries(knobs)
+        return {name: queries[name] for name in ("who", "state", "cycle_age", "gpus")}
+    return {sign.name: f"count({sign.metric})" for sign in DIALECTS[knobs.dialect].signs if sign.required}
+
+
+def expressions(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The PromQL that pools scale by."""
+    for name, rules in settings.pools.items():
+        for metric in rules.scaling.metrics.values():
+            if metric.expression is not None:
+                yield name, metric.expression
+
+
+def _versions(asked: Sequence[Node]) -> Iterator[Finding]:
+    """Older than this controller's."""
+    versions = {node.id: node.verdict.agent_version for node in asked if node.verdict is not None}
+    old = [f"{name} {version}" for name, version in versions.items() if _number(version) < _number(__version__)]
+    if old:
+        told = f"{len(old)} of {len(versions)} are older than {__version__}: {shown(old)}"
+        yield found("agents.old", "versions of the agents", told)
+    elif versions:
+        yield fine("agents", "versions of the agents", f"none is older than {__version__}")
+
+
+def _clocks(asked: Sequence[Node], begun: datetime, ended: datetime) -> Iterator[Finding]:
+    """An agent's clock is the time of its last cycle and how long ago, by its own count, that was when it answered."""
+    off = []
+    for node in asked:
+        if node.verdict is None:
+            continue
+        theirs = node.verdict.at + timedelta(seconds=node.verdict.age_seconds)
+        ahead, behind = (theirs - ended).total_seconds(), (begun - theirs).total_seconds()
+        if max(ahead, behind) > SKEW_SECONDS:
+            off.append(f"{node.id} {format_duration(max(ahead, behind))} {'ahead' if ahead > behind else 'behind'}")
+    if off:
+        yield found("agents.clock", "clocks of the agents", shown(off))
+    elif any(node.verdict is not None for node in asked):
+        yield fine("agents", "clocks of the agents", f"none differs by more than {format_duration(SKEW_SECONDS)}")
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """The numbers at its beginning: 0.9.1.dev2 is 0, 9, 1."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])

@@ -1,0 +1,49 @@
+"""The command line: every room of commands, and the way in."""
+
+from gpuwatch.cli import (
+    advise,
+    advise_commitments,
+    agent,
+    backtest,
+    budget,
+    config,
+    cost,
+    demo,
+    fleet,
+    forecast,
+    notify,
+    operations,
+    prices,
+    report,
+)
+from gpuwatch.cli.base import commands
+from gpuwatch.cli.doctor import command as doctor
+
+__all__ = [
+    "advise",
+    "advise_commitments",
+    "agent",
+    "backtest",
+    "budget",
+    "commands",
+    "config",
+    "cost",
+    "demo",
+    "doctor",
+    "fleet",
+    "forecast",
+    "main",
+    "notify",
+    "operations",
+    "prices",
+    "report",
+]
+
+
+def main() -> int:
+    """Run a command; the result is the exit status."""
+    try:
+        commands(prog_name="gpuwatch")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

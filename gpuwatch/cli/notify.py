@@ -1,0 +1,47 @@
+"""The commands on messages to people."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, explained, say, settings_of
+
+
+@commands.group()
+def notify() -> None:
+    """See that people are told before their nodes go."""
+
+
+@notify.command()
+@click.argument("name", required=False)
+@click.option("--owner", metavar="OWNER", help="As if the nodes were this owner's, where mail goes to owners.")
+@config_option
+def test(name: str | None, owner: str | None, path: Path | None) -> None:
+    """Send a message that says it is a test to NAME of notify.to, or to all of them."""
+    with explained():
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
+
+        from gpuwatch.controller.operations import whoever  # noqa: PLC0415  likewise
+        from gpuwatch.notify.send_test import Sender, tried  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        there = settings.notify.to
+        if name is not None and name not in there:
+            raise click.BadParameter(f"{name!r} is no destination; notify.to has {', '.join(there) or 'none'}")
+        if not there:
+            raise click.UsageError("notify.to names nobody: nothing is sent")
+        sender = Sender(
+            notify=settings.notify,
+            fleet=settings.fleet,
+            zone=ZoneInfo(settings.cost.timezone),
+            clock=SystemClock(),
+            who=whoever(),
+        )
+        results = tried(sender, [name] if name is not None else list(there), owner)
+        for each in results:
+            say(legible(f"{each.name}: {each.told}"), err=not each.arrived)
+    if not all(each.arrived for each in results):
+        sys.exit(1)

@@ -1,0 +1,171 @@
+"""Commands on the ledger: pause, resume, acknowledge, rounds, audit log, audit verify."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
+
+_pool_option = click.option("--pool", help="This pool alone; without it, all of them.")
+
+
+@commands.command()
+@_pool_option
+@click.option(
+    "--for", "seconds", callback=duration_or_none, metavar="DURATION", help="Such as 2h; else until `resume`."
+)
+@click.option("--reason", required=True, help="Why; everybody sees it.")
+@config_option
+def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None) -> None:
+    """Let every controller do nothing from its next round on; it goes on looking and telling."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        operations.known(pool, settings.rulebook.known)
+        say(operations.pause(settings.ledger, SystemClock(), pool, seconds, reason))
+
+
+@commands.command()
+@_pool_option
+@config_option
+def resume(pool: str | None, path: Path | None) -> None:
+    """Take pauses back; notices given before are withdrawn, and their nodes get new ones."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        settings, clock = settings_of(path), SystemClock()
+        operations.known(pool, (*settings.rulebook.known, *operations.paused(settings.ledger, clock)))
+        say(operations.resume(settings.ledger, clock, pool))
+
+
+@commands.command()
+@_pool_option
+@click.option("--reason", default="", help="How you know; it is kept with your name.")
+@config_option
+def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
+    """Confirm that nodes which turned idle all at once are idle indeed: their pool is no longer frozen."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        operations.known(pool, settings.rulebook.known)
+        say(operations.acknowledge(settings.ledger, SystemClock(), pool, reason))
+
+
+@commands.command()
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@config_option
+@json_option
+def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
+    """List the newest rounds on record."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+
+        lines = operations.rounds(settings_of(path).ledger, limit)
+        say(json.dumps(operations.rounds_object(lines)) if as_json else operations.rounds_text(lines))
+
+
+@commands.group()
+def audit() -> None:
+    """Say who did what, and check that nobody changed the records."""
+
+
+@audit.command()
+@click.option("--node", "node_id", metavar="ID", help="About this machine alone.")
+@click.option("--pool", help="About this pool alone; what holds for all pools is told, too.")
+@click.option("--since", metavar="TIME", help="Not before then: 7d, or 2026-01-31T18:00Z.")
+@click.option("--only", "whats", multiple=True, metavar="WHAT", help="Such as pause or stop; may be repeated.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@config_option
+@json_option
+def log(
+    node_id: str | None,
+    pool: str | None,
+    since: str | None,
+    whats: tuple[str, ...],
+    limit: int,
+    path: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """List orders, steps and messages: who, when, what, why, and what came of it; the newest first."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.ledger.audit_log import DEEDS, Asked  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.simulate.backtest.sources.window import moment_of  # noqa: PLC0415  likewise
+
+        for each in whats:
+            if each not in DEEDS:
+                raise click.BadParameter(f"{each!r} is none of {', '.join(DEEDS)}", param_hint="--only")
+        try:
+            begin = None if since is None else moment_of(since, SystemClock().now())
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--since") from error
+        asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
+        found = operations.trail(settings_of(path).ledger, asked)
+        say(json.dumps(operations.trail_object(found)) if as_json else operations.trail_text(found))
+
+
+@audit.command()
+@click.option("--anchor", metavar="LINK:HASH", help="A head that an earlier run printed.")
+@config_option
+@json_option
+def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
+    """Say whether the records are as they were written; exit status 1 where one is not, and which is the first."""
+    with explained():
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+
+        found = operations.audit(settings_of(path).ledger, anchor)
+        well = found.broken is None
+        if as_json:
+            say(json.dumps(operations.audit_object(found)))
+        else:
+            say(operations.audit_text(found), err=not well)
+        sys.exit(0 if well else 1)
+
+
+@commands.command()
+@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.option("--reason", default="", help="Why; everybody sees it.")
+@config_option
+@json_option
+def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: bool) -> None:
+    """Let nodes go as their notices say, where `pools.NAME.approval` asks for it; without NODE, list who waits."""
+    with explained():
+        from gpuwatch.controller import operations as approvals  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        if nodes:
+            given = approvals.approve(settings.ledger, SystemClock(), settings.rulebook, nodes, reason)
+            told = [{"node": each.node_id, "notice": each.key, "at": each.at.isoformat()} for each in given]
+            text = "\n".join(f"Approved: {each.node_id}; it goes if it still has no use then." for each in given)
+        else:
+            found = approvals.listed(settings.ledger, SystemClock(), settings.rulebook)
+            told = [
+                {
+                    "node": each.node.id,
+                    "name": each.node.name,
+                    "pool": each.node.pool,
+                    "noticed": each.noticed.isoformat(),
+                    "due": each.due.isoformat(),
+                    "why": each.why,
+                }
+                for each in found
+            ]
+            text = "\n".join(
+                legible(
+                    f"{each.node.id}  {each.node.name}  pool {each.node.pool}, noticed {each.noticed:%Y-%m-%d %H:%M}Z, "
+                    f"may go from {each.due:%H:%M}Z on. {each.why}"
+                )
+                for each in found
+            )
+        say(json.dumps(told) if as_json else text or "No node waits for an approval.")

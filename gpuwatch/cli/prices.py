@@ -1,0 +1,55 @@
+"""The command about prices."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.money.prices.fetch import Live
+
+
+@commands.command()
+@click.option("--provider", help="Of one cloud only: aws, azure, gcp, alibaba or tencent.")
+@click.option("--region", help="Of one region only; spot prices of its zones with it.")
+@click.option("--gpu", help="With one model of GPU only, such as H100.")
+@click.option("--refresh", is_flag=True, help="First ask the cloud of --provider for its prices in --region.")
+@config_option
+@json_option
+def prices(
+    provider: str | None, region: str | None, gpu: str | None, path: Path | None, *, refresh: bool, as_json: bool
+) -> None:
+    """List GPU machines of the clouds with their prices, how old those are, and where they come from."""
+    with explained():
+        from gpuwatch.money.prices import catalogue, listing  # noqa: PLC0415  likewise
+        from gpuwatch.money.prices.open import open_live, open_own  # noqa: PLC0415  likewise
+        from gpuwatch.money.prices.price_book import Book  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+
+        if provider is not None and provider not in catalogue.PROVIDERS:
+            raise click.UsageError(f"--provider: {provider!r} is none of {', '.join(catalogue.PROVIDERS)}")
+        settings, clock = settings_of(path), SystemClock()
+        knobs = settings.prices
+        live, own = open_live(knobs, clock=clock, background=False, profile=settings.cloud.profile), open_own(knobs)
+        if refresh:
+            _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
+        fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}
+        books = {name: Book(provider=name, rates=knobs.rates, own=own, live=live) for name in catalogue.PROVIDERS}
+        told = listing.rows(listing.merged(fetched), books, clock.now())
+        told = [row for row in told if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
+        say(json.dumps(listing.as_object(told)) if as_json else listing.as_text(told))
+
+
+def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:
+    """Ask now, and say what failed; what is known already is listed all the same."""
+    if provider is None or region is None:
+        raise click.UsageError("--refresh asks one cloud about one region: name them with --provider and --region")
+    if live is None or not live.asks(provider):
+        raise click.UsageError(f"--refresh: prices.live.{provider} is not set")
+    for kind in kinds:
+        live.want(provider, region, kind)
+    for trouble in live.refresh():
+        say(trouble, err=True)

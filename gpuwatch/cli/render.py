@@ -1,0 +1,217 @@
+"""How rounds, nodes and reasons look to people and to `--json`; pure rendering, no decision is made here."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gpuwatch import guard
+from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
+from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.round import Round
+from gpuwatch.controller.startup_pause import decided_elsewhere
+from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import Entry
+from gpuwatch.model.decision import Review, Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.gpu_identity import called
+from gpuwatch.model.health import Health
+from gpuwatch.policies import unknown_pool
+from gpuwatch.runtime.printable import legible
+
+_NAMED = 5  # machines that one line names
+
+_NAMED = 5
+
+
+def round_line(done: Round) -> str:
+    """A round in one line for the log."""
+    if done.trouble is not None:
+        return f"Round without a decision: {done.trouble}"
+    nodes = done.observation.fleet.nodes
+    use = Counter(node.activity.state.value for node in nodes if node.state is NodeState.RUNNING)
+    seen = ", ".join(f"{use[state.value]} {state.value}" for state in State if use[state.value])
+    acts = ", ".join(f"{act.review.step.verb} {act.review.step.node_id} {act.outcome.status}" for act in done.acts)
+    refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
+    told = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
+    return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {told or 'nothing'}"
+
+
+def status_table(done: Round) -> str:
+    """`status`: the fleet as a table, busy first."""
+    order = {state.value: rank for rank, state in enumerate(State)}
+    rows = sorted(fleet_rows(done), key=lambda row: (order.get(row["activity"] or "", len(order)), row["node"]))
+    head = ("NODE", "NAME", "POOL", "TYPE", "GPUS", "STATE", "USE", "FOR", "NEXT", "WHY")
+    body = [
+        (
+            row["node"],
+            row["name"],
+            row["pool"],
+            row["instance_type"],
+            "?" if row["gpus"] is None else str(row["gpus"]),
+            row["state"] + ("" if row["enrolled"] else " (not enrolled)"),
+            row["activity"] or "-",
+            format_duration(row["held_seconds"]) if row["held_seconds"] is not None else "-",
+            row["next"],
+            row["why"],
+        )
+        for row in rows
+    ]
+    return _table(head, body)
+
+
+def remarks(done: Round, leader: str) -> Iterator[str]:
+    """`status`, beneath the table: pauses, advice, and which controller leads."""
+    return map(legible, _remarks(done, leader))
+
+
+def _remarks(done: Round, leader: str) -> Iterator[str]:
+    seen = done.observation
+    elsewhere = decided_elsewhere(seen.fleet, seen.ledger, seen.now)
+    if elsewhere:
+        named = ", ".join(node.id for node in elsewhere[:_NAMED]) + (", …" if len(elsewhere) > _NAMED else "")
+        yield (
+            f"Warning: another ledger has decided about {len(elsewhere)} machine(s) within a day ({named}): a second "
+            "controller works on this fleet, or records were lost. Nothing is done to them."
+        )
+    for pause in done.observation.ledger.pauses:
+        until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
+        what = "everything" if pause.pool is None else f"pool {pause.pool}"
+        yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
+    yield from _tags(done)
+    for decision in done.decisions:
+        for clamp in decision.clamps:
+            yield f"Pool {decision.pool}: {clamp}"
+        for advice in decision.advice:
+            yield f"Advice for {advice.target}: {advice.reason.sentence}"
+    if leader:
+        yield f"Controller that leads, or led last: {leader}"
+
+
+def _tags(done: Round) -> Iterator[str]:
+    """What people should correct in tags: pools that the settings do not have, and protection that is over."""
+    for each in done.proposals:
+        if each.reason.code == unknown_pool.CODE:
+            yield f"Warning: pool {each.pool!r}: {each.reason.sentence}"
+    now, nodes = done.observation.now, done.observation.fleet.nodes
+    over = [node.id for node in nodes if node.enrolled and expired(node.tags, now)]
+    if over:
+        told = f"The time in the tag gpuwatch:protect of {len(over)} nodes is over: {', '.join(over[:_NAMED])}"
+        yield f"Warning: {told}{', …' if len(over) > _NAMED else ''}. {EXPIRED_REMEDY}"
+
+
+def cautions(rules: Rulebook) -> Iterator[str]:
+    """`status`, first of what is beneath the table: settings that no fleet which people use should have."""
+    return (f"Warning: {each}" for each in rules.limits.cautions)
+
+
+def untried(done: Round, rules: Rulebook) -> Iterator[str]:
+    """`status`, beneath that: the pools that would let nodes go and wait for a backtest."""
+    pools, kept = done.observation.fleet.pools, done.observation.ledger.backtests
+    for pool, (_, sentence, remedy) in guard.untried(pools, rules, kept, done.observation.now):
+        yield f"Pool {pool} lets no node go: {sentence} {remedy}"
+
+
+def plan_text(done: Round) -> str:
+    """`plan`: what this round would do, what is refused and why, and what it leaves alone."""
+    if done.trouble is not None:
+        return done.trouble
+    names = {node.id: node.name for node in done.observation.fleet.nodes}
+    lines = list(_tags(done))
+    for review in done.reviews:
+        word = "would" if review.allowed else "may not"
+        lines.append(f"{word} {review.step.verb} {_called(review.step.node_id, names)}: {review.step.reason.sentence}")
+        lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
+    for decision in done.decisions:
+        lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
+        held = Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)
+        lines += [f"pool {decision.pool}: advice for {each.target}: {each.reason.sentence}" for each in decision.advice]
+        lines += [f"pool {decision.pool}: {count} held ({code})" for code, count in sorted(held.items())]
+    return "\n".join(map(legible, lines)) or "There are no nodes."
+
+
+def plan_object(done: Round) -> dict[str, Any]:
+    """`plan --json`: proposals, decisions and reviews as they are."""
+    parts = {"proposals": done.proposals, "decisions": done.decisions, "reviews": done.reviews}
+    return {"at": done.observation.now.isoformat(), "trouble": done.trouble, **msgspec.to_builtins(parts)}
+
+
+def explain_object(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> dict[str, Any]:
+    """`explain --json`: everything that bears on one node."""
+    parts = {"node": node, "activity": node.activity, "step": step, "if_stopped_now": review, "history": history}
+    return dict(msgspec.to_builtins(parts))
+
+
+def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> str:
+    """`explain`: verdict, evidence, the policy's view, every guard rule's answer, what would change it, the past."""
+    enrolled = "enrolled" if node.enrolled else "not enrolled"
+    place = f"{node.instance_type} in {node.zone}, pool {node.pool}, {node.state.value}, {enrolled}"
+    lines = [f"{_called(node.id, {node.id: node.name})}: {place}", "", f"Verdict: {_verdict(node.activity, node)}"]
+    lines += [
+        f"    {each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value};"
+        f" source: {each.source}" + (f"; {each.note}" if each.note else "")
+        for each in node.activity.evidence
+    ]
+    lines += _health(node)
+    lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
+    lines += ["", "Guard, were it to be stopped now:"]
+    width = max(len(answer.rule) for answer in review.answers)
+    for answer in sorted(review.answers, key=lambda each: not each.refused):
+        word = "refuses" if answer.refused else "agrees "
+        remedy = f" {answer.remedy}" if answer.refused else ""
+        lines.append(f"    {word}  {answer.rule:<{width}}  {answer.sentence}{remedy}")
+    lines += ["", "Ledger:" if history else "Ledger: nothing was ever done to it."]
+    for entry in history:
+        ends = ", ".join(f"{o.status.value} {_clock(o.at)} ({o.detail})" for o in entry.outcomes) or "open"
+        lines.append(
+            f"    {_clock(entry.intent.at)} {entry.intent.verb.value}: {entry.intent.reason.sentence} -> {ends}"
+        )
+    return "\n".join(map(legible, lines))
+
+
+def _verdict(activity: Activity, node: Node) -> str:
+    """An activity as a sentence."""
+    if activity.state is State.UNKNOWN:
+        return f"unknown: {activity.doubt}"
+    age = "" if node.verdict is None else f", told {format_duration(node.verdict.age_seconds)} after the sample"
+    since = "" if activity.since is None else f" (since {_clock(activity.since)})"
+    return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
+
+
+def _health(node: Node) -> Iterator[str]:
+    """Each GPU that is not well, with what is wrong and what to do."""
+    for gpu in () if node.verdict is None else node.verdict.gpus:
+        if gpu.health is None or gpu.health.state is Health.HEALTHY:
+            continue
+        since = "" if gpu.health.since is None else f" since {_clock(gpu.health.since)}"
+        doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
+        yield f"    {called(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
+        for each in gpu.health.findings:
+            yield f"        {each.code}: {each.sentence} Remedy: {each.remedy.value}; source: {each.source}"
+
+
+def _called(node_id: str, names: dict[str, str]) -> str:
+    """An id with its name, where it has one of its own."""
+    name = names.get(node_id, node_id)
+    return node_id if name == node_id else f"{node_id} ({name})"
+
+
+def _number(value: float | None) -> str:
+    """A measured number without noise; None is not a number."""
+    return "not known" if value is None else f"{value:.6g}"
+
+
+def _clock(at: datetime) -> str:
+    """A time for people, in UTC and saying so."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Columns padded to their widest cell; the last one is left as long as it is."""
+    told = [[legible(cell) for cell in row] for row in (head, *body)]
+    widths = [max(len(row[n]) for row in told) for n in range(len(head) - 1)]
+    rows = [[*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]] for row in told]
+    return "\n".join("  ".join(row) for row in rows)

@@ -1,0 +1,116 @@
+"""The command `report`: a day, or any days, on one page."""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.config.settings import Settings
+    from gpuwatch.ledger import Ledger
+    from gpuwatch.money.report.report import Report
+
+
+@commands.command()
+@click.option("--day", metavar="DAY", help="A day, such as 2026-03-01; without any of these, yesterday.")
+@click.option("--month", metavar="MONTH", help="A month, such as 2026-03.")
+@click.option("--year", metavar="YEAR", help="A year, such as 2026.")
+@click.option("--from", "first", metavar="DAY", help="The first day.")
+@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
+@click.option("--html", "form", flag_value="html", help="One HTML page, for a browser or a mail.")
+@click.option("--md", "form", flag_value="md", help="Markdown.")
+@click.option(
+    "--leftovers", is_flag=True, help="Ask the cloud what stopped machines cost; it is taken off the savings."
+)
+@click.option(
+    "--send", metavar="NAME", help="Send it to this one of report.to, now, whether or not it was sent before."
+)
+@config_option
+@json_option
+def report(  # noqa: PLR0913, PLR0917  one for each option
+    day: str | None,
+    month: str | None,
+    year: str | None,
+    first: str | None,
+    last: str | None,
+    form: str | None,
+    send: str | None,
+    path: Path | None,
+    *,
+    leftovers: bool,
+    as_json: bool,
+) -> None:
+    """Say what a day's machines cost, what of it was waste and whose, what was saved and how that is known."""
+    chosen = [day, month, year, first or last]
+    if sum(each is not None for each in chosen) > 1:
+        raise click.UsageError("--day, --month, --year and --from/--to exclude each other")
+    if form is not None and as_json:
+        raise click.UsageError("--json excludes --html and --md")
+    with explained():
+        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.notify.report_send import FORMS  # noqa: PLC0415  likewise
+
+        settings = settings_of(path)
+        if send is not None and send not in settings.report.to:
+            there = ", ".join(settings.report.to) or "none"
+            raise click.BadParameter(f"{send!r} is no destination; report.to has {there}", param_hint="--send")
+        ledger = Ledger.connect(settings.ledger, read_only=True)
+        try:
+            if year is not None:
+                first, last = f"{year}-01-01", f"{year}-12-31"
+            told = _made(settings, ledger, day, month, first, last, leftovers=leftovers)
+            if send is None:
+                say(FORMS["json" if as_json else form or "txt"](told), nl=False)
+            else:
+                _send(settings, ledger, told, send)
+        finally:
+            ledger.close()
+
+
+def _made(
+    settings: "Settings",
+    ledger: "Ledger",
+    day: str | None,
+    month: str | None,
+    first: str | None,
+    last: str | None,
+    *,
+    leftovers: bool,
+) -> "Report":
+    """The report on the days that were asked for; without any, on yesterday."""
+    from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
+    from gpuwatch.money.report.period import PeriodError, period_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.report.report import Stretch  # noqa: PLC0415  likewise
+    from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
+
+    clock, zone = SystemClock(), ZoneInfo(settings.cost.timezone)
+    now = clock.now()
+    if day is None and month is None and first is None and last is None:
+        day = (now.astimezone(zone).date() - timedelta(days=1)).isoformat()
+    try:
+        period = period_of(zone, now, first=first, last=last, month=month, day=day)
+    except PeriodError as error:
+        raise click.UsageError(str(error)) from None
+    left = cloud_of(settings, clock).leftovers() if leftovers else None
+    stretch = Stretch(zone=zone, first=period.first, after=period.after)
+    return gathered(ledger, stretch, now, settings.cost, settings.interval, left)
+
+
+def _send(settings: "Settings", ledger: "Ledger", told: "Report", name: str) -> None:
+    """To one destination; the controller's own report of the day goes out all the same."""
+    from gpuwatch.notify.report_job import key_of  # noqa: PLC0415  likewise
+    from gpuwatch.notify.report_send import Parcel, delivered  # noqa: PLC0415  likewise
+    from gpuwatch.notify.transports.errors import DeliveryError  # noqa: PLC0415  loaded by this command only
+
+    key = key_of(ledger, name, f"{told.facts.stretch}-{told.facts.now:%Y%m%dT%H%M%S}")
+    try:
+        say(f"Sent: {delivered(Parcel(report=told, key=key), settings.report.to[name])}")
+    except DeliveryError as error:
+        say(f"The report did not get to {name}: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""EC2 and Auto Scaling through boto3."""

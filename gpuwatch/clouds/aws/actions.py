@@ -1,0 +1,197 @@
+"""What is done to machines and groups on AWS: one target a call, since one bad id fails a whole call on EC2.
+
+Each is sent once, on the line for acts, and only while its permit holds (`aws_sending`). What AWS does not refuse by
+itself (a member's place below the group's minimum is refused, its protection against termination is not) is asked for
+right before, and the permit is checked after that.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from gpuwatch.clouds import (
+    DECISION_ID,
+    FLEET_TAG,
+    POOL_TAG,
+    START_IS_DONE,
+    STOP_IS_DONE,
+    TERMINATE_IS_DONE,
+    CloudError,
+    ProtectedError,
+)
+from gpuwatch.clouds.aws.groups import SERVICE, Group, known
+from gpuwatch.clouds.aws.instances import described, state_of
+from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.permit import Permit, permit_in_force
+from gpuwatch.clouds.tags import DEFAULT_POOL, claims
+from gpuwatch.model.fleet import NodeState
+
+_INCORRECT_STATE = "IncorrectInstanceState"
+_TOKEN_LENGTH = 64  # of RunInstances' ClientToken, in ASCII
+_IN_SERVICE = "InService"
+
+
+def stop(place: Place, node_id: str, permit: Permit) -> None:
+    """Source: StopInstances."""
+    with _unless_already(STOP_IS_DONE, place, node_id), place.changing("StopInstances", permit):
+        _ = place.acting.ec2.stop_instances(InstanceIds=[node_id])["StoppingInstances"]
+
+
+def start(place: Place, node_id: str) -> None:
+    """Source: StartInstances."""
+    with _unless_already(START_IS_DONE, place, node_id), place.changing("StartInstances", permit_in_force()):
+        _ = place.acting.ec2.start_instances(InstanceIds=[node_id])["StartingInstances"]
+
+
+def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
+    """Source: CreateTags."""
+    with place.changing("CreateTags", permit_in_force()):
+        place.acting.ec2.create_tags(
+            Resources=[node_id], Tags=[{"Key": name, "Value": tags[name]} for name in sorted(tags)]
+        )
+
+
+def terminate(place: Place, node_id: str, permit: Permit) -> None:
+    """Source: TerminateInstances, which changes nothing where the machine is terminating or gone."""
+    with place.changing("TerminateInstances", permit):
+        _ = place.acting.ec2.terminate_instances(InstanceIds=[node_id])["TerminatingInstances"]
+
+
+def terminate_member(place: Place, node_id: str, group_id: str, permit: Permit, *, fleet: str, now: datetime) -> None:
+    """End a member with its place. Source: TerminateInstanceInAutoScalingGroup with ShouldDecrementDesiredCapacity.
+
+    Asked again it would take a second place, so machine and group are looked at first. The group would also end a
+    machine that is protected against termination, or by its owner's tag, which no policy of IAM can see here.
+    """
+    instance = described(place, place.acting, node_id)
+    group = known(place, place.acting, group_id)
+    member = group.members.get(node_id)
+    if state_of(instance) in TERMINATE_IS_DONE or (member and member.state.startswith("Terminating")):
+        return
+    if member is None:
+        raise CloudError(f"{node_id} is no member of {group.name} any more: it is left alone", code="NotAMember")
+    if member.state != _IN_SERVICE:
+        raise CloudError(f"{node_id} is {member.state} in {group.name}: it is left alone", code=_INCORRECT_STATE)
+    _refuse_group(group, fleet=fleet, process="Terminate")
+    if group.desired - 1 < group.min_size:
+        raise CloudError(
+            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.min_size}",
+            code="MinSize",
+        )
+    protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
+    if protected or _api_termination_disabled(place, node_id):
+        raise ProtectedError(f"{node_id}: {protected or 'it is protected against termination'}")
+    with place.changing("TerminateInstanceInAutoScalingGroup", permit, service=SERVICE):
+        answer = place.acting.autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=node_id, ShouldDecrementDesiredCapacity=True
+        )
+        _ = answer["Activity"]
+
+
+def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) -> str:
+    """One machine from a template; gives its id. Source: RunInstances; the key is its ClientToken."""
+    request = launch_request(arguments, key, fleet=fleet)
+    with place.changing("RunInstances", permit_in_force()):
+        return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
+
+
+def type_of_launch(place: Place, arguments: Mapping[str, str]) -> str | None:
+    """The machine type that a launch asks for; None where the template leaves it open.
+
+    Source: DescribeLaunchTemplateVersions.
+    """
+    if arguments.get("instance_type"):
+        return arguments["instance_type"]
+    template, version = arguments["template"], arguments.get("version") or "$Default"
+    with place.asking("DescribeLaunchTemplateVersions"):
+        ask: Any = place.reading.ec2.describe_launch_template_versions
+        told = ask(**{_template_key(template): template}, Versions=[version])["LaunchTemplateVersions"]
+        name: str | None = told[0]["LaunchTemplateData"].get("InstanceType") if told else None
+        return name
+
+
+def _template_key(template: str) -> str:
+    return "LaunchTemplateId" if template.startswith("lt-") else "LaunchTemplateName"
+
+
+def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dict[str, Any]:
+    """What RunInstances is asked for one machine.
+
+    Raises:
+        ValueError: the key is no ClientToken.
+
+    """
+    if not key.isascii() or len(key) > _TOKEN_LENGTH:
+        raise ValueError(
+            f"the key {key!r} is not up to {_TOKEN_LENGTH} ASCII characters, which EC2 asks of a ClientToken"
+        )
+    template = arguments["template"]
+    tags = {FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
+    request: dict[str, Any] = {
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ClientToken": key,
+        "LaunchTemplate": {
+            _template_key(template): template,
+            "Version": arguments.get("version") or "$Default",
+        },
+        "TagSpecifications": [
+            {"ResourceType": "instance", "Tags": [{"Key": name, "Value": tags[name]} for name in sorted(tags)]}
+        ],
+    }
+    if arguments.get("subnet"):
+        request["SubnetId"] = arguments["subnet"]
+    if arguments.get("instance_type"):
+        request["InstanceType"] = arguments["instance_type"]
+    return request
+
+
+def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+    """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
+    group = known(place, place.acting, group_id)
+    if group.desired >= size:
+        return
+    if size > group.max_size:
+        raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+    _refuse_group(group, fleet=fleet, process="Launch")
+    with place.changing("SetDesiredCapacity", permit_in_force(), service=SERVICE):
+        place.acting.autoscaling.set_desired_capacity(
+            AutoScalingGroupName=group.name, DesiredCapacity=size, HonorCooldown=False
+        )
+
+
+def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
+    """Source: SetInstanceProtection."""
+    group = known(place, place.acting, group_id)
+    _refuse_group(group, fleet=fleet)
+    with place.changing("SetInstanceProtection", permit_in_force(), service=SERVICE):
+        place.acting.autoscaling.set_instance_protection(
+            InstanceIds=[node_id], AutoScalingGroupName=group.name, ProtectedFromScaleIn=on
+        )
+
+
+def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
+    """Touch no group without its owner's consent, and ask for nothing that a suspended process would leave undone."""
+    if not group.enrolled(fleet):
+        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
+        raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    if process in group.suspended:
+        raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
+
+
+def _api_termination_disabled(place: Place, node_id: str) -> bool:
+    """Source: DescribeInstanceAttribute."""
+    with place.asking("DescribeInstanceAttribute"):
+        answer = place.acting.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="disableApiTermination")
+        return bool(answer["DisableApiTermination"]["Value"])
+
+
+@contextmanager
+def _unless_already(done: frozenset[NodeState], place: Place, node_id: str) -> Iterator[None]:
+    """Take EC2's "incorrect state" for success where the machine is where it should go, or on its way."""
+    try:
+        yield
+    except CloudError as error:
+        if error.code != _INCORRECT_STATE or state_of(described(place, place.acting, node_id)) not in done:
+            raise

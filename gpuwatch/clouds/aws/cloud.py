@@ -1,0 +1,311 @@
+"""EC2 and its Auto Scaling groups, in several accounts and regions. boto3 is imported by the aws_* modules alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import boto3
+
+from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
+from gpuwatch.clouds.aws import actions, other_regions, permissions, unused
+from gpuwatch.clouds.aws import groups as aws_groups
+from gpuwatch.clouds.aws import instances as aws_machines
+from gpuwatch.clouds.aws.errors import asking
+from gpuwatch.clouds.aws.groups import Group
+from gpuwatch.clouds.aws.instances import Instance, Translator
+from gpuwatch.clouds.aws.last_seen import Views
+from gpuwatch.clouds.aws.regions import Place, Places
+from gpuwatch.clouds.permissions import Elsewhere, Identity, Needs, Permission
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+_IDS_A_CALL = 100  # a filter takes up to 200 values
+
+Answer = TypeVar("Answer")
+
+
+class AwsCloud:
+    """The GPU machines and groups of some accounts and regions. Credentials are found by boto3's own rules."""
+
+    def __init__(  # noqa: PLR0913  the settings of a cloud are many
+        self,
+        *,
+        fleet: str,
+        clock: Clock,
+        regions: Sequence[str] = (),
+        accounts: Mapping[str, AccountKnobs] | None = None,
+        profile: str | None = None,
+        endpoint_url: str | None = None,
+        session: boto3.Session | None = None,
+        page_size: int = 500,
+    ) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            AuthFailedError: the profile does not exist.
+            CloudError: there is no region.
+
+        """
+        self._fleet = fleet
+        self._clock = clock
+        self._page_size = page_size
+        self._translator = Translator(fleet=fleet, clock=clock)
+        self._homes: dict[str, Place] = {}  # by the id of a node
+        self._views = Views(clock)
+        with asking("credentials"):
+            self._places = Places(
+                session=session or boto3.Session(profile_name=profile),
+                regions=regions,
+                accounts=accounts or {},
+                clock=clock,
+                endpoint_url=endpoint_url,
+            )
+
+    # Reading.
+
+    def nodes(self) -> Sequence[Node]:
+        """All GPU machines that are not terminated, in every account and region; of a silent one as last seen."""
+        listed: dict[str, Node] = {}
+        for place, nodes in self._anywhere(self._nodes, self._views.last_nodes):
+            for node in nodes:
+                listed[node.id] = node
+                self._homes[node.id] = place
+        self._homes = {node_id: self._homes[node_id] for node_id in listed}
+        return tuple(listed[node_id] for node_id in sorted(listed))
+
+    def node(self, node_id: str) -> Node:
+        """One machine as EC2 sees it now."""
+        place, instance = self._look_for(node_id)
+        return self._told(place, instance)
+
+    def find(self, key: str) -> Node | None:
+        """The machine launched with that key, by EC2's own record of the token; tags may be anybody's."""
+        answers = self._places.everywhere(lambda place: _attempt(lambda: self._launched(place, key)))
+        for found in answers:
+            if isinstance(found, Node):
+                return found
+        for found in answers:
+            if isinstance(found, CloudError):
+                raise found
+        return None
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
+        told = [group for _, groups in self._anywhere(self._groups, self._views.last_groups) for group in groups]
+        return tuple(sorted(told, key=lambda group: group.id))
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group as it is now."""
+        place = self._place_of_group(group_id)
+        group = aws_groups.known(place, place.reading, group_id)
+        return group.told(place, fleet=self._fleet, now=self._clock.now())
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """Volumes and addresses that no running machine uses, in every account and region."""
+        stopped = [node.id for node in self.nodes() if node.state is NodeState.STOPPED]
+        homes = self._homes
+        told = self._places.everywhere(
+            lambda place: unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place])
+        )
+        return tuple(sorted((each for place in told for each in place), key=lambda each: each.id))
+
+    # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
+
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+        """Ask for a stop."""
+        del key
+        actions.stop(self._home(node_id), node_id, permit)
+
+    def start(self, node_id: str, key: str) -> None:
+        """Ask for a start."""
+        del key
+        actions.start(self._home(node_id), node_id)
+
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
+        """Ask for the end of a machine; with a group, of its place there too."""
+        del key
+        if group is None:
+            actions.terminate(self._home(node_id), node_id, permit)
+        else:
+            place = self._place_of_group(group)
+            actions.terminate_member(place, node_id, group, permit, fleet=self._fleet, now=self._clock.now())
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """Ask for one machine, in the account and region that the arguments name."""
+        place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+        actions.launch_request(arguments, key, fleet=self._fleet)  # nothing is asked with a key that is no token
+        why = self._no_gpu(place, arguments)
+        if why is not None:
+            raise CloudError(why, code=NO_GPU)
+        node_id = actions.launch(place, arguments, key, fleet=self._fleet)
+        self._homes[node_id] = place
+        return node_id
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """Raise a group's desired size."""
+        del key
+        actions.grow(self._place_of_group(group_id), group_id, size, fleet=self._fleet)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Set a member's protection against its group's own scale-in, or lift it."""
+        del key
+        actions.protect(self._place_of_group(group_id), node_id, group_id, on=on, fleet=self._fleet)
+
+    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
+        """Set tags of the allow-list."""
+        del key
+        refuse_foreign_tags(tags)
+        actions.tag(self._home(node_id), node_id, tags)
+
+    # Our own standing; nothing is carried out.
+
+    def may(self, needs: Needs) -> Iterator[Permission]:
+        """By DryRun, in every account and region."""
+        for place in self._places.all:
+            yield from permissions.reads(place)
+            if needs.act:
+                tried = next((node_id for node_id in needs.node_ids if self._homes.get(node_id) is place), None)
+                yield from permissions.acts(place, tried, terminate=needs.terminate)
+                yield from permissions.of_groups(place) if needs.groups else ()
+        for arguments in needs.launches:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            yield permissions.launch(place, arguments, fleet=self._fleet)
+
+    def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
+        """Templates whose machine type has no GPU of NVIDIA."""
+        for arguments in launches:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            why = self._no_gpu(place, arguments)
+            if why is not None:
+                yield why
+
+    def identity(self) -> Identity:
+        """In the first place."""
+        return permissions.identity(self._places.all[0])
+
+    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """Volumes of these machines, in every account and region."""
+        wanted = set(node_ids)
+        homes = {place: [name for name, home in self._homes.items() if home is place] for place in self._places.all}
+        told = self._places.everywhere(
+            lambda place: list(permissions.unencrypted(place, [name for name in homes[place] if name in wanted]))
+        )
+        return tuple(each for place in told for each in place)
+
+    def elsewhere(self) -> Sequence[Elsewhere]:
+        """GPU machines in enabled regions that the settings do not name."""
+        apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
+        return other_regions.looked_for(self._places, apart, page_size=self._page_size)
+
+    # Within one place.
+
+    def _no_gpu(self, place: Place, arguments: Mapping[str, str]) -> str | None:
+        """Why a launch would bring no node; None also where nobody can tell before it."""
+        try:
+            name = actions.type_of_launch(place, arguments)
+            kind = None if name is None else self._translator.type(place, name)
+        except CloudError:
+            return None
+        if kind is None or (kind.gpu_count > 0 and kind.nvidia):
+            return None
+        template = arguments["template"]
+        return f"the launch template {template} makes a machine of type {name}, which has no GPU of NVIDIA"
+
+    def _nodes(self, place: Place) -> list[Node]:
+        """The place's GPU machines; its groups are asked for where a machine says that it is in one.
+
+        What was there before and is not listed is asked for once more by its id. No filter by state: EC2 would leave
+        out a state that we have never heard of.
+        """
+        instances = aws_machines.listed(place, [], page_size=self._page_size)
+        missing = self._views.left_out(place, [instance.id for instance in instances])
+        for begin in range(0, len(missing), _IDS_A_CALL):
+            ids = missing[begin : begin + _IDS_A_CALL]
+            by_id: FilterTypeDef = {"Name": "instance-id", "Values": ids}
+            instances += aws_machines.listed(place, [by_id], page_size=self._page_size)
+        alive = aws_machines.alive(instances)
+        groups: dict[str, Group] = {}
+        if any(instance.group_name for instance in alive):
+            groups = {group.name: group for group in aws_groups.listed(place)}
+        nodes = list(self._translator.nodes(place, alive, groups))
+        return self._views.keep(place, nodes, [instance.id for instance in instances])
+
+    def _groups(self, place: Place) -> list[NodeGroup]:
+        groups = aws_groups.listed(place)
+        self._translator.learn(place, (name for group in groups for name in group.types))
+        told = [
+            group.told(place, fleet=self._fleet, now=self._clock.now())
+            for group in groups
+            if group.enrolled(self._fleet) or self._translator.has_gpus(place, group.types)
+        ]
+        return self._views.keep_groups(place, told)
+
+    def _anywhere(
+        self, ask: Callable[[Place], list[Answer]], last: Callable[[Place, CloudError], list[Answer]]
+    ) -> Iterator[tuple[Place, list[Answer]]]:
+        """Each place's answer, or what it showed last; where none answers, nobody sees anything.
+
+        Raises:
+            CloudError: of the first place that failed, if all did, or if it has never answered.
+
+        """
+        answers = self._places.everywhere(lambda place: _attempt(lambda: ask(place)))
+        failed = [each for each in answers if isinstance(each, CloudError)]
+        if len(failed) == len(answers):
+            raise failed[0]
+        for place, answer in zip(self._places.all, answers, strict=True):
+            yield place, last(place, answer) if isinstance(answer, CloudError) else answer
+
+    def _launched(self, place: Place, key: str) -> Node | None:
+        found = aws_machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
+        if not found:
+            return None
+        node = self._told(place, found[0])
+        self._homes[node.id] = place
+        return node
+
+    def _told(self, place: Place, instance: Instance) -> Node:
+        """One machine, with its group where it says that it is in one."""
+        name = instance.group_name
+        group = None if name is None else aws_groups.named(place, place.reading, name)
+        return self._translator.node(place, instance, group)
+
+    # Which place.
+
+    def _home(self, node_id: str) -> Place:
+        """The place of an id; costs a call only where there are several and none has shown it yet."""
+        candidates = self._candidates(node_id)
+        return candidates[0] if len(candidates) == 1 else self._look_for(node_id)[0]
+
+    def _look_for(self, node_id: str) -> tuple[Place, Instance]:
+        """Ask each place that may have it."""
+        for place in self._candidates(node_id):
+            try:
+                instance = aws_machines.described(place, place.reading, node_id)
+            except NotFoundError:
+                continue
+            self._homes[node_id] = place
+            return place, instance
+        raise NotFoundError(f"EC2 knows no instance {node_id} in {self._places}", code="InvalidInstanceID.NotFound")
+
+    def _candidates(self, node_id: str) -> list[Place]:
+        """The places in which an id may be found: its own, if that is known."""
+        return [self._homes[node_id]] if node_id in self._homes else self._places.all
+
+    def _place_of_group(self, group_id: str) -> Place:
+        """The place that a group's ARN names; its account is asked for only where several share the region."""
+        region = aws_groups.region_of_group(group_id)
+        several = sum(place.region == region for place in self._places.all) > 1
+        return self._places.at(region, aws_groups.account_of_group(group_id) if several else None)
+
+
+def _attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
+    """The answer, or why there is none."""
+    try:
+        return ask()
+    except CloudError as error:
+        return error

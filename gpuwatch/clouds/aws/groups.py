@@ -1,0 +1,173 @@
+"""EC2's Auto Scaling groups in our words. A group is known by its ARN: equal names in two regions are two groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gpuwatch.clouds import FLEET_TAG, NotFoundError
+from gpuwatch.clouds.aws.owners import managed_by
+from gpuwatch.clouds.aws.regions import Line, Place
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import NodeGroup
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
+
+SERVICE = "Auto Scaling"
+_DESCRIBE = "DescribeAutoScalingGroups"
+_PAGE_SIZE = 100  # the largest that DescribeAutoScalingGroups takes
+_NAME_IN_ARN = ":autoScalingGroupName/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One instance of a group; `state` is its lifecycle state, such as InService or Terminating:Wait."""
+
+    state: str
+    protected: bool
+    instance_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One Auto Scaling group, as the service told it."""
+
+    id: str
+    name: str
+    min_size: int
+    max_size: int
+    desired: int
+    zones: tuple[str, ...]
+    suspended: frozenset[str]
+    tags: Mapping[str, str]
+    members: Mapping[str, Member]
+    types: frozenset[str]  # of its members and of its overrides
+    template: tuple[str, str] | None  # id and version of the launch template that alone says the type
+
+    @property
+    def owner(self) -> str | None:
+        """The other system that drives the group, whatever its tags consent to."""
+        return managed_by(self.tags, group=self.tags)
+
+    def enrolled(self, fleet: str) -> bool:
+        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
+        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
+
+    def told(self, place: Place, *, fleet: str, now: datetime) -> NodeGroup:
+        """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
+        claimed = claims(self.tags, fleet=fleet, now=now)
+        types = self.types
+        if not types and self.enrolled(fleet):
+            types = frozenset(filter(None, [template_type(place, self)]))
+        return NodeGroup(
+            id=self.id,
+            name=self.name,
+            pool=claimed["pool"],
+            min_size=self.min_size,
+            max_size=self.max_size,
+            desired=self.desired,
+            region=place.region,
+            zones=self.zones,
+            enrolled=self.enrolled(fleet),
+            protected=claimed["protected"],
+            suspended=self.suspended,
+            instance_type=next(iter(types)) if len(types) == 1 else None,
+            account=account_of_group(self.id),
+            node_ids=tuple(sorted(self.members)),
+        )
+
+
+def listed(place: Place) -> list[Group]:
+    """Every group of the place. Source: DescribeAutoScalingGroups to its last page."""
+    pages = place.reading.autoscaling.get_paginator("describe_auto_scaling_groups")
+    with place.asking(_DESCRIBE, service=SERVICE):
+        return [
+            _group(told)
+            for page in pages.paginate(PaginationConfig={"PageSize": _PAGE_SIZE})
+            for told in page["AutoScalingGroups"]
+        ]
+
+
+def named(place: Place, line: Line, name: str) -> Group | None:
+    """The group of that name as it is now; None where there is none. Source: DescribeAutoScalingGroups."""
+    with place.asking(_DESCRIBE, service=SERVICE):
+        told = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        return _group(told[0]) if told else None
+
+
+def known(place: Place, line: Line, group_id: str) -> Group:
+    """The group of that id as it is now.
+
+    Raises:
+        NotFoundError: there is none any more; one of the same name made anew is another.
+        CloudError: no answer.
+
+    """
+    group = named(place, line, name_of_group(group_id))
+    if group is None or group.id != group_id:
+        raise NotFoundError(f"there is no Auto Scaling group {group_id}", code="GroupNotFound")
+    return group
+
+
+def name_of_group(group_id: str) -> str:
+    """The name within an ARN."""
+    return group_id.partition(_NAME_IN_ARN)[2]
+
+
+def region_of_group(group_id: str) -> str:
+    """The region within an ARN.
+
+    Raises:
+        NotFoundError: it is no group's ARN.
+
+    """
+    parts = group_id.split(":")
+    if _NAME_IN_ARN not in group_id or len(parts) < 6:  # noqa: PLR2004  an ARN has six parts
+        raise NotFoundError(f"{group_id!r} is no ARN of an Auto Scaling group", code="GroupNotFound")
+    return parts[3]
+
+
+def account_of_group(group_id: str) -> str:
+    """The account within an ARN."""
+    return group_id.split(":")[4]
+
+
+def template_type(place: Place, group: Group) -> str | None:
+    """The type that the group's launch template names. Source: DescribeLaunchTemplateVersions."""
+    if group.template is None:
+        return None
+    template, version = group.template
+    with place.asking("DescribeLaunchTemplateVersions"):
+        told = place.reading.ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
+        versions = told["LaunchTemplateVersions"]
+        return versions[0]["LaunchTemplateData"].get("InstanceType") if versions else None
+
+
+def _group(told: "AutoScalingGroupTypeDef") -> Group:
+    mixed = told.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
+    template = mixed.get("LaunchTemplateSpecification") or told.get("LaunchTemplate") or {}
+    overrides = [each.get("InstanceType", "") for each in mixed.get("Overrides", ())]
+    members = {
+        each["InstanceId"]: Member(
+            state=each["LifecycleState"],
+            protected=each["ProtectedFromScaleIn"],
+            instance_type=each.get("InstanceType", ""),
+        )
+        for each in told.get("Instances", ())
+    }
+    return Group(
+        id=told["AutoScalingGroupARN"],
+        name=told["AutoScalingGroupName"],
+        min_size=told["MinSize"],
+        max_size=told["MaxSize"],
+        desired=told["DesiredCapacity"],
+        zones=tuple(told["AvailabilityZones"]),
+        suspended=frozenset(each["ProcessName"] for each in told.get("SuspendedProcesses", ())),
+        tags={tag["Key"]: tag.get("Value", "") for tag in told.get("Tags", ())},
+        members=members,
+        types=frozenset(filter(None, [*overrides, *(member.instance_type for member in members.values())])),
+        template=(template["LaunchTemplateId"], template.get("Version", "$Default"))
+        if "LaunchTemplateId" in template and not overrides
+        else None,
+    )

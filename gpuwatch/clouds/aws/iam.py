@@ -1,0 +1,252 @@
+"""What AWS must allow for what the code does, and no more: policies for three roles, and what may be added to them.
+
+    python -m gpuwatch.clouds.aws.iam reclaim --fleet lab --region us-east-1
+
+The files in iam/ are these with the defaults. `tests/test_aws_iam.py` holds the table to the calls that the code makes.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, WRITABLE_TAGS
+
+# What has no permission of its own, or belongs to another call.
+NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
+# Of RunInstances, where the template names an instance profile; of the stores of secrets.
+RIDES_ALONG = frozenset({"iam:PassRole", "kms:Decrypt"})
+
+_MACHINES = "arn:{partition}:ec2:*:*:instance/*"
+_GROUPS = "arn:{partition}:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/*"
+_OWN_PARAMETERS = "arn:{partition}:ssm:*:*:parameter/gpuwatch/*"
+_KEYS = "arn:{partition}:kms:*:*:key/*"
+_OWN_MACHINE = {"StringEquals": {f"aws:ResourceTag/{FLEET_TAG}": "{fleet}"}}
+_OWN_GROUP = {"StringEquals": {f"autoscaling:ResourceTag/{FLEET_TAG}": "{fleet}"}}
+_FROM_A_TEMPLATE = {"ArnLike": {"ec2:LaunchTemplate": "arn:{partition}:ec2:*:*:launch-template/*"}}
+# What decides which software runs and who gets in: a launch may name none but the template's. A subnet may be named
+# anew (zones run out of machines), and with it what a launch makes in it.
+_FROM_THE_TEMPLATE = {**_FROM_A_TEMPLATE, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+_OF_THE_TEMPLATE = ("image", "key-pair", "security-group", "snapshot")
+_OF_THE_PLACE = ("capacity-reservation", "network-interface", "placement-group", "subnet", "volume")
+
+
+def _launched(*parts: str) -> tuple[str, ...]:
+    """What a launch is made of, in whatever account and region."""
+    return tuple(f"arn:{{partition}}:ec2:*:*:{part}/*" for part in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement of a policy; {fleet} and {partition} are filled in."""
+
+    sid: str
+    actions: tuple[str, ...]
+    resources: tuple[str, ...] = ("*",)
+    condition: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    effect: str = "Allow"
+
+
+_OBSERVE = (
+    Statement(
+        sid="Look",  # none of these can be held to a resource
+        actions=(
+            "autoscaling:DescribeAutoScalingGroups",
+            "ec2:DescribeAddresses",
+            "ec2:DescribeInstanceTypes",
+            "ec2:DescribeInstances",
+            "ec2:DescribeLaunchTemplateVersions",
+            "ec2:DescribeRegions",  # for the doctor alone
+            "ec2:DescribeSpotInstanceRequests",
+            "ec2:DescribeVolumes",
+        ),
+    ),
+)
+_RECLAIM = (
+    *_OBSERVE,
+    Statement(
+        sid="StopStartAndEndOwnMachines",
+        actions=("ec2:StartInstances", "ec2:StopInstances", "ec2:TerminateInstances"),
+        resources=(_MACHINES,),
+        condition=_OWN_MACHINE,
+    ),
+    Statement(sid="LookAtTheirProtection", actions=("ec2:DescribeInstanceAttribute",)),
+    Statement(
+        sid="EndMembersOfOwnGroups",
+        actions=("autoscaling:TerminateInstanceInAutoScalingGroup",),
+        resources=(_GROUPS,),
+        condition=_OWN_GROUP,
+    ),
+    Statement(
+        sid="NoticesOnOwnMachines",  # never a tag that enrols, protects or postpones
+        actions=("ec2:CreateTags",),
+        resources=(_MACHINES,),
+        condition={**_OWN_MACHINE, "ForAllValues:StringEquals": {"aws:TagKeys": sorted(WRITABLE_TAGS)}},
+    ),
+    Statement(
+        sid="NeverTouchProtectedMachines",
+        effect="Deny",
+        actions=("ec2:StartInstances", "ec2:StopInstances", "ec2:TerminateInstances"),
+        resources=(_MACHINES,),
+        condition={"Null": {f"aws:ResourceTag/{PROTECT_TAG}": "false"}},
+    ),
+    Statement(
+        sid="NeverTouchProtectedGroups",
+        effect="Deny",
+        actions=("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"),
+        resources=(_GROUPS,),
+        condition={"Null": {f"autoscaling:ResourceTag/{PROTECT_TAG}": "false"}},
+    ),
+)
+# The same call sets a member's protection from a scale-in and takes it off, and IAM cannot tell the two apart.
+_SHIELD = (
+    Statement(
+        sid="KeepMembersOfOwnGroups",
+        actions=("autoscaling:SetInstanceProtection",),
+        resources=(_GROUPS,),
+        condition=_OWN_GROUP,
+    ),
+    Statement(
+        sid="LeaveProtectedGroupsAlone",
+        effect="Deny",
+        actions=("autoscaling:SetInstanceProtection",),
+        resources=(_GROUPS,),
+        condition={"Null": {f"autoscaling:ResourceTag/{PROTECT_TAG}": "false"}},
+    ),
+)
+_SCALE = (
+    *_RECLAIM,
+    Statement(
+        sid="GrowOwnGroups",
+        actions=("autoscaling:SetDesiredCapacity",),
+        resources=(_GROUPS,),
+        condition=_OWN_GROUP,
+    ),
+    Statement(
+        sid="LaunchMachinesThatAreOwnFromTheStart",
+        actions=("ec2:RunInstances",),
+        resources=(_MACHINES,),
+        condition={"StringEquals": {f"aws:RequestTag/{FLEET_TAG}": "{fleet}"}, **_FROM_A_TEMPLATE},
+    ),
+    Statement(
+        sid="LaunchFromOwnTemplates",
+        actions=("ec2:RunInstances",),
+        resources=_launched("launch-template"),
+        condition={**_OWN_MACHINE, **_FROM_A_TEMPLATE},
+    ),
+    Statement(
+        sid="LaunchWhatTheTemplateNames",
+        actions=("ec2:RunInstances",),
+        resources=_launched(*_OF_THE_TEMPLATE),
+        condition=_FROM_THE_TEMPLATE,
+    ),
+    Statement(
+        sid="LaunchInAnyOfItsPlaces",
+        actions=("ec2:RunInstances",),
+        resources=_launched(*_OF_THE_PLACE),
+        condition=_FROM_A_TEMPLATE,
+    ),
+    Statement(
+        sid="TagAtTheLaunchAlone",
+        actions=("ec2:CreateTags",),
+        resources=("arn:{partition}:ec2:*:*:*/*",),
+        condition={"StringEquals": {"ec2:CreateAction": "RunInstances"}},
+    ),
+    Statement(
+        sid="GiveNodesTheirRole",
+        actions=("iam:PassRole",),
+        resources=("arn:{partition}:iam::*:role/gpuwatch-node",),
+        condition={"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
+    ),
+)
+_SECRETS = (
+    Statement(sid="ReadOwnParameters", actions=("ssm:GetParameter",), resources=(_OWN_PARAMETERS,)),
+    Statement(
+        sid="ReadOwnSecrets",
+        actions=("secretsmanager:GetSecretValue",),
+        resources=("arn:{partition}:secretsmanager:*:*:secret:gpuwatch/*",),
+    ),
+    # For keys of your own; those that AWS manages need neither, and a key's policy may still refuse.
+    Statement(
+        sid="DecryptOwnParameters",
+        actions=("kms:Decrypt",),
+        resources=(_KEYS,),
+        condition={"StringLike": {"kms:ViaService": "ssm.*", "kms:EncryptionContext:PARAMETER_ARN": _OWN_PARAMETERS}},
+    ),
+    Statement(
+        sid="DecryptOwnSecrets",
+        actions=("kms:Decrypt",),
+        resources=(_KEYS,),
+        condition={"StringLike": {"kms:ViaService": "secretsmanager.*"}},
+    ),
+)
+_ASSUME = (
+    Statement(
+        sid="EnterTheOtherAccounts",
+        actions=("sts:AssumeRole",),
+        resources=("arn:{partition}:iam::*:role/gpuwatch-controller",),
+    ),
+)
+
+ROLES: Mapping[str, tuple[Statement, ...]] = {
+    "observe": _OBSERVE,
+    "reclaim": _RECLAIM,
+    "scale": _SCALE,
+    "shield": _SHIELD,
+    "assume": _ASSUME,
+    "secrets": _SECRETS,
+}
+
+
+def policy(
+    role: str, *, fleet: str = "default", regions: Sequence[str] = (), partition: str = "aws"
+) -> dict[str, object]:
+    """The policy document of a role for one fleet, in these regions alone where any are given."""
+    only = {"StringEquals": {"aws:RequestedRegion": list(regions)}} if regions else {}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [_statement(each, only, {"fleet": fleet, "partition": partition}) for each in ROLES[role]],
+    }
+
+
+def render(document: Mapping[str, object]) -> str:
+    """As the files in iam/ are written."""
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a policy."""
+    parser = argparse.ArgumentParser(prog="python -m gpuwatch.clouds.aws.iam", description="Print a policy of AWS IAM.")
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
+    parser.add_argument("--region", action="append", default=[], help="allow it there alone; may be repeated")
+    parser.add_argument("--partition", default="aws", help="aws, aws-cn or aws-us-gov [aws]")
+    told = parser.parse_args(arguments)
+    print(render(policy(told.role, fleet=told.fleet, regions=told.region, partition=told.partition)), end="")  # noqa: T201  a program
+
+
+def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, object]:
+    """One statement; what is denied is denied everywhere."""
+    condition: dict[str, dict[str, object]] = {}
+    for test, values in each.condition.items():
+        condition[test] = {key: _filled(value, words) for key, value in values.items()}
+    if each.effect == "Allow" and not RIDES_ALONG & set(each.actions):
+        for test, values in only.items():
+            condition[test] = {**condition.get(test, {}), **values}
+    found: dict[str, object] = {
+        "Sid": each.sid,
+        "Effect": each.effect,
+        "Action": list(each.actions),
+        "Resource": [_filled(resource, words) for resource in each.resources],
+    }
+    return {**found, "Condition": condition} if condition else found
+
+
+def _filled(value: object, words: Mapping[str, str]) -> object:
+    """A text with its words filled in."""
+    return value.format(**words) if isinstance(value, str) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""EC2's instances in our words."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.aws.groups import Group
+from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
+from gpuwatch.clouds.aws.regions import Line, Place
+from gpuwatch.clouds.aws.spot import Requests, cannot_stop, cannot_terminate, requests_of
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, InstanceTypeInfoTypeDef, ReservationTypeDef
+
+log = logging.getLogger(__name__)
+
+_TYPES_A_CALL = 100  # a filter takes up to 200 values
+_NVIDIA = "NVIDIA"
+
+_STATES = {
+    "pending": NodeState.PENDING,
+    "running": NodeState.RUNNING,
+    "stopping": NodeState.STOPPING,
+    "stopped": NodeState.STOPPED,
+    "shutting-down": NodeState.TERMINATING,
+    "terminated": NodeState.TERMINATED,
+}
+# A type that EC2 did not describe is asked for again after this long, twice as long each time.
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 60.0, 3600.0
+
+# InstanceLifecycle of DescribeInstances; absent for on demand.
+_LIFECYCLES = {
+    "spot": CapacityType.SPOT,
+    "capacity-block": CapacityType.CAPACITY_BLOCK,
+    "scheduled": CapacityType.RESERVED,
+    "interruptible-capacity-reservation": CapacityType.RESERVED,
+}
+_SERVING = ("InService", "Pending", "Terminating")  # a member in another state (Standby, Detaching) is somebody's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """What a machine type brings. Source: DescribeInstanceTypes, GpuInfo and InstanceStorageSupported."""
+
+    gpu_count: int
+    nvidia: bool
+    instance_store: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Missing:
+    """A type that EC2 has not described: when to ask again (of the monotonic clock), and the wait after that."""
+
+    again_at: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance as EC2 told it, and the account that owns it."""
+
+    told: "InstanceTypeDef"
+    id: str
+    type: str
+    account: str
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return {tag["Key"]: tag.get("Value", "") for tag in self.told.get("Tags", ()) if "Key" in tag}
+
+    @property
+    def whole(self) -> bool:
+        """Whether its description has the parts that decisions rest on; a tag that is cut off could be anything."""
+        told = self.told
+        tagged = all("Key" in tag and "Value" in tag for tag in told.get("Tags", ()))
+        return (
+            bool(self.type and told.get("LaunchTime") and told.get("Placement", {}).get("AvailabilityZone")) and tagged
+        )
+
+    @property
+    def group_name(self) -> str | None:
+        """The name of the Auto Scaling group that it says it belongs to."""
+        return self.tags.get(GROUP_TAG)
+
+
+def listed(place: Place, filters: "list[FilterTypeDef]", *, page_size: int) -> list[Instance]:
+    """Every instance that matches; the order is undefined. Source: DescribeInstances to its last page.
+
+    Raises:
+        CloudError: a page could not be had; with a zone in trouble EC2 refuses the whole list.
+
+    """
+    pages = place.reading.ec2.get_paginator("describe_instances")
+    with place.asking("DescribeInstances"):
+        return [
+            _instance(instance, reservation)
+            for page in pages.paginate(Filters=filters, PaginationConfig={"PageSize": page_size})
+            for reservation in page["Reservations"]
+            for instance in reservation.get("Instances", ())
+        ]
+
+
+def described(place: Place, line: Line, node_id: str) -> Instance:
+    """One instance by its id. Source: DescribeInstances.
+
+    Raises:
+        NotFoundError: EC2 does not know it here.
+        CloudError: no answer.
+
+    """
+    with place.asking("DescribeInstances"):
+        for reservation in line.ec2.describe_instances(InstanceIds=[node_id])["Reservations"]:
+            for instance in reservation.get("Instances", ()):
+                return _instance(instance, reservation)
+    raise NotFoundError(f"EC2 answered nothing about {node_id}", code="InvalidInstanceID.NotFound")
+
+
+def state_of(instance: Instance) -> NodeState:
+    """Its state; a word that we have never heard, or a description with holes, is a doubt about this machine alone."""
+    state = _STATES.get(instance.told.get("State", {}).get("Name", ""), NodeState.UNKNOWN)
+    return state if state is NodeState.TERMINATED or instance.whole else NodeState.UNKNOWN
+
+
+def alive(instances: Iterable[Instance]) -> list[Instance]:
+    """Those that are not terminated, which EC2 lists for about an hour after their end."""
+    return [each for each in instances if state_of(each) is not NodeState.TERMINATED]
+
+
+class Translator:
+    """Makes nodes of instances. What a machine type brings is looked up once in a process; that one is missing is not.
+
+    An answer without a type may be EC2's slip. Its machines are then left out, unless they carry the fleet's tag: these
+    are nodes whose GPUs nobody knows, which count and are left alone.
+    """
+
+    def __init__(self, *, fleet: str, clock: Clock) -> None:
+        """Begin without any type."""
+        self.fleet = fleet
+        self._clock = clock
+        self._types: dict[str, MachineType] = {}
+        self._missing: dict[str, _Missing] = {}
+
+    def type(self, place: Place, name: str) -> MachineType | None:
+        """What a type brings; None: EC2 does not describe it."""
+        self.learn(place, [name])
+        return self._types.get(name)
+
+    def has_gpus(self, place: Place, types: Iterable[str]) -> bool:
+        """Whether any of these types is known to have GPUs."""
+        types = list(types)
+        self.learn(place, types)
+        return any(name in self._types and self._types[name].gpu_count > 0 for name in types)
+
+    def learn(self, place: Place, names: Iterable[str]) -> None:
+        """Look up machine types that are new, or whose time to be asked for again has come, in batches.
+
+        Source: DescribeInstanceTypes, by filter and not by name, because one name that EC2 does not describe (a retired
+        type) fails a whole batch.
+        """
+        now = self._clock.monotonic()
+        wanted = {name for name in names if name not in self._types}
+        unknown = sorted(name for name in wanted if name not in self._missing or self._missing[name].again_at <= now)
+        for begin in range(0, len(unknown), _TYPES_A_CALL):
+            batch = unknown[begin : begin + _TYPES_A_CALL]
+            try:
+                found = _described_types(place, batch)
+            except CloudError:
+                if any(name not in self._missing for name in batch):
+                    raise
+                found = {}  # these were not known before, either
+            self._types |= found
+            for name in batch:
+                self._note(name, known=name in found, now=now)
+
+    def _note(self, name: str, *, known: bool, now: float) -> None:
+        """Say once that a type is missing, and once that it no longer is."""
+        before = self._missing.pop(name, None)
+        if known:
+            if before is not None:
+                log.warning("EC2 describes the instance type %s now", name)
+            return
+        wait = _FIRST_RETRY_SECONDS if before is None else before.wait_seconds
+        self._missing[name] = _Missing(again_at=now + wait, wait_seconds=min(2 * wait, _LAST_RETRY_SECONDS))
+        if before is None:
+            log.warning(
+                "EC2 does not describe the instance type %s: its machines are left out, or left alone where they carry "
+                "the fleet's tag; it is asked again",
+                name,
+            )
+
+    def nodes(self, place: Place, instances: Iterable[Instance], groups: Mapping[str, Group]) -> Iterator[Node]:
+        """The GPU machines among the instances; `groups` are those of the place, by name."""
+        instances = list(instances)
+        self.learn(place, (instance.type for instance in instances))
+        requests = requests_of(place, (instance.told for instance in instances))
+        for instance in instances:
+            node = self._node(place, instance, groups.get(instance.group_name or ""), requests)
+            if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
+                yield node
+
+    def node(self, place: Place, instance: Instance, group: Group | None) -> Node:
+        """EC2's words in ours; `group` is the Auto Scaling group that it says it belongs to, where there is one."""
+        self.learn(place, [instance.type])
+        return self._node(place, instance, group, requests_of(place, [instance.told]))
+
+    def _node(self, place: Place, instance: Instance, group: Group | None, requests: Requests) -> Node:
+        """One machine."""
+        told = instance.told
+        facts = self._types.get(instance.type)
+        member = group.members.get(instance.id) if group is not None else None
+        launched, tags = told.get("LaunchTime"), instance.tags
+        return Node(
+            id=instance.id,
+            name=tags.get("Name") or instance.id,
+            state=state_of(instance),
+            instance_type=instance.type,
+            gpu_count=None if facts is None else facts.gpu_count,
+            region=place.region,
+            zone=told.get("Placement", {}).get("AvailabilityZone", ""),
+            capacity_type=_capacity_type(told),
+            launched_at=None if launched is None else launched.astimezone(UTC),
+            address=told.get("PrivateIpAddress"),
+            managed_by=self._managed_by(instance, group),
+            instance_store=True if facts is None else facts.instance_store,
+            account=instance.account,
+            group=group.id if group is not None and member is not None else None,
+            scale_in_protected=member is not None and member.protected,
+            cannot_stop=cannot_stop(told, requests),
+            cannot_terminate=cannot_terminate(told, requests),
+            tags=tags,
+            **claims(tags, fleet=self.fleet, now=self._clock.now()),
+        )
+
+    def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
+        """Whose it is besides ours: not its group's, where the group's owner consents and it serves there."""
+        operator = instance.told.get("Operator", {})
+        if operator.get("Managed"):
+            return operator.get("Principal", "an AWS service")
+        member = group.members.get(instance.id) if group is not None else None
+        if group is None or member is None or not group.enrolled(self.fleet):
+            return managed_by(instance.tags)
+        if not member.state.startswith(_SERVING):
+            return f"Auto Scaling group {group.name} ({member.state})"
+        return managed_by(instance.tags, group=group.tags)
+
+
+def _described_types(place: Place, names: list[str]) -> dict[str, MachineType]:
+    """Those of the types that EC2 describes."""
+    pages = place.reading.ec2.get_paginator("describe_instance_types")
+    with place.asking("DescribeInstanceTypes"):
+        return {
+            facts["InstanceType"]: _type_of(facts)
+            for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": names}])
+            for facts in page["InstanceTypes"]
+        }
+
+
+def _instance(told: "InstanceTypeDef", reservation: "ReservationTypeDef") -> Instance:
+    return Instance(told=told, id=told["InstanceId"], type=told.get("InstanceType", ""), account=reservation["OwnerId"])
+
+
+def _capacity_type(told: "InstanceTypeDef") -> CapacityType:
+    """How it was bought. What is in a reservation or on a Dedicated Host is paid for whether it runs or not."""
+    if told.get("Placement", {}).get("Tenancy") == "host":
+        return CapacityType.DEDICATED_HOST
+    target = told.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    reserved = told.get("CapacityReservationId") or target
+    return _LIFECYCLES.get(
+        told.get("InstanceLifecycle", ""), CapacityType.RESERVED if reserved else CapacityType.ON_DEMAND
+    )
+
+
+def _type_of(facts: "InstanceTypeInfoTypeDef") -> MachineType:
+    """A type's GPUs; a slice of one (g6f) counts as one."""
+    gpus = facts.get("GpuInfo", {}).get("Gpus", ())
+    return MachineType(
+        gpu_count=sum(max(1, gpu.get("Count", 0), gpu.get("LogicalGpuCount", 0)) for gpu in gpus),
+        nvidia=any(gpu.get("Manufacturer", _NVIDIA).upper() == _NVIDIA for gpu in gpus),
+        instance_store=facts.get("InstanceStorageSupported", False),
+    )

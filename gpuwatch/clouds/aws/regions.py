@@ -1,0 +1,264 @@
+"""Accounts and regions: each pair is a place with its own clients and its own pace."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+from botocore.loaders import create_loader
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.aws.errors import asking, throttled
+from gpuwatch.clouds.aws.permit_check import sending, watch
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.rate_limit import Pace
+from gpuwatch.clouds.settings import AccountKnobs, account_of
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_sts import STSClient
+
+# botocore tries a read up to three times. Mutations are sent once: the ledger decides about trying again, because only
+# it knows whether the wish still stands.
+_READING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
+_ACTING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 1})
+
+# Half of EC2's own limits for an account in a region, which are 20 reads and 5 mutations a second.
+_READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
+_ACTS_PER_SECOND, _ACTS_AT_ONCE = 2.5, 25
+
+_AT_ONCE = 8  # places that are asked at the same time
+_SESSION_NAME = "gpuwatch"  # in CloudTrail
+
+_LOADER = create_loader()  # one for all accounts: EC2's model is large
+
+Answer = TypeVar("Answer")
+
+
+class Line:
+    """One way to ask a place: its clients, made when they are first needed, and the pace that they share."""
+
+    _making = threading.Lock()  # a session makes one client at a time
+
+    def __init__(
+        self, session: boto3.Session, options: Mapping[str, Any], pace: Pace, *, changes: bool = False
+    ) -> None:
+        """Nothing is sent yet; the options are those of every client. `changes`: what is sent may need a permit."""
+        self._changes = changes
+        self.pace = pace
+        self._create: Any = session.client  # its type is one overload for each of AWS's services
+        self._options = options
+        self._clients: dict[str, Any] = {}
+
+    @classmethod
+    def for_reading(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
+        """Tried up to three times."""
+        options = {"region_name": region, "endpoint_url": endpoint_url, "config": _READING}
+        return cls(session, options, Pace(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE))
+
+    @classmethod
+    def for_acting(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
+        """Sent once."""
+        options = {"region_name": region, "endpoint_url": endpoint_url, "config": _ACTING}
+        return cls(session, options, Pace(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
+
+    @property
+    def ec2(self) -> "EC2Client":
+        """EC2."""
+        client: EC2Client = self._client("ec2")
+        return client
+
+    @property
+    def autoscaling(self) -> "AutoScalingClient":
+        """EC2 Auto Scaling."""
+        client: AutoScalingClient = self._client("autoscaling")
+        return client
+
+    @property
+    def sts(self) -> "STSClient":
+        """The Security Token Service."""
+        client: STSClient = self._client("sts")
+        return client
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401  one of the three above
+        with self._making:
+            if service not in self._clients:
+                client = self._create(service, **self._options)
+                client.meta.events.register_first("request-created", self._before_each_attempt)
+                client.meta.events.register("response-received", self._after_each_attempt)
+                if self._changes:
+                    watch(client)
+                self._clients[service] = client
+            return self._clients[service]
+
+    def _before_each_attempt(self, **_: object) -> None:
+        """Wait before the request is signed, since a signature holds for minutes only."""
+        self.pace.wait()
+
+    def _after_each_attempt(self, parsed_response: Mapping[str, Any] | None = None, **_: object) -> None:
+        """Slow down where AWS says that we should."""
+        if parsed_response and throttled(parsed_response.get("Error", {}).get("Code", "")):
+            self.pace.slow_down()
+
+
+class Place:
+    """One account in one region. `reading` is for lists; `acting` for mutations and what is asked right before them."""
+
+    def __init__(
+        self,
+        session: boto3.Session,
+        region: str,
+        *,
+        account: str | None,
+        number: str | None,
+        clock: Clock,
+        endpoint_url: str | None,
+    ) -> None:
+        """Nothing is sent yet. `account` is its name in the settings, where there are several."""
+        self.region, self.session = region, session
+        self._beside = {"account": account, "number": number, "clock": clock, "endpoint_url": endpoint_url}
+        self.name = f"{region} of account {account}" if account else region
+        self._number = number
+        self.reading = Line.for_reading(session, region, endpoint_url, clock)
+        self.acting = Line.for_acting(session, region, endpoint_url, clock)
+
+    def asking(self, call: str, *, service: str = "EC2") -> AbstractContextManager[None]:
+        """Typed errors that name this place."""
+        return asking(call, service=service, where=self.name)
+
+    @contextmanager
+    def changing(self, call: str, permit: Permit | None, *, service: str = "EC2") -> Iterator[None]:
+        """The same for a change, which leaves only while its permit holds."""
+        with sending(f"{service} {call} in {self.name}", permit), self.asking(call, service=service):
+            yield
+
+    def beside(self, region: str) -> "Place":
+        """Another region of the same account."""
+        options: Any = self._beside
+        return Place(self.session, region, **options)
+
+    @property
+    def account(self) -> str:
+        """The account's number: the role's, else asked for once. Source: GetCallerIdentity, which needs no permission.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        if self._number is None:
+            with self.asking("GetCallerIdentity", service="STS"):
+                self._number = self.reading.sts.get_caller_identity()["Account"]
+        return self._number
+
+
+class Places:
+    """All places, in the order of the settings; the first is where a launch goes that names none."""
+
+    def __init__(
+        self,
+        *,
+        session: boto3.Session,
+        regions: Sequence[str],
+        accounts: Mapping[str, AccountKnobs],
+        clock: Clock,
+        endpoint_url: str | None,
+    ) -> None:
+        """Nothing is sent yet; the roles are assumed at the first call and again before they expire.
+
+        Raises:
+            CloudError: there is no region: every list would be empty, and look like an empty fleet.
+
+        """
+        regions = regions or tuple(filter(None, [session.region_name]))
+        self.all: list[Place] = []
+        for name, account in accounts.items() or [(None, AccountKnobs())]:
+            own = tuple(dict.fromkeys(account.regions or regions))
+            if not own:
+                raise CloudError(
+                    "no region is known; set cloud.regions, for example [us-east-1], or AWS_DEFAULT_REGION"
+                )
+            entered, number = session, None
+            if account.role_arn is not None:
+                line = Line.for_reading(session, own[0], endpoint_url, clock)
+                entered, number = _assumed(line, account), account_of(account.role_arn)
+            self.all += [
+                Place(entered, region, account=name, number=number, clock=clock, endpoint_url=endpoint_url)
+                for region in own
+            ]
+
+    def __str__(self) -> str:
+        """Their names."""
+        return ", ".join(place.name for place in self.all)
+
+    @property
+    def homes(self) -> list[Place]:
+        """One place of each account, the first."""
+        return list({id(place.session): place for place in reversed(self.all)}.values())[::-1]
+
+    def everywhere(self, ask: Callable[[Place], Answer]) -> list[Answer]:
+        """Each place's answer; where one has none, there is none.
+
+        Raises:
+            CloudError: of the first place, in their order, that failed.
+
+        """
+        if len(self.all) == 1:
+            return [ask(self.all[0])]
+        with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(self.all))) as pool:
+            return list(pool.map(ask, self.all))
+
+    def at(self, region: str | None, account: str | None) -> Place:
+        """The first place of that region and account, where they are given.
+
+        Raises:
+            NotFoundError: there is none in the settings.
+
+        """
+        for place in self.all:
+            if region in (None, place.region) and (account is None or account == place.account):
+                return place
+        asked = " of account ".join(filter(None, [region or "any region", account]))
+        raise NotFoundError(f"{asked} is not among cloud.regions and cloud.accounts: {self}")
+
+
+class _Role(CredentialProvider):
+    """Credentials of an assumed role, fetched when they are first used and anew before they expire."""
+
+    METHOD = "gpuwatch-assume-role"
+
+    def __init__(self, line: Line, account: AccountKnobs) -> None:
+        """Nothing is asked yet."""
+        super().__init__()
+        self._line, self._account = line, account
+
+    def load(self) -> DeferredRefreshableCredentials:
+        """The role's credentials."""
+        return DeferredRefreshableCredentials(refresh_using=self._fetch, method=self.METHOD)
+
+    def _fetch(self) -> dict[str, str]:
+        """Source: AssumeRole; botocore asks again some minutes before they expire."""
+        role: Any = {"RoleArn": self._account.role_arn, "RoleSessionName": _SESSION_NAME}
+        if self._account.external_id:
+            role["ExternalId"] = self._account.external_id
+        told = self._line.sts.assume_role(**role)["Credentials"]
+        return {
+            "access_key": told["AccessKeyId"],
+            "secret_key": told["SecretAccessKey"],
+            "token": told["SessionToken"],
+            "expiry_time": told["Expiration"].isoformat(),
+        }
+
+
+def _assumed(line: Line, account: AccountKnobs) -> boto3.Session:
+    """A session in another account, entered through `line`."""
+    core = botocore.session.Session()
+    core.register_component("data_loader", _LOADER)
+    core.register_component("credential_provider", CredentialResolver([_Role(line, account)]))
+    return boto3.Session(botocore_session=core)

@@ -1,0 +1,313 @@
+"""The reader: one YAML file and the environment into `Settings`, every mistake told in people's words.
+
+The only importer of pydantic and pydantic-settings. pydantic-settings merges the two sources and pydantic checks the
+values; what they leave to their users (misspelt variables, lines, duplicate keys, words for people) is done here.
+"""
+
+import dataclasses
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import yaml
+from pydantic import TypeAdapter, ValidationError, create_model
+from pydantic.fields import Field, FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from gpuwatch.agent.settings import AgentKnobs, Handed
+from gpuwatch.clouds import region_names as cloud_regions
+from gpuwatch.config import keys, minimum_waits, yaml_file
+from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
+from gpuwatch.config.settings import Settings, contradictions, regions
+from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
+from gpuwatch.guard import DEFAULT_POOL
+from gpuwatch.model.duration import has_no_unit
+from gpuwatch.model.setting import Contradiction
+
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]
+
+DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
+FILE_VARIABLE = "GPUWATCH_CONFIG"
+
+_KEYS = keys.declared(Settings)
+_VARIABLES = [key.variable for key in _KEYS.values() if key.kind not in GROUPS]
+# Variables of our prefix that are no settings; all but ours are Kubernetes' words about a Service of that name.
+_FOREIGN = re.compile(
+    rf"({FILE_VARIABLE}|GPUWATCH_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?))=.*"
+    r"|GPUWATCH_(\w+_)?PORT=\w+://.*"
+)
+
+# What pydantic finds wrong, as the rest of a sentence that begins with the value.
+_WRONG = dict.fromkeys(("greater_than", "greater_than_equal"), "is too small")
+_WRONG |= dict.fromkeys(("less_than", "less_than_equal"), "is too large")
+_WRONG |= dict.fromkeys(("string_too_short", "too_short"), "is empty")
+_WRONG |= dict.fromkeys(("string_too_long", "too_long"), "is too long")
+_WRONG |= {"literal_error": "is none of the choices", "finite_number": "is not finite"}
+_WRITTEN = {Kind.DURATION: ", written as 90s, 30m, 1h30m or 2d", Kind.LIST: ", written as [one, another]"}
+_UNKNOWN = {"unexpected_keyword_argument", "extra_forbidden"}
+
+
+def default_path(env: Mapping[str, str]) -> Path | None:
+    """The file that is read unless another is named: $GPUWATCH_CONFIG, else the one in /etc, else none."""
+    if env.get(FILE_VARIABLE):
+        return Path(env[FILE_VARIABLE])
+    return DEFAULT_PATH if DEFAULT_PATH.exists() else None
+
+
+def load(path: Path | None, env: Mapping[str, str]) -> Settings:
+    """The settings of a file (None: `default_path`) and the environment, which wins.
+
+    Raises:
+        ConfigError: with every problem that was found.
+
+    """
+    settings, origin = _read(path, env)
+    found = [
+        *minimum_waits.too_short(settings, _KEYS),
+        *cloud_regions.unknown(settings.cloud.provider, regions(settings)),
+        *contradictions(settings),
+    ]
+    if found:
+        raise ConfigError(tuple(_blame(each, origin) for each in found))
+    return settings
+
+
+def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentKnobs:
+    """The section `agent` alone; raises as `load_handed`."""
+    return load_handed(path, env or {}).agent
+
+
+def load_handed(path: Path | None, env: Mapping[str, str]) -> Handed:
+    """What an agent obeys of the same file and environment; what only the controller obeys is not doubted here.
+
+    Raises:
+        ConfigError: with every problem that was found.
+
+    """
+    settings, origin = _read(path, env)
+    found = [each for each in contradictions(settings) if all(key[0] == "agent" for key in each.keys)]
+    if found:
+        raise ConfigError(tuple(_blame(each, origin) for each in found))
+    return Handed(agent=settings.agent, log_format=settings.log_format)
+
+
+def schema() -> dict[str, Any]:
+    """The file's JSON Schema (draft 2020-12), for editors."""
+    whole = TypeAdapter(Settings).json_schema()
+    for key in _KEYS.values():
+        node: dict[str, Any] = whole
+        for part in key.path:
+            told = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # an optional section
+            node = whole["$defs"][told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+            node = node["additionalProperties"] if part == NAME else node["properties"][part]
+        node["description"] = key.sentence
+        node.pop("title", None)
+        if key.kind is Kind.DURATION:
+            node["default"] = None if key.default is None else key.show(key.default)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "gpuwatch.yaml"}
+
+
+class _File(YamlConfigSettingsSource):
+    """pydantic-settings' YAML source, with lines, duplicate keys and YAML 1.2's plain scalars."""
+
+    def __init__(self, settings_cls: type[BaseSettings], path: Path | None, origin: Origin) -> None:
+        self._origin = origin
+        super().__init__(settings_cls, yaml_file=path)
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  wider than a path in the parent
+        return yaml_file.read(file_path, self._origin)
+
+
+class _Environment(EnvSettingsSource):
+    """pydantic-settings' environment source, over the variables that name a key."""
+
+    def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str], file: _File, origin: Origin) -> None:
+        self._env, self._written, self._origin = env, file.yaml_data, origin
+        super().__init__(settings_cls)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {"__".join(path): value for path, value in _overrides(self._env, self._written, self._origin)}
+
+    def next_field(self, field: FieldInfo | Any | None, key: str, case_sensitive: bool | None = None) -> Any:  # noqa: ANN401  as inherited
+        """The field below, in the stdlib's dataclasses too."""
+        annotation = field.annotation if isinstance(field, FieldInfo) else field
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            return FieldInfo.from_annotation(get_type_hints(annotation, include_extras=True)[key])
+        return super().next_field(field, key, case_sensitive)
+
+
+def _unreadable(path: Path) -> str | None:
+    """Why a file cannot be read, if it cannot."""
+    # pydantic-settings passes over what is no regular file, such as a pipe, as if none had been named.
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return "not a regular file"
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        return error.strerror
+    return None
+
+
+def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
+    """The settings before any contradiction is looked for."""
+    origin = Origin(keys=_KEYS)
+    path = path or default_path(env)
+    if path is not None:
+        origin.file = str(path)
+        unreadable = _unreadable(path)
+        if unreadable is not None:
+            remedy = f"a readable file, named by --config or {FILE_VARIABLE}"
+            origin.refuse(origin.file, f"cannot be read: {unreadable}", remedy)
+            path = None
+
+    class Reader(BaseSettings):
+        model_config = SettingsConfigDict(
+            extra="forbid",
+            allow_inf_nan=False,
+            case_sensitive=True,
+            env_nested_delimiter="__",
+            validate_default=False,  # a duration's default is a number of seconds, which nobody may write
+        )
+
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *_: PydanticBaseSettingsSource, **__: PydanticBaseSettingsSource
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            file = _File(settings_cls, path, origin)  # first: a variable's pool name is looked up in it
+            return _Environment(settings_cls, env, file, origin), file
+
+    hints = get_type_hints(Settings, include_extras=True)
+    fields: dict[str, Any] = {
+        each.name: (
+            hints[each.name],
+            Field(default_factory=each.default_factory)
+            if each.default_factory is not dataclasses.MISSING
+            else each.default,
+        )
+        for each in dataclasses.fields(Settings)
+    }
+    try:
+        read = create_model("Reader", __base__=Reader, **fields)()
+    except ValidationError as error:
+        for each in error.errors():
+            _translate(each, origin)
+    if origin.problems:
+        raise ConfigError(tuple(origin.problems))
+    return Settings(**{name: getattr(read, name) for name in fields}), origin
+
+
+def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origin) -> Iterator[tuple[keys.Path, str]]:
+    """The keys that variables set; one that looks like ours and names no key is noted, an empty one sets nothing."""
+    for name, value in sorted(env.items()):
+        path = _path_of(name, written)
+        key = origin.key(path)
+        where = f"environment variable {name}"
+        if key is None:
+            if _FOREIGN.fullmatch(f"{name}={value}"):
+                continue
+            near = _nearest_variable(name)
+            if near or name.startswith(PREFIX):
+                origin.refuse(where, "is no setting", near or "a setting of docs/CONFIGURATION.md")
+        elif key.kind in GROUPS:
+            origin.refuse(where, f"names {key.kind.value}", f"one key of it, such as {name}__{_below(path)[0].upper()}")
+        elif path in origin.overrides:
+            origin.refuse(where, f"sets {'.'.join(path)}, as does {origin.overrides[path]}", "one of the two")
+        elif value:
+            texts = _texts(value) if key.kind is Kind.LIST else ()
+            if texts is None:
+                origin.refuse(
+                    where, "is no list", """one, another; or, with commas inside, ["one", "two, and three"]"""
+                )
+                continue
+            origin.overrides[path] = name
+            yield path, json.dumps(texts) if key.kind is Kind.LIST else value
+
+
+def _texts(value: str) -> list[str] | None:
+    """The texts of a variable that sets a list: in brackets as the file would have it, else split at each comma."""
+    if not value.strip().startswith("["):
+        return [text.strip() for text in value.split(",")]
+    try:
+        found = yaml.safe_load(value)
+    except yaml.YAMLError:
+        return None
+    return found if isinstance(found, list) and all(isinstance(text, str) for text in found) else None
+
+
+def _path_of(name: str, written: Mapping[str, Any]) -> keys.Path:
+    """The path that a variable spells; case matters in chosen names only, and there what the file has comes first."""
+    path: keys.Path = ()
+    data: object = written
+    for part in name.removeprefix(PREFIX).split("__") if name.startswith(PREFIX) else ():
+        chosen = (*(keys.pattern(_KEYS, path) or ()), NAME) in _KEYS
+        known = [*data, DEFAULT_POOL] if chosen and isinstance(data, Mapping) else []
+        same = part if part in known else next((each for each in known if each.lower() == part.lower()), part)
+        path = (*path, same if chosen else part.lower())
+        data = data.get(path[-1], {}) if isinstance(data, Mapping) else {}
+    return path
+
+
+def _nearest_variable(name: str) -> str | None:
+    """The variable that was probably meant; a name outside our prefix must be very near."""
+    ours = name.startswith(PREFIX)
+    written = tuple(name.split("__"))
+    meant = ["__".join(keys.named_like(tuple(each.split("__")), written)) for each in _VARIABLES]
+    start = len(PREFIX) if ours else 0
+    compared = {each.upper()[start:]: each for each in meant}
+    near = difflib.get_close_matches(name.upper()[start:], compared, 1, 0.6 if ours else 0.9)
+    return compared[near[0]] if near else None
+
+
+def _blame(found: Contradiction, origin: Origin) -> Problem:
+    """A contradiction as a problem of the first of its keys that somebody wrote."""
+    written = [path for path in found.keys if path in origin.lines or path in origin.overrides]
+    path = (*written, found.keys[0])[0]
+    return Problem(where=origin.where(path), key=".".join(path), wrong=found.wrong, right=found.right)
+
+
+def _below(path: keys.Path) -> list[str]:
+    """The names of the keys directly under a group."""
+    pattern = keys.pattern(_KEYS, path)
+    return [each[-1] for each in _KEYS if each[:-1] == pattern]
+
+
+def _translate(error: ErrorDetails, origin: Origin) -> None:
+    """A mistake that pydantic found, in words."""
+    path = tuple(str(part) for part in error["loc"])
+    shown = show(error["input"], path)
+    if error["type"] in _UNKNOWN:
+        origin.add(path, f"is no key of the configuration (its value is {shown})", _nearest_key(path))
+        return
+    # An item of a list has no key of its own: its list's is the nearest.
+    key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))
+    right = f"{key.expected} of {', '.join(_below(path))}" if key.kind is Kind.SECTION else key.expected
+    if key.kind is Kind.DURATION and has_no_unit(error["input"]):
+        number = str(error["input"]).strip()
+        origin.add(path, f"{shown} has no unit", f"{right}; write {number}m for minutes, {number}s for seconds")
+        return
+    if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
+        right = f'{right}; write "{shown}" with quotes'
+    elif error["type"] not in _WRONG:
+        right += _WRITTEN.get(key.kind, "")
+    origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {key.kind.value}')}", right)
+
+
+def _nearest_key(path: keys.Path) -> str:
+    """What a key that does not exist was probably meant to be: a neighbour, else one of that name elsewhere."""
+    *group, name = path
+    siblings = _below(tuple(group))
+    near = difflib.get_close_matches(name, siblings, 1)
+    if near:
+        return ".".join((*group, near[0]))
+    elsewhere = [each.dotted for each in _KEYS.values() if each.path[-1] == name]
+    return " or ".join(elsewhere) or f"one of {', '.join(siblings)}"

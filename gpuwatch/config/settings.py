@@ -1,0 +1,209 @@
+"""Every knob of gpuwatch, composed of what each room declares for itself. Imported by shells only.
+
+`gpuwatch.config` fills this in from one file and the environment; nothing here loads the validator.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+
+from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.clouds import settings as cloud_knobs
+from gpuwatch.clouds.secret_stores import SecretStores
+from gpuwatch.clouds.settings import CloudKnobs
+from gpuwatch.controller.observe import settings as signal_knobs
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.ledger import settings as ledger_knobs
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.model.duration import Seconds, format_duration
+from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.money.accounting import settings as cost_knobs
+from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.budgets import settings as budget_knobs
+from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.prices import settings as price_knobs
+from gpuwatch.money.prices.settings import PriceKnobs
+from gpuwatch.notify import report_settings
+from gpuwatch.notify import settings as notify_knobs
+from gpuwatch.notify.report_settings import ReportKnobs
+from gpuwatch.notify.settings import NotifyKnobs
+from gpuwatch.policies import PoolRules, validation
+from gpuwatch.policies.schedule import with_dates
+from gpuwatch.runtime import secrets
+from gpuwatch.runtime.http import access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The whole configuration."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    mode: Annotated[
+        Literal["observe", "enforce"], Knob("observe: decide and tell, touch nothing. enforce: also act.")
+    ] = "observe"
+    fleet: Annotated[
+        str, MinLen(1), MaxLen(256), Knob("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
+    ] = "default"
+    interval: Annotated[
+        Seconds, Ge(1), Le(3600), Knob("Time from the start of one round of the controller to the next.")
+    ] = 60.0
+    log_format: Annotated[
+        Literal["text", "json"],
+        Knob("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
+    ] = "text"
+    cloud: CloudKnobs = field(default_factory=CloudKnobs)
+    signals: ScrapeKnobs = field(default_factory=ScrapeKnobs)
+    pools: Annotated[
+        dict[str, PoolRules],
+        Knob("Rules by pool (tag gpuwatch:pool); a pool that is not listed is left alone. Nothing is inherited."),
+    ] = field(default_factory=dict)
+    calendars: Annotated[
+        dict[str, tuple[Annotated[str, MinLen(1)], ...]],
+        Knob("Lists of dates by a name of your choice, such as holidays, for the except_on of schedules' windows."),
+    ] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    ledger: LedgerKnobs = field(default_factory=LedgerKnobs)
+    cost: CostKnobs = field(default_factory=CostKnobs)
+    budgets: Annotated[
+        dict[str, Budget], Knob("What a month may cost, by names of your choice; scopes may overlap.")
+    ] = field(default_factory=dict)
+    prices: PriceKnobs = field(default_factory=PriceKnobs)
+    report: ReportKnobs = field(default_factory=ReportKnobs)
+    notify: NotifyKnobs = field(default_factory=NotifyKnobs)
+    controller: ControllerKnobs = field(default_factory=ControllerKnobs)
+    agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; of all else log_format alone.")] = field(
+        default_factory=AgentKnobs
+    )
+
+    @property
+    def rulebook(self) -> Rulebook:
+        """The rules that decisions are made under."""
+        pools = {
+            name: replace(rules, schedule=with_dates(rules.schedule, self.calendars))
+            for name, rules in self.pools.items()
+        }
+        return Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
+
+    @property
+    def secrets(self) -> SecretStores:
+        """Where references to secrets in AWS lead: the first region, of the credentials' own account."""
+        region = next(iter(self.cloud.regions), None)
+        return SecretStores(profile=self.cloud.profile, region=region, endpoint_url=self.cloud.endpoint_url)
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What is in force and no fleet that people use should have, in sentences."""
+        return self.limits.cautions
+
+    @property
+    def summary(self) -> str:
+        """What is in force, in one line."""
+        pools = []
+        for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
+            idle = self.rulebook.pool(name).idle
+            after = idle.after if isinstance(idle.after, str) else format_duration(idle.after)
+            pools.append(f"{name} ({idle.then} after {after} idle)")
+        rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
+        return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
+
+
+def regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every region that the settings name, and the key that names it."""
+    cloud = settings.cloud
+    yield from ((("cloud", "regions"), region) for region in cloud.regions)
+    for name, account in cloud.accounts.items():
+        yield from ((("cloud", "accounts", name, "regions"), region) for region in account.regions)
+    for name, rules in settings.pools.items():
+        if rules.launch.region is not None:
+            yield ("pools", name, "launch", "region"), rules.launch.region
+
+
+def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every pool that another section names, and the key that names it."""
+    for name, budget in settings.budgets.items():
+        if budget.pool is not None:
+            yield ("budgets", name, "pool"), budget.pool
+    for name, listener in settings.notify.to.items():
+        yield from ((("notify", "to", name, "pools"), pool) for pool in listener.pools)
+
+
+def contradictions(settings: Settings) -> Iterator[Contradiction]:
+    """What no single key's bounds can tell."""
+    agent, signals = settings.agent, settings.signals
+    if agent.activity.max_gap <= agent.interval:
+        gap, interval = format_duration(agent.activity.max_gap), format_duration(agent.interval)
+        yield Contradiction(
+            keys=(("agent", "activity", "max_gap"), ("agent", "interval")),
+            wrong=f"agent.activity.max_gap ({gap}) does not exceed agent.interval ({interval}): no time counts",
+            right=f"an agent.activity.max_gap of several intervals, such as {format_duration(10 * agent.interval)}",
+        )
+    if agent.restart_max < agent.restart_min:
+        longest, first = format_duration(agent.restart_max), format_duration(agent.restart_min)
+        yield Contradiction(
+            keys=(("agent", "restart_max"), ("agent", "restart_min")),
+            wrong=f"agent.restart_max ({longest}) is shorter than agent.restart_min ({first})",
+            right=f"an agent.restart_max of {first} or more",
+        )
+    if agent.source == "replay" and agent.capture is None:
+        yield Contradiction(
+            keys=(("agent", "source"),),
+            wrong="agent.source is replay, but agent.capture names no recording",
+            right="agent.capture: the file of a recorded probe stream",
+        )
+    yield from access.contradictions(agent, "agent")
+    if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
+        yield Contradiction(
+            keys=(("agent", "notice_users"), ("agent", "users_file")),
+            wrong="agent.notice_users is set, and nobody is asked who he is: no notice could be written",
+            right="agent.users_file or agent.tls_client_ca",
+        )
+    yield from access.contradictions(settings.controller, "controller")
+    yield from signal_knobs.contradictions(signals)
+    yield from ledger_knobs.contradictions(settings.ledger, settings.interval)
+    yield from cost_knobs.contradictions(settings.cost)
+    yield from budget_knobs.contradictions(settings.budgets, settings.cost.tags)
+    yield from report_settings.contradictions(settings.report)
+    yield from notify_knobs.contradictions(settings.notify, require_told=settings.limits.require_told)
+    yield from cloud_knobs.contradictions(settings.cloud)
+    yield from price_knobs.contradictions(settings.prices)
+    yield from secrets.contradictions(settings)
+    yield from validation.contradictions(settings.pools, settings.calendars)
+    yield from validation.unknown(settings.pools, _pools(settings))
+    if settings.fleet != settings.fleet.strip():
+        yield Contradiction(
+            keys=(("fleet",),),
+            wrong=f"{settings.fleet!r} has blanks around it: no machine's tag would ever be the same",
+            right=repr(settings.fleet.strip() or "default"),
+        )
+    waits: dict[tuple[str, ...], float] = {
+        ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)
+    }
+    yield from signal_knobs.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
+    slowest = signals.timeout + agent.interval
+    if settings.limits.max_verdict_age <= slowest:
+        age, told = format_duration(settings.limits.max_verdict_age), format_duration(slowest)
+        yield Contradiction(
+            keys=(("limits", "max_verdict_age"), ("signals", "timeout"), ("agent", "interval")),
+            wrong=f"limits.max_verdict_age ({age}) does not exceed signals.timeout + agent.interval ({told}): "
+            "good answers would count as stale",
+            right=f"a limits.max_verdict_age above {told}",
+        )
+    urls: dict[tuple[str, ...], str] = {("cloud", "endpoint_url"): settings.cloud.endpoint_url or "http://"}
+    urls[("signals", "promql", "url")] = signals.promql.url or "http://"
+    urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
+    for path, url in urls.items():
+        if not url.startswith(("http://", "https://")):
+            yield Contradiction(keys=(path,), wrong=f"{url!r} is no URL", right="a URL such as http://10.0.0.7:9460")
+
+
+def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
+    """How long nodes of a pool must have been idle or parked, where that is a time."""
+    if isinstance(rules.idle.after, int | float):
+        yield "after", rules.idle.after
+    if rules.idle.parked != "tell":
+        yield "parked_after", rules.idle.parked_after

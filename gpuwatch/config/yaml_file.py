@@ -1,0 +1,201 @@
+"""What the administrator wrote, and where: a YAML file as plain values with a line for every key, and its mistakes.
+
+Plain scalars follow YAML 1.2: `1:30` is no number of base 60, `on` and `no` are texts.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as File
+from typing import Any
+
+import yaml
+
+from gpuwatch.config import keys
+from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Path
+
+_LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
+_LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
+_LONGEST_SHOWN = 60
+_SECRET = re.compile(r"secret|passw|basic_auth|token|credential|private|access_?key|api_?key", re.IGNORECASE)
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s]*:[^/\s]*@|[?&]password=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One mistake: where it stands, the key as the user writes it, what is wrong, what would be right."""
+
+    where: str
+    key: str
+    wrong: str
+    right: str
+
+    def __str__(self) -> str:
+        """Two lines."""
+        return f"{self.where}: {f'{self.key}: ' if self.key else ''}{self.wrong}\n    right would be: {self.right}"
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the text has one block for each problem."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(slots=True, kw_only=True)
+class Origin:
+    """Where everything was written, and what is wrong with it already."""
+
+    keys: Mapping[Path, Key]
+    file: str = "defaults"
+    lines: dict[Path, int] = field(default_factory=dict)
+    overrides: dict[Path, str] = field(default_factory=dict)  # the variable that sets a key
+    problems: list[Problem] = field(default_factory=list)
+
+    def where(self, path: Path) -> str:
+        """The variable, else file and line, of a key or of the nearest group around it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.overrides:
+                return f"environment variable {self.overrides[path[:length]]}"
+            if path[:length] in self.lines:
+                return f"{self.file}:{self.lines[path[:length]]}"
+        return self.file
+
+    def key(self, path: Path) -> Key | None:
+        """The key at a written path; None: there is none."""
+        pattern = keys.pattern(self.keys, path)
+        return self.keys[pattern] if pattern else None
+
+    def add(self, path: Path, wrong: str, right: str) -> None:
+        """Note a problem of a key; the first one tells enough."""
+        key = ".".join(path)
+        if all(each.key != key for each in self.problems):
+            self.problems.append(Problem(where=self.where(path), key=key, wrong=wrong, right=right))
+
+    def refuse(self, where: str, wrong: str, right: str) -> None:
+        """Note a problem that is no key's."""
+        self.problems.append(Problem(where=where, key="", wrong=wrong, right=right))
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML 1.2's plain scalars: `1:30` is no number of base 60, and `on`, `no` are texts."""
+
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN: dict[str, tuple[str, list[str], Callable[[str], object]]] = {
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""], lambda text: None),  # noqa: ARG005  a reader of nothing
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF"), lambda text: text.lower() == "true"),
+    "int": (r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789"), int),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+        lambda text: float(re.sub(r"\.(inf|nan)", r"\1", text.lower())),
+    ),
+    "merge": ("<<", ["<"], str),
+}
+_Yaml.yaml_implicit_resolvers = {}
+for _name, (_regex, _first, _) in _PLAIN.items():
+    _Yaml.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"(?:{_regex})$"), _first)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Document:
+    """Turns YAML's nodes into plain values, with the line of every key."""
+
+    origin: Origin
+    count: int = 0
+    open_nodes: list[yaml.Node] = field(default_factory=list)
+
+    def value(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401  a document holds anything
+        """A node's value; what is wrong with it is noted."""
+        self.count += 1
+        if self.count > _LARGEST_FILE_VALUES or node in self.open_nodes:
+            raise yaml.YAMLError("aliases repeat or contain each other without end")
+        self.open_nodes.append(node)
+        value: Any
+        if isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, path)
+        elif isinstance(node, yaml.SequenceNode):
+            value = [self.value(each, path) for each in node.value]
+        else:
+            value = self._scalar(node, path)
+        self.open_nodes.pop()
+        return value
+
+    def _scalar(self, node: yaml.Node, path: Path) -> object:
+        key = self.origin.key(path)
+        name = node.tag.removeprefix(_TAG)
+        if name not in {"str", "null", "bool", "int", "float"}:
+            self.origin.add(path, f"has the tag {node.tag}", "a plain value without a tag")
+            return None
+        try:
+            value: object = _PLAIN[name][2](node.value) if name in _PLAIN else node.value
+        except ValueError as error:  # a tag that its text contradicts, or a number of thousands of digits
+            self.origin.add(path, f"is no value: {error}", "a plain value")
+            return None
+        if value is None and (not path or (key is not None and key.kind in GROUPS)):
+            return {}  # a section with nothing in it, or with comments only
+        if isinstance(value, bool) and key is not None and key.kind in NUMERIC:
+            self.origin.add(path, f"{show(value, path)} is not {key.kind.value}", key.expected)
+        return value
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        for name_node, value_node in node.value:
+            line = name_node.start_mark.line + 1
+            if name_node.tag == f"{_TAG}merge":
+                for each in value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]:
+                    more = self.value(each, path)
+                    merged = {**more, **merged} if isinstance(more, dict) else merged
+                continue
+            if not isinstance(name_node, yaml.ScalarNode):
+                self.origin.add(path, f"has a key in line {line} that is no text", "a plain text before the colon")
+                continue
+            name = name_node.value
+            here = (*path, name)
+            self.origin.lines[here] = line
+            if name in first:
+                self.origin.add(here, f"is written twice, first in line {first[name]}", "one of the two")
+            first[name] = line
+            values[name] = self.value(value_node, here)
+        return {**merged, **values}
+
+
+def read(file: File, origin: Origin) -> dict[str, Any]:
+    """The values of a file; what is wrong with it is noted in `origin`, and a file that is no mapping gives none.
+
+    Raises:
+        OSError: the file cannot be read.
+
+    """
+    try:
+        node = yaml.compose(file.read_text(encoding="utf-8-sig"), Loader=_Yaml)
+        if node is None:
+            return {}
+        value = _Document(origin=origin).value(node, ())
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        origin.refuse(f"{origin.file}:{line}", f"is no YAML: {error.problem or error.context}", _LOOKS_LIKE)
+        return {}
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        origin.refuse(origin.file, f"is no YAML: {' '.join(str(error).split())}", _LOOKS_LIKE)
+        return {}
+    if not isinstance(value, dict):
+        line = node.start_mark.line + 1
+        origin.refuse(f"{origin.file}:{line}", f"the file holds {show(value, ())} and no keys", _LOOKS_LIKE)
+        return {}
+    return value
+
+
+def show(value: object, path: Path) -> str:
+    """A value for people, unless its key sounds like a secret."""
+    if isinstance(value, Mapping | list | tuple):
+        return "a section" if isinstance(value, Mapping) else "a list"
+    if _SECRET.search(".".join(path)) or (isinstance(value, str) and _URL_WITH_PASSWORD.search(value)):
+        return "(hidden)"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,1 @@
+"""One round after the other: observe, decide, record, act, settle."""

@@ -1,0 +1,339 @@
+"""Carrying out what nobody refuses: the intent first, then the node's last word, then the cloud.
+
+The last word is worth something for seconds only: each call goes with a permit that is checked when it leaves.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from gpuwatch import guard, policies
+from gpuwatch.clouds import (
+    DECISION_ID,
+    NOTIFIED_AT,
+    STOP_AT,
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    PermitExpiredError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.permit import Permit, in_force
+from gpuwatch.controller.context import Act, Missing, Parts
+from gpuwatch.controller.settle import given_up
+from gpuwatch.controller.startup_pause import with_foreign
+from gpuwatch.ledger import LeadLostError
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    FINAL,
+    LAUNCHED_AT,
+    LETS_GO,
+    REMOVALS,
+    Intent,
+    Observation,
+    Outcome,
+    Reason,
+    Review,
+    Status,
+    Step,
+    Verb,
+)
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import NodeState, Signal
+from gpuwatch.model.promise import arguments_of, promise_of
+from gpuwatch.policies import capacity
+
+log = logging.getLogger(__name__)
+
+_FRESH_INTERVALS = 3  # of its own sampling
+# What lets no machine go rests on the round's own observation: it is not sent after a longer pause of this process.
+_DECIDED_SECONDS = 60.0
+
+# What an error leaves in the ledger; any other refusal is REFUSED.
+_STATUS_OF: dict[type[CloudError], Status] = {
+    ThrottledError: Status.THROTTLED,
+    AuthFailedError: Status.DENIED,
+    CloudUnavailableError: Status.UNAVAILABLE,
+    # Another zone, another node or another hour may have it: this intent is over.
+    InsufficientCapacityError: Status.FAILED,
+    QuotaExceededError: Status.FAILED,
+}
+# After these nothing else is asked of the cloud in the same round.
+_BREAKERS = frozenset({Status.THROTTLED, Status.UNAVAILABLE})
+# Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
+_DENIED_IN_A_ROW = 3
+_ASKED_AT_MOST = 20  # in one round, those first that have waited longest
+_UNKNOWN_FOR_SECONDS = 3600.0
+_REASON = Reason(code="gone", sentence="The machine no longer exists, so its notice is closed.")
+
+
+def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...], round_id: int) -> Iterator[Act]:
+    """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
+    _drop_unwanted(parts, observation, reviews)
+    close_gone(parts, observation, round_id)
+    _drop_unenrolled(parts, observation, round_id)
+    tried: tuple[Step, ...] = ()
+    denied = 0
+    for review in (review for review in reviews if review.allowed):
+        outcome = _act(parts, observation, review, round_id, tried)
+        yield Act(review=review, outcome=outcome)
+        denied = denied + 1 if outcome.status is Status.DENIED else 0
+        if outcome.status in _BREAKERS or denied == _DENIED_IN_A_ROW:
+            log.warning("No further calls in this round: %s", outcome.detail)
+            return
+        if review.step.verb in LETS_GO | ADDITIONS and outcome.status is not Status.CANCELLED:
+            tried += (review.step,)
+
+
+def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review, ...]) -> None:
+    """An intent that may be tried again is cancelled once its step is no longer decided, or is refused for good."""
+    wanted = {
+        (review.step.node_id, review.step.verb)
+        for review in reviews
+        if all(refusal.rule in {"in_flight", "growth_rate"} for refusal in review.refusals)
+    }
+    for entry in observation.ledger.open_intents:
+        unwanted = (entry.intent.node_id, entry.intent.verb) not in wanted
+        ended = given_up(parts, entry) if unwanted and not capacity.may_appear(entry, observation.now) else None
+        if ended is not None:
+            parts.ledger.settle(entry.intent, *ended, parts.clock.now())
+
+
+def _drop_unenrolled(parts: Parts, observation: Observation, round_id: int) -> None:
+    """End the notices of machines that are no longer enrolled: these are left untouched, and their owners are told."""
+    for notice in observation.ledger.notices if parts.rules.enforce else ():
+        node = observation.fleet.find(notice.node_id)
+        if node is not None and not node.enrolled:
+            reason = Reason(code="not_enrolled", sentence="It is no longer enrolled, so its notice does not hold.")
+            now = parts.clock.now()
+            intent = parts.ledger.intend(Verb.WITHDRAW, node.id, node.pool, now, reason, round_id, owner=node.owner)
+            parts.ledger.settle(intent, Status.SETTLED, "the machine is not touched", now)
+
+
+def _act(parts: Parts, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]) -> Outcome:
+    """One step."""
+    move, now = review.step, parts.clock.now()
+    entry = observation.ledger.open_step(move.node_id, move.verb)
+    if entry is not None and _same(entry.intent.arguments, move):
+        intent = entry.intent
+    else:
+        if entry is not None and entry.intent.verb is move.verb:
+            status = Status.FAILED if entry.reached else Status.CANCELLED
+            parts.ledger.settle(entry.intent, status, "another size is wanted", now)
+        owner, usd = _whose(observation, move)
+        intent = parts.ledger.intend(
+            move.verb,
+            move.node_id,
+            review.pool,
+            now,
+            move.reason,
+            round_id,
+            arguments=_arguments(parts, observation, review, now),
+            owner=owner,
+            usd_per_hour=usd,
+        )
+    # An earlier attempt may have been carried out: then it counts against the limits, whatever becomes of this one.
+    reached = entry is not None and entry.intent is intent and entry.reached
+    if entry is not None and move.verb in REMOVALS:
+        # Should this process end before the answer is written down, this attempt may have been carried out, too.
+        parts.ledger.settle(intent, Status.ASKED, "asked again", parts.clock.now())
+    permit = _permit(parts, move.verb)
+    veto = _confirm(parts, observation, review, tried) if move.verb in LETS_GO else None
+    if veto is not None:
+        status, detail = Status.FAILED if reached else Status.CANCELLED, f"vetoed at the last moment: {veto}"
+    else:
+        status, detail = _call(parts, intent, observation, permit)
+        if status is Status.CANCELLED and reached:
+            status = Status.INTERRUPTED  # as it was before this attempt, of which nothing was sent
+    outcome = parts.ledger.settle(intent, status, detail, parts.clock.now())
+    level = logging.INFO if status in FINAL or status is Status.ACCEPTED else logging.WARNING
+    log.log(level, "%s of %s: %s (%s). %s", intent.verb, intent.node_id, status, detail, move.reason.sentence)
+    return outcome
+
+
+def _permit(parts: Parts, verb: Verb) -> Permit:
+    """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
+    ledger, epoch = parts.ledger, parts.ledger.epoch
+    seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO else _DECIDED_SECONDS
+    return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
+
+
+def _arguments(parts: Parts, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
+    """What goes with the intent: of a notice what it promises, of a removal its machine's launch time, too.
+
+    By that a later start can be told.
+    """
+    move = review.step
+    if move.verb is Verb.NOTICE:
+        return _promised(parts, review, now)
+    node = observation.fleet.find(move.node_id)
+    if move.verb not in REMOVALS or node is None or node.launched_at is None:
+        return move.arguments
+    return {**move.arguments, LAUNCHED_AT: node.launched_at.isoformat()}
+
+
+def _same(arguments: Mapping[str, str], move: Step) -> bool:
+    """Whether a growth is of the size that the guard has allowed; nothing else is reviewed in parts."""
+    return move.verb is not Verb.GROW or dict(arguments) == dict(move.arguments)
+
+
+def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
+    """Whose the target is and what its hour costs, for the limits of the hours to come."""
+    node, group = observation.fleet.find(move.node_id), observation.fleet.group(move.node_id)
+    kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+    price = observation.prices.get(kind or move.arguments.get("instance_type", ""))
+    return None if node is None else node.owner, None if price is None else price.usd_per_hour
+
+
+def _confirm(parts: Parts, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+    """Ask cloud and node once more, and let policies and guard judge the answers afresh; a doubt is a veto.
+
+    `tried` are the changes made earlier in this round: they count against the limits.
+    """
+    node_id = review.step.node_id
+    try:
+        node = parts.cloud.node(node_id)
+        group = None if node is None or node.group is None else parts.cloud.group(node.group)
+    except NotFoundError as error:
+        return f"the cloud does not know it: {error}"
+    except CloudError as error:
+        return f"the cloud gives no answer about it: {error}"
+    if node is None:
+        return "the cloud no longer lists it"
+    if node.state is not NodeState.STOPPED:
+        signal = parts.signals.confirm(node)
+        if (late := _late(signal, parts.rules.limits.max_confirmation_age)) is not None:
+            return late
+        node = replace(node, signal=signal)
+    now = parts.clock.now()
+    said = parts.past(now)  # somebody may have just paused or kept it
+    node, fleet = said.kept(node), observation.fleet
+    nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
+    groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
+    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=said.pauses, keeps=said.keeps)
+    fresh = replace(observation, now=now, ledger=ledger, fleet=fleet.later(observed_at=now, nodes=nodes, groups=groups))
+    rules = parts.rules.pool(node.pool)
+    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool))
+    decision = policies.resolve(fresh, node.pool, proposals, rules)
+    found = next((each for each in decision.steps if each.node_id == node_id), None)
+    if found is None or found.verb is not review.step.verb:
+        return "it is no longer in the pool" if found is None else found.reason.sentence
+    again = guard.judge(
+        guard.case_of(
+            found,
+            fresh,
+            node.pool,
+            parts.rules,
+            frozen=guard.burst(fresh, node.pool, parts.rules.limits),
+            granted=tried,
+        )
+    )
+    return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
+
+
+def _late(signal: Signal, seconds: float) -> str | None:
+    """Why an answer is not one of now, whatever the source holds of it: its own count of its newest sample's age."""
+    verdict = signal.verdict
+    if verdict is None or verdict.age_seconds <= max(seconds, _FRESH_INTERVALS * verdict.interval_seconds):
+        return None
+    return f"its newest sample is {format_duration(verdict.age_seconds)} old"
+
+
+def _call(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
+    """One mutation of the cloud, and what came of it in the ledger's words."""
+    try:
+        permit.check()
+        with in_force(permit):
+            return _ask(parts, intent, observation, permit)
+    except PermitExpiredError as error:
+        if not parts.ledger.leading():
+            why = parts.ledger.identity.trouble or "another controller leads now"
+            raise LeadLostError(f"{why}; {intent.verb} of {intent.node_id} is not carried out") from None
+        log.warning("%s of %s was not sent: %s.", intent.verb, intent.node_id, error)
+        return Status.CANCELLED, f"not sent: {error}"
+    except CloudError as error:
+        status = next((status for kind, status in _STATUS_OF.items() if isinstance(error, kind)), Status.REFUSED)
+        return status, str(error)
+
+
+def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
+    """The call that the intent's verb stands for."""
+    cloud, node_id, key = parts.cloud, intent.node_id, intent.key
+    node = observation.fleet.find(node_id)
+    group = None if node is None else node.group
+    if intent.verb is Verb.STOP:
+        cloud.stop(node_id, key, permit=permit)
+    elif intent.verb is Verb.TERMINATE:
+        cloud.terminate(node_id, key, permit=permit, group=group)
+    elif intent.verb is Verb.START:
+        cloud.start(node_id, key)
+    elif intent.verb is Verb.LAUNCH:
+        return Status.ACCEPTED, f"{capacity.LAUNCHES}{cloud.launch(intent.arguments, key)}"
+    elif intent.verb is Verb.GROW:
+        cloud.grow(node_id, int(intent.arguments["size"]), key)
+    elif intent.verb in {Verb.PROTECT, Verb.UNPROTECT}:
+        cloud.protect(node_id, group or "", key, on=intent.verb is Verb.PROTECT)
+    else:
+        cloud.tag(node_id, _tags(intent, parts.clock.now()), key)
+        return Status.SETTLED, "its tags are set"
+    return Status.ACCEPTED, f"the cloud accepted the {intent.verb.value}"
+
+
+def _promised(parts: Parts, review: Review, now: datetime) -> Mapping[str, str]:
+    """What a notice that is given now promises."""
+    told = review.step.arguments
+    return arguments_of(
+        told["action"],
+        grace_seconds=float(told["grace_seconds"]),
+        idle_seconds=float(told["idle_seconds"]) if "idle_seconds" in told else None,
+        at=now,
+        approval=parts.rules.pool(review.pool).approval,
+        heard=parts.rules.limits.require_told,
+    )
+
+
+def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
+    """What a notice, or its withdrawal, writes on the machine for its owner to see."""
+    promise = promise_of(intent.pool, intent.arguments)
+    if intent.verb is Verb.WITHDRAW or promise is None:
+        return {NOTIFIED_AT: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_ID: intent.key}
+    due = promise.due(now)
+    return {NOTIFIED_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_ID: intent.key}
+
+
+def close_gone(parts: Parts, observation: Observation, round_id: int) -> None:
+    """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
+    ledger, missing = observation.ledger, parts.memory.missing
+    noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
+    absent = {node_id for node_id in noticed.keys() | stopped if observation.fleet.find(node_id) is None}
+    now = parts.clock.monotonic()
+    for node_id in missing.keys() - absent:
+        del missing[node_id]
+    for node_id in absent - missing.keys():
+        missing[node_id] = Missing(since=now)
+    for node_id in sorted(absent, key=lambda each: (missing[each].asked, each))[:_ASKED_AT_MOST]:
+        missing[node_id].asked = now
+        if not _gone(parts, node_id, now - missing[node_id].since):
+            continue
+        if node_id in noticed:
+            at, pool = parts.clock.now(), parts.ledger.pool_of(noticed[node_id].key)
+            intent = parts.ledger.intend(Verb.WITHDRAW, node_id, pool, at, _REASON, round_id)
+            parts.ledger.settle(intent, Status.SETTLED, "the machine is gone: there are no tags to set", at)
+        if node_id in stopped:
+            parts.ledger.forget_stop(node_id)
+
+
+def _gone(parts: Parts, node_id: str, missing_seconds: float) -> bool:
+    """Whether it is proved that a machine no longer exists."""
+    try:
+        node = parts.cloud.node(node_id)
+    except NotFoundError:
+        return missing_seconds >= _UNKNOWN_FOR_SECONDS
+    except CloudError:
+        return False
+    return node is None or node.state is NodeState.TERMINATED

@@ -1,0 +1,110 @@
+"""Steps of the wall clock in the life of one process, and records as if it had always gone as it goes now.
+
+The ledger holds wall-clock times. Were the clock set forward by a day, a notice of a minute ago would look a day old,
+and the stops of the last hour would no longer count. Here each record keeps its age by a clock that never jumps. Where
+it cannot be told by which of two clocks a time was written down, the younger age holds: waits never become shorter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import LedgerView, OpenIntent
+from gpuwatch.model.promise import Notice
+from gpuwatch.runtime.clock import Clock
+
+_STEP_SECONDS = 1.0  # less is no step
+_MOST_SPANS = 64
+
+
+@dataclass(slots=True)
+class _Span:
+    """A time between two steps: how far the wall clock was ahead of the time since boot, and from when to when."""
+
+    ahead: float
+    begin: float  # seconds since 1970, by the wall clock of then
+    end: float
+
+
+@dataclass(slots=True)
+class ClockSteps:
+    """What was seen of the wall clock since this process began; look often."""
+
+    _spans: list[_Span] = field(default_factory=list)
+    _looked: float = 0.0
+
+    def look(self, clock: Clock) -> None:
+        """See whether somebody has set the clock since the last look."""
+        elapsed, wall = clock.uptime(), clock.now().timestamp()
+        ahead = wall - elapsed
+        if self._spans:
+            last = self._spans[-1]
+            last.end = elapsed + last.ahead  # until now it may have gone as before, and have been set
+            if abs(ahead - last.ahead) >= _STEP_SECONDS:
+                self._spans.append(_Span(ahead=ahead, begin=self._looked + ahead, end=wall))
+                del self._spans[1:-_MOST_SPANS]
+        else:
+            self._spans.append(_Span(ahead=ahead, begin=wall, end=wall))
+        self._looked = elapsed
+
+    @property
+    def back_seconds(self) -> float:
+        """How far back by the present clock a record may lie that is of now."""
+        return max(0.0, *(self._spans[-1].ahead - each.ahead for each in self._spans)) if self._spans else 0.0
+
+    def seen(self, view: LedgerView, now: datetime) -> LedgerView:
+        """The view with the times that its records would have by the present clock."""
+        if len(self._spans) <= 1:
+            return view
+        at, maybe = self._shifted, self._maybe
+
+        def opened(each: OpenIntent) -> OpenIntent:
+            last = each.last
+            return replace(
+                each,
+                intent=replace(each.intent, at=at(each.intent.at)),
+                last=None if last is None else replace(last, at=at(last.at)),
+                reached_at=maybe(each.reached_at),
+            )
+
+        def noticed(each: Notice) -> Notice:
+            told, promise = maybe(each.told_at), each.promise
+            if promise is not None:  # as long after the notice as was said, and never before the time that was said
+                promise = replace(promise, stop_at=_moved(promise.stop_at, each.at, at))
+            return replace(each, at=at(each.at), told_at=told, promise=promise)
+
+        pauses = [
+            each if each.until is None else replace(each, at=at(each.at), until=_moved(each.until, each.at, at))
+            for each in view.pauses
+        ]
+        keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.keeps]
+        return replace(
+            view,
+            notices=tuple(map(noticed, view.notices)),
+            open_intents=tuple(map(opened, view.open_intents)),
+            recent=tuple(replace(each, at=at(each.at), reached_at=maybe(each.reached_at)) for each in view.recent),
+            stopped=tuple(replace(each, at=at(each.at)) for each in view.stopped),
+            wishes=tuple(replace(each, at=at(each.at)) for each in view.wishes),
+            resumed=tuple((pool, at(when)) for pool, when in view.resumed),
+            resume_orders=tuple((pool, at(when)) for pool, when in view.resume_orders),
+            acknowledged=tuple((pool, at(when)) for pool, when in view.acknowledged),
+            pauses=tuple(each for each in pauses if each.until is None or each.until > now),
+            keeps=tuple(each for each in keeps if each.until > now),
+        )
+
+    def _maybe(self, at: datetime | None) -> datetime | None:
+        return None if at is None else self._shifted(at)
+
+    def _shifted(self, at: datetime) -> datetime:
+        """A record's time by the present clock: the latest that is possible."""
+        when, ahead = at.timestamp(), self._spans[-1].ahead
+        slack = _STEP_SECONDS
+        steps = [ahead - each.ahead for each in self._spans if each.begin - slack <= when <= each.end + slack]
+        # Written down before this process began, as far as is known by the clock that it began with.
+        steps = steps or [0.0, ahead - self._spans[0].ahead]
+        return at + timedelta(seconds=max(steps))
+
+
+def _moved(until: datetime, at: datetime, shifted: Callable[[datetime], datetime]) -> datetime:
+    """The end of what somebody said then: it lasts as long as was said, and at least until that time."""
+    return max(until, until + (shifted(at) - at))

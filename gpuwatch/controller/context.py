@@ -1,0 +1,79 @@
+"""What a controller is made of and what a round leaves: the nouns that `controller`, `settling` and `acting` share."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from gpuwatch.clouds import Cloud
+from gpuwatch.controller.clock_steps import ClockSteps
+from gpuwatch.controller.observe import SignalSource
+from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import Ledger
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
+from gpuwatch.model.money import Hire, Price
+from gpuwatch.money.accounting.store import Meter
+from gpuwatch.runtime.clock import Clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Missing:
+    """A machine that the cloud does not list: since when, and when it was asked for by its id. Monotonic seconds."""
+
+    since: float
+    asked: float = -math.inf
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """What a process knows between its rounds beside the ledger; without it waits are longer, and nothing else."""
+
+    missing: dict[str, Missing] = field(default_factory=dict)
+    clock_steps: ClockSteps = field(default_factory=ClockSteps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a controller is made of; the casts differ in these alone. `prices` tells what an hour of a machine costs."""
+
+    clock: Clock
+    cloud: Cloud
+    signals: SignalSource
+    ledger: Ledger
+    rules: Rulebook
+    prices: Callable[[Hire, datetime], Price | None] = lambda _hire, _now: None
+    meter: Meter | None = None  # None: what is billed is not written down
+    budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
+    memory: Memory = field(default_factory=Memory)
+    interval_seconds: float = 60.0  # from the start of one round to the next, as set
+
+    def past(
+        self, now: datetime, *, recent: timedelta = timedelta(hours=1), interval_seconds: float | None = None
+    ) -> LedgerView:
+        """What the ledger holds of the past, each record as old as it is, whatever was done to the wall clock since."""
+        steps = self.memory.clock_steps
+        steps.look(self.clock)
+        then = now - timedelta(seconds=steps.back_seconds)
+        return steps.seen(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One step that was carried out, or tried, with what came of it."""
+
+    review: Review
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """All that one round saw, said and did. `trouble` is why it saw nothing."""
+
+    observation: Observation
+    proposals: tuple[Proposal, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    reviews: tuple[Review, ...] = ()
+    settled: tuple[Outcome, ...] = ()
+    acts: tuple[Act, ...] = ()
+    trouble: str | None = None

@@ -1,0 +1,89 @@
+"""What became of launches: one is over when its machine is a node of its pool in the cloud's own list.
+
+Until then it counts as capacity, for as long as its machine may live. One that does not turn into a node stops further
+launches of its pool (guard rule `launch_unseen`) until its machine is terminated or becomes a node of the pool, or
+until somebody resumes the pool.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from gpuwatch.controller.context import Parts
+from gpuwatch.model.decision import OpenIntent, Status
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.policies import capacity
+
+FIND_TIMEOUT = timedelta(minutes=1)  # for which a launch that nobody answered may not be shown yet
+UNSEEN_TIMEOUT = timedelta(minutes=10)  # in which a launched machine must become a node of its pool
+
+# What is known of an intent: its status from now on and why; None where only time will tell.
+Found = tuple[Status, str] | None
+
+
+class Launches:
+    """The open launches of one round; the cloud's list is asked for once, and only where there is one."""
+
+    def __init__(self, parts: Parts, orders: Sequence[tuple[str | None, datetime]]) -> None:
+        """Nothing is asked yet; `orders` are those to resume a pool."""
+        self._parts = parts
+        self._orders = orders
+
+    def became(self, entry: OpenIntent) -> Found:
+        """What became of one.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        node = self._parts.cloud.find(entry.intent.key)
+        node_id = capacity.launched_id(entry) if node is None else node.id
+        if node_id is None:
+            return self._unanswered(entry)
+        if node is not None and node.state is NodeState.TERMINATED:
+            return Status.FAILED, f"{node.id} {capacity.ENDED}"
+        if node is not None and node.state is NodeState.TERMINATING:
+            return None  # it ends before it was a node
+        seen = self._listed.get(node_id)
+        if seen is not None and seen.enrolled and seen.pool == entry.intent.pool:
+            return Status.SETTLED, f"{capacity.SHOWN}{node_id}"
+        return self._not_there(entry, node_id, seen or node)
+
+    @cached_property
+    def _listed(self) -> Mapping[str, Node]:
+        """The fleet, as rounds see it."""
+        return {node.id: node for node in self._parts.cloud.nodes()}
+
+    def _unanswered(self, entry: OpenIntent) -> Found:
+        """The cloud shows no machine, and never said that there is one."""
+        since = entry.intent.at if entry.last is None else entry.last.at
+        if entry.resumable or self._parts.clock.now() - since <= FIND_TIMEOUT:
+            return None  # it may be there and not be shown yet
+        return Status.INTERRUPTED, "the cloud shows no machine with its key"
+
+    def _not_there(self, entry: OpenIntent, node_id: str, node: Node | None) -> Found:
+        """There is a machine, and it is no node of the pool."""
+        last, pool = entry.last, entry.intent.pool
+        if last is None or last.status not in {Status.ACCEPTED, Status.UNSEEN}:
+            return Status.ACCEPTED, f"{capacity.LAUNCHES}{node_id}"
+        if last.status is Status.UNSEEN:
+            # A pause of everything that is lifted says nothing about this pool's launches.
+            said = any(named == pool and at > last.at for named, at in self._orders)
+            return (Status.FAILED, f"{last.detail}; the pool was resumed without it") if said else None
+        if self._parts.clock.now() - last.at <= UNSEEN_TIMEOUT:
+            return None
+        waited = format_duration(UNSEEN_TIMEOUT.total_seconds())
+        told = f"the cloud launched {node_id}, and after {waited} it does not appear as a node of pool {pool}"
+        return Status.UNSEEN, f"{told}: {_why(node, pool)}"
+
+
+def _why(node: Node | None, pool: str) -> str:
+    """What keeps a machine from being a node of its pool."""
+    if node is None:
+        return "the cloud does not show it"
+    if node.gpu_count == 0:
+        return f"its type {node.instance_type} has no GPU"
+    if not node.enrolled:
+        return "it does not carry the fleet's tag"
+    return "the cloud does not list it" if node.pool == pool else f"it is in pool {node.pool}"

@@ -1,0 +1,139 @@
+"""What the controller tells Prometheus of its rounds: the fleet as it saw it, what it decided, refused and did.
+
+A series is there while it is true: a node that is gone, a pool that is empty or a price that is not known has none.
+Counters begin anew with the process, as Prometheus expects.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.metrics import fleet as of_fleet
+from gpuwatch.controller.metrics import money as of_money
+from gpuwatch.controller.metrics import rounds as of_rounds
+from gpuwatch.controller.metrics.state import Certificates, Told, Value
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.money.accounting.totals import Row
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.server import Response
+from gpuwatch.runtime.metrics.family import Family, table_md
+
+TELLERS = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
+
+
+class Telling(Collector):
+    """Is told each round, and makes pages of it; a custom collector of prometheus_client."""
+
+    def __init__(self, mode: str, fleet: str, clock: Clock, certificates: Certificates = tuple) -> None:
+        """Before the first round. `certificates` tells when those of a setting end."""
+        self._told = Told(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
+        self._lock = threading.Lock()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    @property
+    def rounds(self) -> int:
+        """How many have been told."""
+        with self._lock:
+            return int(sum(self._told.counts.get("rounds", {}).values()))
+
+    @property
+    def leading(self) -> bool:
+        """Whether this controller led in its last round."""
+        with self._lock:
+            return self._told.leading
+
+    def round(self, done: Round | None, seconds: float, *, leading: bool = True, ledger_ok: bool = True) -> None:
+        """A round is over: done, in trouble, failed (None), or another controller's (not leading, its ledger well)."""
+        with self._lock:
+            told = self._told
+            told.leading, told.ledger_ok = leading, ledger_ok
+            told.count("rounds", (_result(done, leading=leading or not ledger_ok),))
+            if done is None or done.trouble is not None:
+                return
+            told.last, told.duration_seconds, told.ended_at = done, seconds, told.clock.now()
+            for review in done.reviews:
+                for answer in review.refusals:
+                    told.count("refusals", (review.pool, answer.rule, review.step.verb.value))
+            for act in done.acts:
+                told.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
+            for outcome in done.settled:
+                told.count("settled", (outcome.status.value,))
+
+    def billed(self, rows: Iterable[Row]) -> None:
+        """A round has billed this."""
+        with self._lock:
+            of_money.count(self._told, rows)
+
+    def message(self, destination: str, event: str, result: str) -> None:
+        """Somebody was told of an event, or was not."""
+        with self._lock:
+            self._told.count("messages", (destination, event, result))
+
+    def watch_logins(self, failures: Callable[[], Mapping[str, int]]) -> None:
+        """From now on tell of the log-ins that failed, by result."""
+        with self._lock:
+            self._told.logins = failures
+
+    @property
+    def fleet(self) -> Fleet | None:
+        """The fleet of the last round that saw it."""
+        with self._lock:
+            seen = self._told.observation
+            return None if seen is None else seen.fleet
+
+    def page(self, accept: str = "") -> Response:
+        """All families, in the text format of Prometheus or of OpenMetrics."""
+        encoder, content_type = choose_encoder(accept)
+        return Response(body=encoder(self._registry), content_type=content_type)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family that has a series now."""
+        with self._lock:
+            for family, tell in TELLERS:
+                values = list(tell(self._told))
+                if values:
+                    yield _metric(family, values)
+
+
+def _result(done: Round | None, *, leading: bool) -> str:
+    if not leading:
+        return "waiting"
+    if done is None:
+        return "failed"
+    return "done" if done.trouble is None else "trouble"
+
+
+def _metric(family: Family, values: Iterable[Value]) -> Metric:
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name.removesuffix("_total"), family.help, labels=family.labels)
+    for labels, value in values:
+        metric.add_metric(labels, value)
+    return metric
+
+
+def families() -> tuple[Family, ...]:
+    """The catalogue, in the order of the page."""
+    return tuple(family for family, _ in TELLERS)
+
+
+_PAGE = """# Metrics of the controller
+
+Generated by `make docs`; do not edit.
+
+Served at `/metrics` of the controller's port (`controller.metrics`), as text for Prometheus and OpenMetrics. A series
+is there while it is true: a machine that is gone, a pool that is empty, a price that is not known has none. Gauges are
+of the last round that saw the fleet; `gpuwatch_controller_last_round_timestamp_seconds` says when that was. Counters
+begin anew with the process. The agents' own metrics are in [METRICS.md](METRICS.md).
+
+"""
+
+
+def render_md() -> str:
+    """docs/CONTROLLER_METRICS.md."""
+    return _PAGE + "\n".join(table_md(families())) + "\n"

@@ -1,0 +1,191 @@
+"""What is told of the fleet as the last round saw it: machines, their use and their price."""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from gpuwatch.controller.metrics.state import ROUND, Teller, Told, Value, gauge
+from gpuwatch.model.fleet import Node, NodeState, State
+
+_OFF = (NodeState.STOPPING, NodeState.STOPPED)
+
+
+def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node], float | None]) -> Teller:
+    """One series a node, where there is a value."""
+
+    def tell(told: Told) -> Iterator[Value]:
+        for node in () if told.observation is None else told.observation.fleet.nodes:
+            number = value(node)
+            if number is not None:
+                yield labels(node), number
+
+    return tell
+
+
+def _summed(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Teller:
+    """Sums over the nodes that have these labels."""
+
+    def tell(told: Told) -> Iterator[Value]:
+        sums: dict[tuple[str, ...], float] = {}
+        for node in () if told.observation is None else told.observation.fleet.nodes:
+            key = labels(node)
+            if key is not None:
+                sums[key] = sums.get(key, 0.0) + value(node)
+        yield from sorted(sums.items())
+
+    return tell
+
+
+def _by_activity(node: Node) -> tuple[str, str] | None:
+    return (node.pool, node.activity.state.value) if node.state is NodeState.RUNNING else None
+
+
+def _facts(node: Node) -> tuple[str, ...]:
+    """The labels of a node's info."""
+    known = (node.name, node.pool, node.instance_type, node.region, node.zone, node.capacity_type.value)
+    return (node.id, *known, node.owner or "", node.account or "", str(node.enrolled).lower())
+
+
+def _held(node: Node) -> float | None:
+    running = node.state is NodeState.RUNNING and node.activity.state is not State.UNKNOWN
+    return node.activity.held_seconds if running else None
+
+
+def _verdict_age(node: Node) -> float | None:
+    return None if node.verdict is None else node.verdict.age_seconds
+
+
+def _prices(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    for node in () if seen is None else seen.fleet.nodes:
+        price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
+        if price is not None:
+            yield (node.id,), float(price.usd_per_hour)
+
+
+def _spending(told: Told) -> Iterator[Value]:
+    """By pool and activity."""
+    seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
+    for node in () if seen is None else seen.fleet.nodes:
+        key, price = _by_activity(node), None if seen is None else seen.price(node)
+        if key is not None and price is not None:
+            sums[key] = sums.get(key, Decimal(0)) + price.usd_per_hour
+    yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
+
+
+def _saved(told: Told) -> Iterator[Value]:
+    """By pool."""
+    seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
+    for node in () if seen is None else seen.fleet.nodes:
+        ours = seen is not None and node.state in _OFF and seen.ledger.stop_of(node.id) is not None
+        price = seen.price(node) if seen is not None and ours else None
+        if price is not None:
+            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour
+    yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
+
+
+def _notices(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    for notice in () if seen is None else seen.ledger.notices:
+        yield (notice.node_id,), notice.at.timestamp()
+
+
+def _coverage(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    for pool in () if seen is None else seen.fleet.pools:
+        roster = seen.fleet.roster(pool) if seen is not None else None
+        if roster is not None and roster.members:
+            yield (pool,), roster.known / len(roster.members)
+
+
+FAMILIES = (
+    gauge(
+        "fleet_nodes",
+        ("pool", "state"),
+        "Machines by what the cloud says of them.",
+        ROUND,
+        _summed(lambda node: (node.pool, node.state.value), lambda _: 1.0),
+    ),
+    gauge(
+        "fleet_running_nodes",
+        ("pool", "activity"),
+        "Running machines by what their agents say of them.",
+        ROUND,
+        _summed(_by_activity, lambda _: 1.0),
+    ),
+    gauge(
+        "fleet_running_gpus",
+        ("pool", "activity"),
+        "GPUs of running machines by the machine's activity.",
+        ROUND,
+        _summed(_by_activity, lambda node: float(node.known_gpus)),
+    ),
+    gauge(
+        "fleet_usd_per_hour", ("pool", "activity"), "What running machines with a known price cost.", ROUND, _spending
+    ),
+    gauge(
+        "fleet_saved_usd_per_hour",
+        ("pool",),
+        "What machines that gpuwatch stopped, and nobody has started since, would cost; where their price is known.",
+        ROUND,
+        _saved,
+    ),
+    gauge(
+        "fleet_coverage_ratio",
+        ("pool",),
+        "Part of a pool's enrolled, running machines of which anything is known.",
+        ROUND,
+        _coverage,
+    ),
+    gauge(
+        "fleet_node_info",
+        (
+            "node",
+            "name",
+            "pool",
+            "instance_type",
+            "region",
+            "zone",
+            "capacity_type",
+            "owner",
+            "account",
+            "enrolled",
+        ),
+        "Always 1; who a machine is.",
+        ROUND,
+        _of_nodes(_facts, lambda _: 1.0),
+    ),
+    gauge(
+        "fleet_node_activity",
+        ("node", "pool", "activity"),
+        "Always 1; what a running machine's agent says of it.",
+        ROUND,
+        _of_nodes(
+            lambda node: (node.id, node.pool, node.activity.state.value),
+            lambda node: 1.0 if node.state is NodeState.RUNNING else None,
+        ),
+    ),
+    gauge(
+        "fleet_node_activity_held_seconds",
+        ("node",),
+        "For how long that has held, on the host's own clock; none while unknown.",
+        ROUND,
+        _of_nodes(lambda node: (node.id,), _held),
+    ),
+    gauge(
+        "fleet_node_verdict_age_seconds",
+        ("node",),
+        "How old the agent's verdict was when it was asked for.",
+        ROUND,
+        _of_nodes(lambda node: (node.id,), _verdict_age),
+    ),
+    gauge(
+        "fleet_node_usd_per_hour", ("node",), "What a running machine costs, where its price is known.", ROUND, _prices
+    ),
+    gauge(
+        "fleet_node_notice_timestamp_seconds",
+        ("node",),
+        "When a machine was given notice that is in force.",
+        "ledger",
+        _notices,
+    ),
+)

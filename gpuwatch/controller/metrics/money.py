@@ -1,0 +1,118 @@
+"""What is told of money: what was billed since the process began, and the budgets as the last round saw them."""
+
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+
+from gpuwatch.controller.metrics.state import ROUND, Teller, Told, Value, counter, gauge
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.usage import Use
+from gpuwatch.money.accounting.totals import Row, Total, totals
+
+
+def count(told: Told, billed: Iterable[Row]) -> None:
+    """Add what one round has billed."""
+    for pool, total in totals(billed, lambda row: row.terms.pool).items():
+        for use, seconds, usd in _by_use(total):
+            if seconds:
+                told.count("billed_gpu_seconds", (pool, use), seconds)
+            if usd:
+                told.count("billed_usd", (pool, use), usd)
+
+
+def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
+    for (use, ms), usd in zip(total.gpu_ms_by_use.items(), total.usd_by_use, strict=True):
+        yield use, ms / 1000, float(usd)
+
+
+def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Teller:
+    """One series a budget, where there is a value."""
+
+    def tell(told: Told) -> Iterator[Value]:
+        for each in () if told.observation is None else told.observation.budgets:
+            number = value(each)
+            if number is not None:
+                yield (each.name,), float(number)
+
+    return tell
+
+
+def _effects(told: Told) -> Iterator[Value]:
+    for each in () if told.observation is None else told.observation.budgets:
+        if each.blocked is not None:
+            yield (each.name, "block_growth"), 1.0
+        if each.hastening is not None:
+            yield (each.name, "hasten"), 1.0
+
+
+def _thresholds(told: Told) -> Iterator[Value]:
+    for each in () if told.observation is None else told.observation.budgets:
+        yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
+
+
+_BUDGET = ("budget",)
+FAMILIES = (
+    counter(
+        "billed_gpu_seconds_total",
+        ("pool", "use"),
+        "Time for which GPUs were billed, by what they did (`gpuwatch cost`); counted when a round has billed it.",
+        "ledger",
+    ),
+    counter("billed_usd_total", ("pool", "use"), "What that cost, where the price is known.", "ledger"),
+    gauge(
+        "budget_usd",
+        _BUDGET,
+        "What a month may cost (budgets.<name>.usd_per_month).",
+        ROUND,
+        _of_budgets(lambda each: each.usd_per_month),
+    ),
+    gauge(
+        "budget_threshold_ratio",
+        ("budget", "threshold"),
+        "Part of it that people want to hear of (budgets.<name>.thresholds); the label has it in percent.",
+        ROUND,
+        _thresholds,
+    ),
+    gauge(
+        "budget_spent_usd",
+        _BUDGET,
+        "What of it is spent this month; none while the ledger cannot be asked.",
+        ROUND,
+        _of_budgets(lambda each: each.spent_usd),
+    ),
+    gauge(
+        "budget_forecast_usd",
+        _BUDGET,
+        "What the month is forecast to end at.",
+        ROUND,
+        _of_budgets(lambda each: each.forecast_usd),
+    ),
+    gauge(
+        "budget_forecast_lower_usd",
+        _BUDGET,
+        "Lower end of the forecast's 80 % interval; none while the history is too short to tell.",
+        ROUND,
+        _of_budgets(lambda each: each.lower_usd),
+    ),
+    gauge("budget_forecast_upper_usd", _BUDGET, "Its upper end.", ROUND, _of_budgets(lambda each: each.upper_usd)),
+    gauge(
+        "budget_over_probability_ratio",
+        _BUDGET,
+        "How likely the month ends above the budget; none while the history is too short to tell.",
+        ROUND,
+        _of_budgets(lambda each: each.probability_over),
+    ),
+    gauge(
+        "budget_unpriced_hours",
+        _BUDGET,
+        "Machine-hours of this month without a known price: with any, the sums are lower bounds.",
+        ROUND,
+        _of_budgets(lambda each: None if each.spent_usd is None else each.unpriced_hours),
+    ),
+    gauge(
+        "budget_effect",
+        ("budget", "effect"),
+        "Always 1; what a budget does now: block_growth, hasten.",
+        ROUND,
+        _effects,
+    ),
+)

@@ -1,0 +1,202 @@
+"""What is told of the rounds: whether they work, what they decided, refused and did."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gpuwatch import __version__
+from gpuwatch.controller.metrics.state import ROUND, Told, Value, counter, gauge
+from gpuwatch.controller.startup_pause import decided_elsewhere
+from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
+
+
+def _info(told: Told) -> Iterator[Value]:
+    yield (__version__, told.mode, told.fleet), 1.0
+
+
+def _leading(told: Told) -> Iterator[Value]:
+    yield (), float(told.leading)
+
+
+def _ledger_ok(told: Told) -> Iterator[Value]:
+    if told.ledger_ok is not None:
+        yield (), float(told.ledger_ok)
+
+
+def _elsewhere(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None:
+        yield (), float(len(decided_elsewhere(seen.fleet, seen.ledger, seen.now)))
+
+
+def _timestamp(told: Told) -> Iterator[Value]:
+    if told.ended_at is not None:
+        yield (), told.ended_at.timestamp()
+
+
+def _duration(told: Told) -> Iterator[Value]:
+    if told.duration_seconds is not None:
+        yield (), told.duration_seconds
+
+
+def _steps(told: Told) -> Iterator[Value]:
+    """What the last round decided, whether or not the guard let it."""
+    if told.last is not None:
+        counts = Counter(
+            (decision.pool, step.verb.value, step.reason.code)
+            for decision in told.last.decisions
+            for step in decision.steps
+        )
+        yield from ((key, float(count)) for key, count in sorted(counts.items()))
+
+
+def _refused(told: Told) -> Iterator[Value]:
+    """What stands against the last round's steps."""
+    if told.last is not None:
+        counts = Counter(
+            (review.pool, answer.rule, review.step.verb.value)
+            for review in told.last.reviews
+            for answer in review.refusals
+        )
+        yield from ((key, float(count)) for key, count in sorted(counts.items()))
+
+
+def _targets(told: Told) -> Iterator[Value]:
+    for decision in () if told.last is None else told.last.decisions:
+        if decision.target is not None:
+            yield (decision.pool,), float(decision.target)
+
+
+def _open_intents(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None:
+        yield (), float(len(seen.ledger.open_intents))
+
+
+def _oldest(told: Told) -> Iterator[Value]:
+    seen = told.observation
+    if seen is not None and seen.ledger.open_intents:
+        yield (), min(entry.intent.at for entry in seen.ledger.open_intents).timestamp()
+
+
+def _paused(told: Told) -> Iterator[Value]:
+    for pause in () if told.observation is None else told.observation.ledger.pauses:
+        yield (pause.pool or "",), 1.0
+
+
+def _logins(told: Told) -> Iterator[Value]:
+    for result, count in told.logins().items():
+        yield (result,), float(count)
+
+
+def _certificates(told: Told) -> Iterator[Value]:
+    for setting, end in told.certificates():
+        yield (setting,), end.timestamp()
+
+
+FAMILIES = (
+    gauge(
+        "controller_info",
+        ("version", "mode", "fleet"),
+        "Always 1; what this controller is and may do.",
+        "settings",
+        _info,
+    ),
+    gauge(
+        "controller_leader", (), "1 while this controller leads; of several on one ledger one does.", "ledger", _leading
+    ),
+    gauge(
+        "controller_ledger_ok",
+        (),
+        "1 while the ledger answers and is the one that this controller has written; at 0 nothing is done.",
+        "ledger",
+        _ledger_ok,
+    ),
+    gauge(
+        "controller_foreign_decisions",
+        (),
+        "Machines that another ledger has decided about within a day: a second controller, or lost records.",
+        ROUND,
+        _elsewhere,
+    ),
+    counter(
+        "controller_rounds_total",
+        ("result",),
+        "Rounds: done; trouble (the cloud gave no whole picture); failed; waiting (another controller leads).",
+        "rounds",
+    ),
+    gauge(
+        "controller_last_round_timestamp_seconds",
+        (),
+        "When the last round that saw the fleet ended.",
+        ROUND,
+        _timestamp,
+    ),
+    gauge("controller_last_round_duration_seconds", (), "How long it took.", ROUND, _duration),
+    gauge(
+        "controller_steps",
+        ("pool", "verb", "reason"),
+        "What was decided for nodes and groups, allowed or not, by the reason's code.",
+        ROUND,
+        _steps,
+    ),
+    gauge(
+        "controller_refused_steps",
+        ("pool", "rule", "verb"),
+        "Objections of the guard that stand, by rule.",
+        ROUND,
+        _refused,
+    ),
+    counter(
+        "controller_refusals_total",
+        ("pool", "rule", "verb"),
+        "Objections of the guard, one a step, rule and round.",
+        "rounds",
+    ),
+    counter(
+        "controller_actions_total",
+        ("pool", "verb", "status"),
+        "Steps that were carried out or tried, by what came of the call.",
+        "rounds",
+    ),
+    counter("controller_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
+    counter(
+        "controller_messages_total",
+        ("destination", "event", "result"),
+        "Nodes in messages to people (notify) by what came of it: reached, failed (it is tried again), nobody (no "
+        "address), moot (over before it was told), given_up (older than notify.max_age).",
+        "ledger",
+    ),
+    gauge("controller_open_intents", (), "Intents on record whose end is not known yet.", "ledger", _open_intents),
+    gauge(
+        "controller_oldest_open_intent_timestamp_seconds",
+        (),
+        "When the oldest of them was written down.",
+        "ledger",
+        _oldest,
+    ),
+    gauge("controller_paused", ("pool",), "1 while this pool is paused; without a pool, all are.", "ledger", _paused),
+    gauge(
+        "controller_pool_target_nodes",
+        ("pool",),
+        "How many nodes the policies want, where one wants a number.",
+        ROUND,
+        _targets,
+    ),
+    (
+        Family(
+            name="gpuwatch_controller_login_failures_total",
+            kind="counter",
+            labels=("result",),
+            help=LOGINS_HELP,
+            source="the controller's port; absent without users",
+        ),
+        _logins,
+    ),
+    gauge(
+        CERTIFICATE.removeprefix("gpuwatch_"),
+        ("setting",),
+        CERTIFICATE_HELP,
+        "the files of tls_certificate, tls_client_ca and tls_ca in controller, signals and signals.promql",
+        _certificates,
+    ),
+)

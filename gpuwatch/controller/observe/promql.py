@@ -1,0 +1,205 @@
+"""Asks a Prometheus-compatible API about the whole fleet: a handful of queries a round, however many nodes there are.
+
+It observes; it is asked to confirm only where there is no agent of ours that could be, and only if the settings let it.
+That is no confirmation of now: the newest sample may be as old as the time between two scrapes.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, exporter_queries, measure_query
+from gpuwatch.controller.observe.pool_metrics import evaluated, pool_mean
+from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.settings import RULES_EVERY, ScrapeKnobs
+from gpuwatch.controller.observe.verdicts import Moment, Target, agents_signal, exporters_signal
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
+from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.runtime.clock import Clock
+
+_AGENT = "gpuwatch"
+_LATE_SECONDS = 5.0  # within which a sample that was scraped can be asked for
+_STATES = frozenset({"state", "gpus"})  # queries of the dialect gpuwatch whose rows have the label `state`
+_PORT = re.compile(r":\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromqlSource:
+    """A SignalSource over PromQL. `agents` are asked to confirm; `max_age_seconds` is when samples are stale."""
+
+    knobs: ScrapeKnobs
+    clock: Clock
+    max_age_seconds: float
+    api: PromApi
+    agents: ScrapeSource
+
+    @classmethod
+    def of(
+        cls, knobs: ScrapeKnobs, clock: Clock, max_age_seconds: float, confirm_timeout: float = 5.0
+    ) -> "PromqlSource":
+        """The source that these settings describe."""
+        return cls(
+            knobs=knobs,
+            clock=clock,
+            max_age_seconds=max_age_seconds,
+            api=PromApi(knobs=knobs.promql, clock=clock),
+            agents=ScrapeSource(
+                knobs=knobs, clock=clock, max_age_seconds=max_age_seconds, confirm_timeout=confirm_timeout
+            ),
+        )
+
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
+        """All nodes by a handful of queries; one that cannot be answered whole leaves all unknown."""
+        at = self.clock.now()  # the moment that the queries are about, or one just before it
+        signals = [each if each.verdict is None else replace(each, received_at=at) for each in self._signals(nodes)]
+        seen = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
+        return Fleet(observed_at=self.clock.now(), nodes=seen)
+
+    def confirm(self, node: Node) -> Signal:
+        """Its agent itself; where there is none, a second query if the settings let that do, and else a veto."""
+        if self._agents:
+            return self.agents.confirm(node)
+        if not self.knobs.act_without_confirm:
+            return Signal(failure="no agent of ours is there to ask; see signals.act_without_confirm")
+        signal = self._signals([node], self._match(node))[0]
+        newest = self.knobs.promql.scrape_interval + _LATE_SECONDS + (RULES_EVERY if self.knobs.promql.rules else 0.0)
+        if signal.verdict is not None and signal.verdict.age_seconds > newest:
+            age, told = format_duration(signal.verdict.age_seconds), format_duration(newest)
+            return Signal(failure=f"its newest sample is {age} old; a last look may be {told} old at most")
+        return signal
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """Means over a pool's members by one query for each name; expressions one by one."""
+        at = self.clock.now()
+        asked = {query.name for query in queries if query.expression is None}
+        made = {name: measure_query(self.knobs.promql, name) for name in asked}
+        who = {"who": agent_queries(self.knobs.promql)["who"]} if self._agents else {}
+        told = {name: expression for name, expression in made.items() if expression is not None}
+        answers = self.api.instant(who | told, at) if told else {}
+        means = {name: self._means(fleet, answers, name) for name in told}
+        found = evaluated(self.api, queries, at, self.max_age_seconds)
+        return tuple(
+            found[query]
+            if query in found
+            else pool_mean(
+                query,
+                fleet,
+                at,
+                means.get(query.name, f"the metrics of {self.knobs.promql.dialect} have no {query.name}"),
+            )
+            for query in queries
+        )
+
+    @property
+    def _agents(self) -> bool:
+        return self.knobs.promql.dialect == _AGENT
+
+    @property
+    def _node_label(self) -> str:
+        return self.knobs.promql.node_label or ("node_id" if self._agents else "instance")
+
+    def _signals(self, nodes: Sequence[Node], match: str = "") -> list[Signal]:
+        """Each node's signal."""
+        knobs, at = self.knobs.promql, self.clock.now()
+        dialect = None if self._agents else DIALECTS[knobs.dialect]
+        queries = agent_queries(knobs) if dialect is None else exporter_queries(dialect, knobs, at.timestamp(), match)
+        answers = self.api.instant(queries, at)
+        doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
+        if doubt is not None:
+            return [Signal(failure=_running(node) or doubt) for node in nodes]
+        owners = _owners(nodes, self._targets(answers).values())
+        moment = Moment(at=at, knobs=knobs, max_age_seconds=self.max_age_seconds)
+        signals = []
+        for node, owner in zip(nodes, owners, strict=True):
+            failure = _running(node) or self._unclear(owner)
+            if failure is not None:
+                signals.append(Signal(failure=failure))
+            elif dialect is None:
+                signals.append(agents_signal(node, owner.targets[0], moment))
+            else:
+                signals.append(exporters_signal(node, owner.targets[0], moment, dialect))
+        return signals
+
+    def _unclear(self, owner: "_Owner") -> str | None:
+        """Why it is not known which target is the node's."""
+        if owner.rival is not None:
+            return f"{owner.rival} also is what {owner.targets[0].called} calls itself; see signals.promql.node_label"
+        if not owner.targets:
+            return f"Prometheus has no target whose {self._node_label} is its id, name or address"
+        if len(owner.targets) > 1:
+            return f"{len(owner.targets)} targets claim to be it: {owner.targets[0].called}, {owner.targets[1].called}"
+        return None
+
+    def _targets(self, answers: Mapping[str, Answer]) -> dict[tuple[str, ...], Target]:
+        """All rows by the target that they are of."""
+        found: dict[tuple[str, ...], Target] = {}
+        keys, named = self.knobs.promql.target_labels, self._node_label
+        for query, answer in answers.items():
+            by_state = self._agents and query in _STATES
+            for labels, value in answer.rows:
+                key = tuple([labels.get(label, "") for label in keys])
+                target = found.get(key)
+                if target is None:
+                    target = found[key] = Target(labels=key)
+                name = labels.get(named)
+                if name is not None and name != (target.name or name):
+                    target.twice.add(named)
+                target.name = name or target.name
+                kept = target.states.setdefault(query, {}) if by_state else target.values
+                of = labels.get("state", "") if by_state else query
+                if of in kept:
+                    target.twice.add(query)
+                kept[of] = value
+        return found
+
+    def _match(self, node: Node) -> str:
+        """A matcher for what the node may be called."""
+        names = "|".join(re.escape(name) for name in (node.id, node.name, node.address) if name)
+        quoted = f"\\[?({names})\\]?(:[0-9]+)?".replace("\\", "\\\\").replace('"', '\\"')
+        return f'{self._node_label}=~"{quoted}"'
+
+    def _means(self, fleet: Fleet, answers: Mapping[str, Answer], name: str) -> dict[str, float] | str:
+        """A measure by node id, for those whose own target alone tells it."""
+        asked = {query: answer for query, answer in answers.items() if query in {"who", name}}
+        doubt = next((answer.doubt for answer in asked.values() if answer.doubt is not None), None)
+        if doubt is not None:
+            return doubt
+        owners = _owners(fleet.nodes, self._targets(asked).values())
+        return {
+            node.id: owner.targets[0].values[name]
+            for node, owner in zip(fleet.nodes, owners, strict=True)
+            if self._unclear(owner) is None and not owner.targets[0].twice and name in owner.targets[0].values
+        }
+
+
+@dataclass(slots=True)
+class _Owner:
+    """Which targets a node has, and another node that has one of them, too."""
+
+    targets: list[Target] = field(default_factory=list)
+    rival: str | None = None
+
+
+def _owners(nodes: Sequence[Node], targets: Iterable[Target]) -> list[_Owner]:
+    """For each node the targets that are called as it is: by id, name or address."""
+    called: dict[str, set[int]] = defaultdict(set)
+    for number, node in enumerate(nodes):
+        for name in (node.id, node.name, node.address):
+            if name:
+                called[name].add(number)
+    owners = [_Owner() for _ in nodes]
+    for target in targets:
+        name = target.name or ""
+        found = called.get(name) or called.get(_PORT.sub("", name).strip("[]")) or set()
+        for number in found:
+            owners[number].targets.append(target)
+            if len(found) > 1:
+                owners[number].rival = next(nodes[other].id for other in sorted(found) if other != number)
+    return owners
+
+
+def _running(node: Node) -> str | None:
+    return None if node.state is NodeState.RUNNING else f"it is {node.state.value}"

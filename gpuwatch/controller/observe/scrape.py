@@ -1,0 +1,210 @@
+"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words.
+
+A confirmation carries a nonce. The agent looks anew, answers from nothing older than the question, and repeats the
+nonce: an answer out of a cache, its own or one on the way, cannot have it.
+"""
+
+import asyncio
+import logging
+import math
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import msgspec
+
+from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of, refusal_of
+from gpuwatch.controller.observe.plain_http import body_of
+from gpuwatch.controller.observe.plain_http import session as plain_session
+from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
+from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal, State
+from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.reload import Reread
+
+log = logging.getLogger(__name__)
+
+__all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
+
+_LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
+_NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
+# By how much the agent's count of seconds may differ from ours: of clocks' rates, and of rounding.
+_TOLERANCE_SECONDS = 0.05
+_NO_TIME = "there was no time to ask its agent: others did not answer, and held up the round (signals.concurrency)"
+_DECODER = msgspec.json.Decoder(NodeVerdict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeSource:
+    """A SignalSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed.
+
+    A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old.
+    """
+
+    knobs: ScrapeKnobs
+    clock: Clock
+    max_age_seconds: float
+    confirm_timeout: float = 5.0
+    max_look_seconds: float = 3.0
+    _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
+    # The nodes whose agents let us wait in vain, and when they were asked last.
+    _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+
+    def observe(self, nodes: Sequence[Node]) -> Fleet:
+        """Ask every running node at once; cost: one small request a node.
+
+        Those that were silent come last, and there is a time for all: however many agents let us wait, the answers of
+        the others do not grow old.
+        """
+        seconds = max(self.max_age_seconds / 2, self.knobs.timeout)
+        order = sorted(nodes, key=lambda node: self._silent.get(node.id, -math.inf))
+        asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
+        signals = [asked[node.id] for node in nodes]
+        self._tell_of_silence(nodes, signals)
+        names = Counter(node.name for node in nodes)
+        seen = tuple(
+            replace(node, signal=_of_one(node, signal, names[node.name]))
+            for node, signal in zip(nodes, signals, strict=True)
+        )
+        return Fleet(observed_at=self.clock.now(), nodes=seen)
+
+    def _tell_of_silence(self, nodes: Sequence[Node], signals: Sequence[Signal]) -> None:
+        """Forget who is no more, and say in the log when there was no time to ask everybody."""
+        for node_id in self._silent.keys() - {node.id for node in nodes}:
+            del self._silent[node_id]
+        left = sum(signal.failure == _NO_TIME for signal in signals)
+        if left:
+            told = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
+            log.warning(told, left, len(self._silent), self.knobs.concurrency)
+
+    def confirm(self, node: Node) -> Signal:
+        """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
+        nonce, asked = secrets.token_urlsafe(_NONCE_BYTES), self.clock.uptime()
+        signal = self._ask([node], nonce)[0]
+        if signal.verdict is None:
+            return signal
+        doubt = _unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
+        return signal if doubt is None else Signal(failure=doubt)
+
+    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+        """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
+        at = self.clock.now()
+        api = None if self.knobs.promql.url is None else PromApi(knobs=self.knobs.promql, clock=self.clock)
+        found = {} if api is None else evaluated(api, queries, at, self.max_age_seconds)
+        return tuple(found.get(query) or of_verdicts(fleet, [query], at)[0] for query in queries)
+
+    def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[Signal]:
+        """Each node's answer, asked in this order; after so many seconds nobody else is asked.
+
+        Nobody is asked with credentials that cannot be read. With a nonce: to confirm.
+        """
+        try:
+            if not self._credentials:
+                self._credentials.append(credentials_of(self.knobs))
+        except (OSError, ValueError) as error:
+            return [Signal(failure=f"no agent can be asked: {error}")] * len(nodes)
+        return asyncio.run(self._ask_all(nodes, self._credentials[0].value, nonce, seconds))
+
+    async def _ask_all(
+        self, nodes: Sequence[Node], credentials: Credentials, nonce: str | None, seconds: float
+    ) -> list[Signal]:
+        """One session for all, so many at the same time."""
+        import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
+
+        until = self.clock.monotonic() + seconds
+        limit = asyncio.Semaphore(self.knobs.concurrency)
+        connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
+        server_name = self.knobs.tls_server_name
+        patience = self.knobs.timeout if nonce is None else min(self.knobs.timeout, self.confirm_timeout)
+        path = "/v1/verdict" if nonce is None else f"/v1/verdict?confirm={nonce}"
+
+        async def ask(node: Node) -> Signal:
+            if node.state is not NodeState.RUNNING:
+                return Signal(failure=f"it is {node.state.value}")
+            base = self.knobs.base_url(node)
+            if base is None:
+                return Signal(failure="the cloud tells no address for it; set signals.targets")
+            async with limit:  # in the order in which they came
+                if self.clock.monotonic() > until:
+                    return Signal(failure=_NO_TIME)
+                try:
+                    # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
+                    async with (
+                        asyncio.timeout(patience),
+                        session.get(
+                            f"{base}{path}",
+                            headers=credentials.header(base),
+                            allow_redirects=False,
+                            server_hostname=server_name,
+                        ) as response,
+                    ):
+                        if response.status != 200:  # noqa: PLR2004  HTTP
+                            return Signal(failure=refusal_of(response.status))
+                        body = await body_of(response, _LARGEST_ANSWER_BYTES)
+                except TimeoutError:
+                    if nonce is None:
+                        self._silent[node.id] = self.clock.monotonic()
+                    return Signal(failure=f"its agent did not answer within {format_duration(patience)}")
+                except (aiohttp.ClientError, OSError, ValueError) as error:
+                    return Signal(failure=failure_of(error))
+            self._silent.pop(node.id, None)
+            return read_answer(body, node, self.clock.now(), self.max_age_seconds)
+
+        headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
+        async with plain_session(connector, headers) as session:
+            return list(await asyncio.gather(*(ask(node) for node in nodes)))
+
+
+def _of_one(node: Node, signal: Signal, sharing: int) -> Signal:
+    """Believe a name only where one machine has it: clouds let many share one, and one agent would speak for all."""
+    if signal.verdict is None or signal.verdict.node_id == node.id or sharing == 1:
+        return signal
+    return Signal(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
+
+
+def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_look_seconds: float) -> str | None:
+    """Why an answer does not confirm what was asked `waited_seconds` ago; None: it does."""
+    looked = verdict.looked_seconds
+    if verdict.confirm is None:
+        return "its agent is too old to confirm; upgrade it (or something on the way answers for it)"
+    if verdict.confirm != nonce:
+        return "its agent's answer is one to another question; is there a cache on the way?"
+    if looked is None and verdict.activity.state is State.UNKNOWN:
+        return None  # it could not look: its own words say more, and what is unknown lets nothing go
+    if looked is None or not 0 <= looked <= max_look_seconds:
+        told = "of unknown age" if looked is None else f"{format_duration(looked)} old"
+        return f"its agent confirms from a look {told}; up to {format_duration(max_look_seconds)} are accepted"
+    if looked > waited_seconds + _TOLERANCE_SECONDS:
+        told = f"{format_duration(looked)} old, and was asked {format_duration(waited_seconds)} ago"
+        return f"its agent confirms from a look that is {told}: it did not look anew"
+    return None
+
+
+def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> Signal:
+    """Believe an answer only if it is whole, from the node that was asked, fresh by both clocks, and possible."""
+    if len(body) > _LARGEST_ANSWER_BYTES:
+        return Signal(failure="its agent's answer is too large to be a verdict")
+    try:
+        verdict = _DECODER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return Signal(failure=f"its agent's answer is no verdict: {error}")
+    if verdict.schema != VERDICT_SCHEMA:
+        return Signal(failure=f"its agent speaks verdict schema {verdict.schema}, not {VERDICT_SCHEMA}; upgrade one")
+    if verdict.node_id not in {node.id, node.name}:
+        return Signal(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
+    if verdict.at.tzinfo is None:
+        return Signal(failure="the answer's time has no zone")
+    if verdict.age_seconds < 0 or verdict.interval_seconds < 0 or verdict.activity.held_seconds < 0:
+        return Signal(failure="the answer holds a negative duration")
+    if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
+        return Signal(failure="the answer lists a GPU twice")
+    skew = (now - verdict.at).total_seconds()
+    if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
+        told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
+        return Signal(failure=f"its verdict is stale ({told}); check the agent and both clocks")
+    return Signal(verdict=verdict, received_at=now)

@@ -1,0 +1,217 @@
+"""PURE: from what the queries gave for one target to its node's verdict. Every doubt is a sentence, never idleness."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+
+from gpuwatch.controller.observe.exporters import RULE_STRETCH, STRETCH, Dialect, Sign, enough, stretches
+from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuVerdict, Node, NodeVerdict, Signal, State
+
+_MOST_GPUS = 1024  # of one machine: more is no count of GPUs
+_AHEAD_SECONDS = 10.0
+_DENSER = 1.5  # times as many samples as signals.promql.scrape_interval gives: it is not the real one
+_SAME_SCRAPE_SECONDS = 0.001
+_STATES = {state.value: state for state in State}
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """What is known of one target: `values` by query, `states` by query and state.
+
+    `twice` are the queries that gave more than one row for it.
+    """
+
+    labels: tuple[str, ...]
+    name: str | None = None  # what it calls its node
+    values: dict[str, float] = field(default_factory=dict)
+    states: dict[str, dict[str, float]] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
+
+    @property
+    def called(self) -> str:
+        """Its labels, for people."""
+        return " ".join(self.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """When was asked, and what a believable answer must be like."""
+
+    at: datetime
+    knobs: PromqlKnobs
+    max_age_seconds: float
+
+
+def agents_signal(node: Node, target: Target, moment: Moment) -> Signal:
+    """The verdict of our own agent, as its last scrape told it: it folds at sampling rate, so no window is needed."""
+    told = target.states.get("state", {})
+    if target.twice or len(told) != 1:
+        return _doubt(f"Prometheus has {'two answers' if target.twice else f'{len(told)} states'} of {target.called}")
+    (word, scraped_at), values = next(iter(told.items())), target.values
+    age, samples = values.get("cycle_age"), values.get("samples")
+    if word not in _STATES or age is None or samples is None or not _usable(scraped_at, age, samples) or samples < 1:
+        return _doubt("what Prometheus has of its agent is not whole")
+    age += moment.at.timestamp() - scraped_at
+    if (late := _late(age, moment, ahead="future" in values or age < -_AHEAD_SECONDS)) is not None:
+        return _doubt(late)
+    state, held = _STATES[word], 0.0
+    if state is State.UNKNOWN:
+        activity = Activity(
+            state=state, since=None, held_seconds=0.0, doubt="its agent says so; /v1/verdict has the words"
+        )
+        return _signal(node, target, moment, activity, age, STRETCH / samples)
+    if state is State.IDLE:
+        held, of = values.get("idle", math.nan), values.get("idle_at", math.nan)
+        if not (_usable(held, of) and abs(of - scraped_at) <= _SAME_SCRAPE_SECONDS):
+            return _doubt("its state and its idle time are not of one scrape")
+    evidence = Evidence(
+        name="node_activity", says=state, observed=held, limit=None, unit="seconds", source="gpuwatch_node_activity"
+    )
+    since = moment.at - timedelta(seconds=age + held) if state is State.IDLE else None
+    activity = Activity(state=state, since=since, held_seconds=held, evidence=(evidence,))
+    return _signal(node, target, moment, activity, age, STRETCH / samples)
+
+
+def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialect) -> Signal:
+    """What another exporter's samples prove over the whole window: busy by any sign, else idle only without a gap."""
+    values, knobs = target.values, moment.knobs
+    if target.twice:
+        return _doubt(f"Prometheus has two answers of {target.called}")
+    required = [sign for sign in dialect.signs if sign.required]
+    ages = [moment.at.timestamp() - values.get(f"at:{sign.name}", math.nan) for sign in required]
+    if not all(map(math.isfinite, ages)):
+        return _doubt(f"Prometheus has no samples of {' or '.join(sign.metric for sign in required)} for it")
+    age = max(ages)
+    late = _late(age, moment, ahead="future" in values or min(ages) < -_AHEAD_SECONDS)
+    if late is not None:
+        return _doubt(late)
+    samples = min(values.get(f"samples:{sign.name}", math.nan) for sign in required)
+    stretch = RULE_STRETCH if knobs.rules else STRETCH
+    if not _usable(samples) or samples < 1:
+        return _doubt("how many samples there are of it is not known")
+    evidence = tuple(_evidence(sign, values, knobs) for sign in dialect.signs if f"max:{sign.name}" in values)
+    busy = tuple(entry for entry in evidence if entry.says is State.BUSY)
+    doubt = None if busy else _unproven(node, target, knobs, dialect, samples)
+    if doubt is not None:
+        return _doubt(doubt)
+    parked = tuple(entry for entry in evidence if entry.says is State.PARKED)
+    state = State.BUSY if busy else State.PARKED if parked else State.IDLE
+    proven = max(0.0, stretches(knobs.lookback) * STRETCH - age)
+    held = 0.0 if busy else min(knobs.lookback, proven)
+    since = None if busy else moment.at - timedelta(seconds=held)
+    activity = Activity(state=state, since=since, held_seconds=held, evidence=busy or parked or evidence)
+    gpus = {state.value: values.get(f"gpus:{required[0].name}", 0.0)}
+    if busy:  # which of them works is not told
+        gpus = {State.UNKNOWN.value: gpus[state.value]}
+    target.states["gpus"] = gpus
+    return replace(_signal(node, target, moment, activity, age, stretch / samples), windowed=True)
+
+
+def _unproven(node: Node, target: Target, knobs: PromqlKnobs, dialect: Dialect, samples: float) -> str | None:
+    """Why a node that shows no work is still not known to do none."""
+    values = target.values
+    if values.get("split", 0.0) != 0.0:
+        return f"a GPU of it is split by MIG, whose parts' work {dialect.name} does not tell; run our agent there"
+    for sign in dialect.signs:
+        if not _usable(values.get(f"max:{sign.name}", math.nan if sign.required else 0.0)):
+            return f"{sign.metric} has samples that are no numbers"
+    counted = {values.get(f"gpus:{sign.name}", math.nan) for sign in dialect.signs if sign.required}
+    if len(counted) != 1 or not 0 < min(counted) <= _MOST_GPUS:
+        return "not all of its GPUs have all of their metrics"
+    gpus = min(counted)
+    if node.gpu_count is None:
+        return f"nobody knows how many GPUs the type {node.instance_type} has"
+    if gpus > node.gpu_count:
+        return f"Prometheus has {gpus:.0f} GPUs of {target.called}, its type has {node.gpu_count}: is it one target?"
+    stretch = RULE_STRETCH if knobs.rules else STRETCH
+    if samples > _DENSER * stretch / knobs.scrape_interval + 1:
+        told = format_duration(stretch / samples)
+        return f"it is scraped every {told}; set signals.promql.scrape_interval, by which gaps are found"
+    need = stretches(knobs.lookback)
+    for sign in dialect.signs:
+        covered = values.get(f"covered:{sign.name}", 0.0)
+        if sign.required and not need <= covered <= need + 1:
+            window = format_duration(need * STRETCH)
+            told = f"in {covered:.0f} of the {need} stretches of {window}"
+            return f"{sign.metric} has its samples {told}: there is a gap, or it is new"
+    if samples < enough(knobs):
+        return f"it has {samples:.0f} samples in the last {format_duration(stretch)}, not {enough(knobs)}"
+    return None
+
+
+def _evidence(sign: Sign, values: Mapping[str, float], knobs: PromqlKnobs) -> Evidence:
+    """What one sign says over the window."""
+    observed = values[f"max:{sign.name}"]
+    return Evidence(
+        name=sign.name,
+        says=sign.says if observed >= sign.limit else State.IDLE,
+        observed=observed if math.isfinite(observed) else None,
+        limit=sign.limit,
+        unit=sign.unit,
+        source=_source(sign.metric, knobs.lookback),
+    )
+
+
+@cache
+def _source(metric: str, lookback_seconds: float) -> str:
+    """The same words for every node."""
+    return f"max of {metric} over {format_duration(lookback_seconds)}"
+
+
+def _late(age: float, moment: Moment, *, ahead: bool) -> str | None:
+    """Why its samples are not of now."""
+    if ahead:
+        return "its samples are from a time to come; check the clock of whoever scrapes it"
+    if age > moment.max_age_seconds:
+        return f"its newest sample is {format_duration(age)} old (limits.max_verdict_age); is it still scraped?"
+    return None
+
+
+def _signal(node: Node, target: Target, moment: Moment, activity: Activity, age: float, interval: float) -> Signal:
+    """The verdict around an activity."""
+    age = max(0.0, age)
+    return Signal(
+        verdict=NodeVerdict(
+            schema=VERDICT_SCHEMA,
+            node_id=node.id,
+            agent_version=f"{moment.knobs.dialect} by Prometheus",
+            at=moment.at - timedelta(seconds=age),
+            age_seconds=age,
+            interval_seconds=interval,
+            activity=activity,
+            gpus=_gpus(target, activity),
+        )
+    )
+
+
+def _gpus(target: Target, activity: Activity) -> tuple[GpuVerdict, ...]:
+    """As many GPUs as are counted in each state: which is which is not asked, for that costs a row each."""
+    idle = target.values.get("gpu_idle", 0.0)
+    made: list[GpuVerdict] = []
+    for word, count in sorted(target.states.get("gpus", {}).items()):
+        state = _STATES.get(word, State.UNKNOWN)
+        if not 0 <= count <= _MOST_GPUS:
+            continue
+        alike = activity
+        if state is not activity.state:
+            held = idle if state is State.IDLE and _usable(idle) else 0.0
+            doubt = "which of its GPUs works is not told" if state is State.UNKNOWN else None
+            alike = Activity(state=state, since=None, held_seconds=held, doubt=doubt)
+        made += [
+            GpuVerdict(uuid=f"{word} {number} of {count:.0f}", index=None, activity=alike)
+            for number in range(1, int(count) + 1)
+        ]
+    return tuple(made)
+
+
+def _usable(*values: float) -> bool:
+    """Whether they are numbers that can be true of a duration or a count."""
+    return all(math.isfinite(value) and value >= 0 for value in values)
+
+
+def _doubt(why: str) -> Signal:
+    return Signal(failure=why)

@@ -1,0 +1,128 @@
+"""Has agents write notices on the terminals of their hosts. Each failure is told in words.
+
+What is sent and what comes back is described where it is answered, in agent/wall.py.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of, refusal_of
+from gpuwatch.controller.observe.plain_http import body_of
+from gpuwatch.controller.observe.plain_http import session as plain_session
+from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.runtime.clock import Clock
+
+__all__ = ["HostNote", "told_on_hosts"]
+
+_LARGEST_ANSWER_BYTES = 262_144  # a thousand terminals, each with its reason
+_MOST_REASONS = 3
+_STATUS = {
+    400: "its agent does not understand it (HTTP 400): it is of another version, or speaks https only",
+    403: "its agent lets others have notices written (HTTP 403); see agent.notice_users and agent.tls_client_names",
+    404: "its agent is too old to write on terminals; upgrade it",
+    405: "its agent does not write on terminals: it is too old, or its agent.terminals is false",
+    429: "its agent has written on the terminals less than a minute ago, or turned us away (HTTP 429)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNote:
+    """What people on a host are told: its end at `stop_at`, or with None that the notice of that key is withdrawn."""
+
+    node: Node
+    key: str
+    stop_at: datetime | None
+    verb: Literal[Verb.STOP, Verb.TERMINATE] = Verb.STOP
+
+
+class _Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent answers, as far as it is read."""
+
+    reached: int
+    refused: dict[str, str] = {}
+    doubts: tuple[str, ...] = ()
+
+
+def told_on_hosts(knobs: ScrapeKnobs, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
+    """Have each note written on its host, all at once; per note None, or why nobody there could read it.
+
+    A withdrawal is done when the agent knows of it: nobody need have been there. Cost: one small request a note.
+    """
+    if not notes:
+        return []
+    try:
+        credentials = credentials_of(knobs).value
+    except (OSError, ValueError) as error:
+        return [f"no agent can be asked: {error}"] * len(notes)
+    return asyncio.run(_all_told(knobs, clock.now(), notes, credentials))
+
+
+async def _all_told(
+    knobs: ScrapeKnobs, now: datetime, notes: Sequence[HostNote], credentials: Credentials
+) -> list[str | None]:
+    """One session for all, so many at the same time."""
+    import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller with notices needs
+
+    limit = asyncio.Semaphore(knobs.concurrency)
+    connector = aiohttp.TCPConnector(limit=knobs.concurrency, ssl=credentials.context)
+
+    async def tell(note: HostNote) -> str | None:
+        base = knobs.base_url(note.node)
+        if note.node.state is not NodeState.RUNNING:
+            return f"it is {note.node.state.value}"
+        if note.stop_at is not None and note.stop_at <= now:
+            return "its time has come"
+        if base is None:
+            return "the cloud tells no address for it; set signals.targets"
+        async with limit:
+            try:
+                async with (
+                    asyncio.timeout(knobs.timeout),
+                    session.post(
+                        f"{base}/v1/notice",
+                        data=_body(note),
+                        headers={"Content-Type": "application/json", **credentials.header(base)},
+                        allow_redirects=False,
+                        server_hostname=knobs.tls_server_name,
+                    ) as response,
+                ):
+                    if response.status != 200:  # noqa: PLR2004  HTTP
+                        return _STATUS.get(response.status) or refusal_of(response.status)
+                    body = await body_of(response, _LARGEST_ANSWER_BYTES)
+            except TimeoutError:
+                return f"its agent did not answer within {format_duration(knobs.timeout)}"
+            except (aiohttp.ClientError, OSError, ValueError) as error:
+                return failure_of(error)
+        return _why_not(body, note)
+
+    async with plain_session(connector) as session:
+        return list(await asyncio.gather(*(tell(note) for note in notes)))
+
+
+def _body(note: HostNote) -> bytes:
+    """What the agent is sent."""
+    if note.stop_at is None:
+        return msgspec.json.encode({"key": note.key, "withdrawn": True})
+    return msgspec.json.encode({"key": note.key, "stop_at": note.stop_at, "verb": note.verb.value})
+
+
+def _why_not(body: bytes, note: HostNote) -> str | None:
+    """Why nobody could read it; None: somebody could."""
+    try:
+        told = msgspec.json.decode(body[:_LARGEST_ANSWER_BYTES], type=_Told)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"its agent's answer is none: {error}"
+    if told.reached > 0 or note.stop_at is None:
+        return None
+    reasons = [*(f"{name}: {why}" for name, why in told.refused.items()), *told.doubts]
+    more = [f"{len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
+    seen = ", ".join([*reasons[:_MOST_REASONS], *more]) or "nobody is logged in"
+    return f"no terminal was reached: {''.join(letter if letter.isprintable() else '?' for letter in seen[:500])}"

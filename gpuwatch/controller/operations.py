@@ -1,0 +1,335 @@
+"""What people tell the controllers, and ask of the ledger, beside whichever controller runs."""
+
+import getpass
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpuwatch import guard
+from gpuwatch.guard import DEFAULT_POOL, Rulebook
+from gpuwatch.guard.case import Word
+from gpuwatch.guard.consent import wants_approval
+from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
+from gpuwatch.ledger.audit_log import Asked, Trace
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.model.decision import LedgerView
+from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.orders import Approval, Backtested, Pause
+from gpuwatch.model.similar_names import meant
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
+
+
+def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
+    """Nothing is done from the next round on, to a pool or to all, for so long or until `resume`."""
+    now = clock.now()
+    until = None if seconds is None else now + timedelta(seconds=seconds)
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        given = ledger.pause(pool, whoever(), reason, now, until)
+    finally:
+        ledger.close()
+    return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
+
+
+def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
+    """Take back the pauses of a pool, or all; says which still hold."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        held = ledger.resume(pool, whoever(), clock.now())
+    finally:
+        ledger.close()
+    return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
+
+
+def known(pool: str | None, pools: Iterable[str]) -> None:
+    """A pool that is misspelt would pause nothing, and nobody would know.
+
+    Raises:
+        LedgerError: there is no such pool.
+
+    """
+    pools = sorted(set(pools))
+    if pool is not None and pool not in pools:
+        raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant(pool, pools)}")
+
+
+def paused(knobs: LedgerKnobs, clock: Clock) -> tuple[str, ...]:
+    """The pools that are paused, whether or not the settings still have them."""
+    if knobs.unwritten:
+        return ()
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return tuple(each.pool for each in ledger.view(clock.now()).pauses if each.pool is not None)
+    finally:
+        ledger.close()
+
+
+def acknowledge(knobs: LedgerKnobs, clock: Clock, pool: str | None, reason: str) -> str:
+    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        ledger.acknowledge(pool, whoever(), reason, clock.now())
+    finally:
+        ledger.close()
+    return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
+
+
+def keep_backtest(knobs: LedgerKnobs, made: Backtested) -> None:
+    """Every controller goes by it from its next round on."""
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        ledger.keep_backtest(made)
+    finally:
+        ledger.close()
+
+
+def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Word]]:
+    """The pools of the settings whose rules remove nodes and may not for want of a backtest, with the guard's word."""
+    if rules.limits.require_backtest is None:
+        return
+    kept: tuple[Backtested, ...] = ()
+    if not knobs.unwritten:
+        ledger = Ledger.connect(knobs, read_only=True)
+        try:
+            kept = ledger.view(clock.now()).backtests
+        finally:
+            ledger.close()
+    yield from guard.untried(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
+
+
+def audit(knobs: LedgerKnobs, anchor: str | None) -> Audit:
+    """What walking the records found. `anchor` is LINK:HASH as an earlier audit printed it.
+
+    Raises:
+        LedgerError: the ledger cannot be read, or the anchor is none.
+
+    """
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return ledger.audit(_anchor(anchor))
+    finally:
+        ledger.close()
+
+
+def rounds(knobs: LedgerKnobs, limit: int) -> tuple[RoundLine, ...]:
+    """The newest rounds, newest first."""
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return ledger.rounds(limit)
+    finally:
+        ledger.close()
+
+
+def rounds_text(lines: tuple[RoundLine, ...]) -> str:
+    """For people: what cannot be explained any more says so."""
+    told = [
+        f"{line.id:>9}  {_when(line.at)}  {_count(line.nodes):>6} nodes  {_count(line.steps):>5} steps  "
+        f"{line.intents:>4} intents  {'whole' if line.whole else 'compacted'}  {line.controller}".rstrip()
+        for line in lines
+    ]
+    return "\n".join(map(legible, told)) or "No round is on record yet."
+
+
+def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
+    """For programs."""
+    return [
+        {
+            "id": line.id,
+            "at": line.at.isoformat(),
+            "nodes": line.nodes,
+            "steps": line.steps,
+            "intents": line.intents,
+            "whole": line.whole,
+            "controller": line.controller,
+        }
+        for line in lines
+    ]
+
+
+def trail(knobs: LedgerKnobs, asked: Asked) -> tuple[Trace, ...]:
+    """Who did what: the newest records that were asked for, newest first."""
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return ledger.trail.traces(asked)
+    finally:
+        ledger.close()
+
+
+def trail_text(traces: tuple[Trace, ...]) -> str:
+    """For people: a line each, and under it why and what came of it."""
+    told = [
+        "\n    ".join(legible(line) for line in (_headline(each), each.why, each.result) if line) for each in traces
+    ]
+    return "\n".join(told) or "Nothing of that is on record."
+
+
+def _headline(trace: Trace) -> str:
+    return f"{_when(trace.at)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
+
+
+def _about(trace: Trace) -> str:
+    """What a record is about, in words."""
+    if trace.node_id is None:
+        return _pool(trace.pool)
+    return trace.node_id if trace.pool is None else f"{trace.node_id} of pool {trace.pool}"
+
+
+def trail_object(traces: tuple[Trace, ...]) -> list[dict[str, object]]:
+    """For programs."""
+    return [
+        {
+            "id": each.id,
+            "at": each.at.isoformat(),
+            "who": each.who,
+            "what": each.what,
+            "node": each.node_id,
+            "pool": each.pool,
+            "why": each.why,
+            "result": each.result,
+        }
+        for each in traces
+    ]
+
+
+def pause_line(pause: Pause) -> str:
+    """Which, until when, by whom and why."""
+    until = "until somebody resumes it" if pause.until is None else f"until {_when(pause.until)}"
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"{_pool(pause.pool)} {until}, by {pause.who}{why}"
+
+
+def whoever() -> str:
+    """Login name and host of who gives the order."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in containers
+        name = "somebody"
+    return f"{name}@{socket.gethostname()}"
+
+
+def audit_text(found: Audit) -> str:
+    """For people: where it is broken, and what to write down elsewhere."""
+    if found.broken is not None:
+        return f"Broken: {found.broken}.\nUp to there {found.links} links are as they were written."
+    return (
+        f"{found.links} links are as they were written, {found.bodies} rounds among them whole.\n"
+        f"Head {found.links}:{found.head}\n"
+        "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was made anew."
+    )
+
+
+def audit_object(found: Audit) -> dict[str, object]:
+    """For programs."""
+    broken = None if found.broken is None else str(found.broken)
+    return {"links": found.links, "whole_rounds": found.bodies, "head": f"{found.links}:{found.head}", "broken": broken}
+
+
+def _anchor(told: str | None) -> tuple[int, str] | None:
+    """A link's number and hash."""
+    if told is None:
+        return None
+    number, _, digest = told.partition(":")
+    if not number.isdecimal() or not digest:
+        raise LedgerError(f"--anchor {told!r} is no LINK:HASH, such as `gpuwatch audit verify` prints after Head")
+    return int(number), digest
+
+
+def _pool(pool: str | None) -> str:
+    """In words."""
+    return "all pools" if pool is None else f"pool {pool}"
+
+
+def _when(at: datetime) -> str:
+    """UTC for people."""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def _count(value: int | None) -> str:
+    """A number, or that it is not known."""
+    return "?" if value is None else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A node that goes only once somebody approves: noticed when, why, and from when on it may go.
+
+    `key` is the notice's.
+    """
+
+    node: Node
+    key: str
+    noticed: datetime
+    due: datetime
+    why: str
+
+
+def waiting(fleet: Fleet, ledger: LedgerView, rules: Rulebook) -> tuple[Node, ...]:
+    """The nodes that have had a notice which takes an approval, and have none."""
+    noticed = [(node, each) for each in ledger.notices if (node := fleet.find(each.node_id)) is not None]
+    return tuple(
+        node
+        for node, notice in noticed
+        if wants_approval(rules.pool(node.pool), notice) and ledger.approval(node.id) is None
+    )
+
+
+def listed(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
+    """Those of the newest round, oldest notice first.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+
+    """
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        return _listed(ledger, clock.now(), rules)
+    finally:
+        ledger.close()
+
+
+def approve(knobs: LedgerKnobs, clock: Clock, rules: Rulebook, names: Sequence[str], reason: str) -> list[Approval]:
+    """Approve the notices of these nodes (ids or unique names); all of them, or none where one is a mistake.
+
+    Raises:
+        LedgerError: one of them waits for no approval, or the ledger cannot be written.
+
+    """
+    ledger = Ledger.connect(knobs, controls_only=True)
+    try:
+        now = clock.now()
+        there = _listed(ledger, now, rules)
+        keys = {each.node.id: each.key for each in there}
+        found = dict.fromkeys([_named(name, [each.node for each in there]).id for name in names])
+        return [ledger.approve(node_id, whoever(), reason, now, key=keys[node_id]) for node_id in found]
+    finally:
+        ledger.close()
+
+
+def _listed(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ...]:
+    newest = ledger.rounds(1)
+    if not newest:
+        return ()
+    fleet, view = ledger.round(newest[0].id).observation.fleet, ledger.view(now)
+    found = []
+    for node in waiting(fleet, view, rules):
+        notice = view.notice(node.id)
+        if notice is None:
+            continue
+        given = next((each.intent for each in ledger.history(node.id) if each.intent.key == notice.key), None)
+        grace = timedelta(seconds=rules.pool(node.pool).idle.notice)
+        due = notice.at + grace if notice.promise is None else notice.promise.due(notice.at)
+        why = "" if given is None else given.reason.sentence
+        found.append(Waiting(node=node, key=notice.key, noticed=notice.at, due=due, why=why))
+    return tuple(sorted(found, key=lambda each: (each.noticed, each.node.id)))
+
+
+def _named(name: str, there: Sequence[Node]) -> Node:
+    """The node that is meant."""
+    named = [node for node in there if node.name == name]
+    found = next((node for node in there if node.id == name), named[0] if len(named) == 1 else None)
+    if found is None:
+        known = ", ".join(node.id for node in there[:10]) or "none"
+        raise LedgerError(f"No node of the id or the unique name {name!r} waits for an approval. There are: {known}.")
+    return found

@@ -1,0 +1,131 @@
+"""One round: settle · observe · propose · resolve · review · intend · confirm · act. `step` is the only implementation.
+
+The live controller, `plan`, the demo and every replay call it; `plan` stops before the intent. It keeps nothing between
+rounds: what it must know of the past is in the ledger.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from gpuwatch import guard, policies
+from gpuwatch.clouds import CloudError
+from gpuwatch.controller.act import carry_out
+from gpuwatch.controller.context import Act, Parts, Round
+from gpuwatch.controller.settle import settle_open
+from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
+from gpuwatch.guard import Rulebook
+from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
+from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.money.prices.fleet import of_fleet
+from gpuwatch.policies import scaling
+from gpuwatch.policies.idle_timeout import demand
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.idle_timeout.timeouts import timed
+
+__all__ = ["Act", "Parts", "Round", "decide", "explained", "observe", "step"]
+
+
+def step(parts: Parts, *, act: bool = True) -> Round:
+    """One round. With `act=False` (plan) it ends before anything is written down."""
+    if act:
+        begin(parts)
+    settled = tuple(settle_open(parts)) if act else ()
+    try:
+        observation = cautious(parts, observe(parts), act=act)
+        observation, gaps = _timed(parts, observation)
+    except CloudError as error:
+        blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
+        return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
+    proposals, decisions = decide(observation, parts.rules)
+    reviews = guard.review(observation, decisions, parts.rules)
+    acts: tuple[Act, ...] = ()
+    if act:
+        round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
+        acts = tuple(carry_out(parts, observation, reviews, round_id))
+    return Round(
+        observation=observation, proposals=proposals, decisions=decisions, reviews=reviews, settled=settled, acts=acts
+    )
+
+
+def observe(parts: Parts) -> Observation:
+    """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
+    nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
+    named = tuple(sorted(parts.rules.growing))
+    pools = {*(node.pool for node in nodes), *(group.pool for group in groups), *named}
+    rules = {pool: parts.rules.pool(pool) for pool in sorted(pools)}
+    queries = [query for pool in rules for query in scaling.queries(pool, rules[pool].scaling)]
+    queries += [query for pool in rules for query in demand.queries(pool, rules[pool].idle)]
+    # The agents come last: a slow Prometheus, or cloud, must not make old what they say.
+    expressions = [query for query in queries if query.expression is not None]
+    listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
+    measures = parts.signals.measure(listed, expressions) if expressions else ()
+    fleet = parts.signals.observe(nodes).later(groups=groups, named=named)
+    told = [query for query in queries if query.expression is None]
+    measures += parts.signals.measure(fleet, told) if told else ()
+    now = parts.clock.now()
+    launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
+    known = of_fleet(parts.prices, fleet, launches, now)
+    past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
+    ledger = with_foreign(parts, past, fleet.nodes)
+    if ledger.keeps:
+        fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
+    seen = Observation(
+        now=now,
+        fleet=fleet,
+        ledger=ledger,
+        measures=measures,
+        prices=known,
+        interval_seconds=parts.interval_seconds,
+    )
+    return replace(seen, budgets=parts.budgets(seen))
+
+
+def _timed(parts: Parts, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
+    """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
+    before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
+    told = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
+    observation = replace(
+        observation,
+        restarts={pool: each.restarts for pool, each in told.items()},
+        queued={pool: each.queued for pool, each in told.items() if each.queued is not None},
+        waits={node_id: wait for each in told.values() for node_id, wait in each.waits.items()},
+    )
+    return observation, {pool: each.history for pool, each in told.items() if each.history != before[pool]}
+
+
+def _memory(parts: Parts, fleet: Fleet) -> timedelta:
+    """How far back decisions look: an hour for the limits, and as long as any cooldown or window is."""
+    waits = [
+        3600.0,
+        parts.rules.limits.failure_cooldown,
+        parts.rules.limits.refusal_cooldown,
+        parts.rules.limits.capacity_cooldown,
+        parts.rules.limits.mass_idleness_freeze,
+    ]
+    for pool in fleet.pools:
+        rules = parts.rules.pool(pool).scaling
+        waits += [rules.cooldown_out, rules.cooldown_in, rules.stabilisation]
+    return timedelta(seconds=max(waits))
+
+
+def decide(observation: Observation, rulebook: Rulebook) -> tuple[tuple[Proposal, ...], tuple[Decision, ...]]:
+    """All proposals, and one decision for each pool that has nodes or groups."""
+    proposals: list[Proposal] = []
+    decisions: list[Decision] = []
+    for pool in observation.fleet.pools:
+        rules = rulebook.pool(pool)
+        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool))
+        proposals.extend(proposed)
+        decisions.append(policies.resolve(observation, pool, proposed, rules))
+    return tuple(proposals), tuple(decisions)
+
+
+def explained(
+    observation: Observation, decisions: tuple[Decision, ...], node: Node, rulebook: Rulebook
+) -> tuple[Step, Review]:
+    """A node's step in a round, and every guard rule's answer had it been a removal."""
+    found = next(each for decision in decisions for each in decision.steps if each.node_id == node.id)
+    verb = Verb.TERMINATE if rulebook.pool(node.pool).idle.then == "terminate" else Verb.STOP
+    frozen = guard.burst(observation, node.pool, rulebook.limits)
+    case = guard.case_of(replace(found, verb=verb), observation, node.pool, rulebook, frozen=frozen)
+    return found, guard.judge(case)

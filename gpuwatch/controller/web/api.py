@@ -1,0 +1,396 @@
+"""The API: one line for each endpoint, and what each answers from the last round and the ledger."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from gpuwatch.controller import explain
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.web import fleet_view, schemas
+from gpuwatch.controller.web.next_action import consent
+from gpuwatch.controller.web.state import State
+from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import Ledger, LedgerError, PastRound
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.orders import Approval, Keep, Pause
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report import cost
+from gpuwatch.money.report.period import period_of
+
+PREFIX = "/api/v1"
+
+
+class RefusedError(Exception):
+    """The request is answered with this status and sentence."""
+
+    def __init__(self, status: HTTPStatus, sentence: str, *, allow: str | None = None) -> None:
+        """`sentence` is for people; `allow` the methods that there are."""
+        super().__init__(sentence)
+        self.status = status
+        self.allow = allow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request that was found to be right. `named` are the parts of its path, `who` is who acts."""
+
+    state: State
+    query: Any
+    named: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    who: str = ""
+    user: str | None = None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """`path` may have one {part}. `acts`: it changes something; `cached`: the same answer all through a round."""
+
+    method: str
+    path: str
+    summary: str
+    answer: type
+    call: Callable[[Call], object]
+    query: type[msgspec.Struct] = schemas.Nothing
+    body: type[msgspec.Struct] | None = None
+    status: HTTPStatus = HTTPStatus.OK
+    acts: bool = False
+    cached: bool = False
+
+
+def _fleet(call: Call) -> fleet_view.FleetPage:
+    return call.state.page()
+
+
+def _nodes(call: Call) -> schemas.NodesPage:
+    page, query = call.state.page(), call.query
+    text = (query.text or "").casefold()
+    found = [
+        row
+        for row in page.nodes
+        if query.pool in {None, row.pool}
+        and query.activity in {None, row.activity}
+        and text in " ".join((row.id, row.name, row.owner or "", row.instance_type)).casefold()
+    ]
+    return schemas.NodesPage(
+        at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit])
+    )
+
+
+def _node(call: Call) -> schemas.NodePage:
+    name, number, ledger = call.named["node"], call.query.round, call.state.ledger
+    done: Round | PastRound
+    done, rules = (call.state.last(), call.state.rules) if number is None else _past(ledger, number)
+    found = explain.judged(done, rules, ledger, name, round_id=number)
+    node, verdict = found.node, found.node.verdict
+    orders = call.state.orders()
+    return schemas.NodePage(
+        row=next(row for row in fleet_view.rows(done, rules) if row.id == node.id),
+        round=number,
+        at=done.observation.now,
+        activity=node.activity,
+        gpus=() if verdict is None else verdict.gpus,
+        agent_version=None if verdict is None else verdict.agent_version,
+        verdict_age_seconds=None if verdict is None else verdict.age_seconds,
+        step=found.step,
+        if_stopped_now=found.review,
+        pool_says=found.pool_says,
+        history=found.history,
+        keep=next((each for each in orders.keeps if each.node_id == node.id), None),
+        keep_most_seconds=rules.pool(node.pool).idle.snooze_max,
+        approval=consent(node, orders, rules),
+    )
+
+
+def _pools(call: Call) -> schemas.PoolsPage:
+    page = call.state.page()
+    return schemas.PoolsPage(at=page.at, pools=page.pools)
+
+
+def _rounds(call: Call) -> schemas.RoundsPage:
+    return schemas.RoundsPage(rounds=call.state.ledger.rounds(call.query.limit))
+
+
+def _round(call: Call) -> schemas.RoundPage:
+    try:
+        number = msgspec.convert(call.named["round"], schemas.RoundId, strict=False)
+    except msgspec.ValidationError:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{call.named['round']!r} is no round's number") from None
+    past, rules = _past(call.state.ledger, number)
+    pools = tuple(
+        schemas.PastPool(
+            pool=decision.pool,
+            target=decision.target,
+            clamps=decision.clamps,
+            held=dict(Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)),
+            reviews=tuple(review for review in past.reviews if review.pool == decision.pool),
+        )
+        for decision in past.decisions
+    )
+    return schemas.RoundPage(
+        id=past.id,
+        at=past.at,
+        nodes=len(past.observation.fleet.nodes),
+        enforce=rules.enforce,
+        pools=pools,
+    )
+
+
+def _past(ledger: Ledger, number: int) -> tuple[PastRound, Rulebook]:
+    """A round on record, with the rules of then."""
+    try:
+        past = ledger.round(number)
+    except LedgerError as error:
+        raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
+    if past.rulebook is None:
+        sentence = f"round {number} was written by an early gpuwatch, which did not keep its rules"
+        raise RefusedError(HTTPStatus.NOT_FOUND, sentence)
+    return past, past.rulebook
+
+
+def _cost(call: Call) -> schemas.CostPage:
+    state, told = call.state, call.query.period
+    now = state.clock.now()
+    if told == "today":
+        told = f"{now.astimezone(state.zone):%Y-%m-%d}"
+    elif told == "month":
+        told = f"{now.astimezone(state.zone):%Y-%m}"
+    try:
+        asked = {"day": told} if told.count("-") > 1 else {"month": told}
+        found = cost.spent(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
+    except (ValueError, OverflowError) as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return msgspec.convert(cost.as_object(found, state.energy), schemas.CostPage)
+
+
+def _pauses(call: Call) -> schemas.PausesPage:
+    return schemas.PausesPage(pauses=call.state.orders().pauses)
+
+
+def _pause(call: Call) -> Pause:
+    state, order = call.state, call.body
+    _known(state, order.pool)
+    now = state.clock.now()
+    until = None if order.seconds is None else now + timedelta(seconds=order.seconds)
+    return state.ledger.pause(order.pool, call.who, order.reason, now, until)
+
+
+def _resume(call: Call) -> schemas.PausesPage:
+    state, pool = call.state, call.named["pool"]
+    _known(state, pool)
+    return schemas.PausesPage(pauses=state.ledger.resume(pool, call.who, state.clock.now()))
+
+
+def _resume_all(call: Call) -> schemas.PausesPage:
+    return schemas.PausesPage(pauses=call.state.ledger.resume(None, call.who, call.state.clock.now()))
+
+
+def _acknowledge(call: Call) -> schemas.Acknowledgement:
+    state, order, now = call.state, call.body, call.state.clock.now()
+    _known(state, order.pool)
+    state.ledger.acknowledge(order.pool, call.who, order.reason, now)
+    return schemas.Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
+
+
+def _keep(call: Call) -> Keep:
+    state, order, now = call.state, call.body, call.state.clock.now()
+    node = _seen_node(call)
+    most = state.rules.pool(node.pool).idle.snooze_max
+    if order.seconds > most:
+        sentence = f"a node of pool {node.pool} is kept for {format_duration(most)} at most (snooze_max)"
+        raise RefusedError(HTTPStatus.BAD_REQUEST, sentence)
+    return state.ledger.keep(node.id, call.who, order.reason, now, now + timedelta(seconds=order.seconds))
+
+
+def _let_go(call: Call) -> Keep:
+    now = call.state.clock.now()
+    return call.state.ledger.keep(_seen_node(call).id, call.who, "", now, now)
+
+
+def _approve(call: Call) -> Approval:
+    state, order, node = call.state, call.body, _seen_node(call)
+    orders = state.orders()
+    asked = consent(node, orders, state.rules)
+    why_not = None
+    if orders.notice(node.id) is None:
+        why_not = f"{node.id} has no notice in force: there is nothing to approve"
+    elif asked is None:
+        why_not = f"pool {node.pool} asks for no approval (pools.{node.pool}.approval)"
+    elif asked.who is not None:
+        why_not = f"{node.id} was approved already, by {asked.who}"
+    elif order.notice not in {None, asked.notice}:
+        why_not = f"the notice that you looked at is no longer in force for {node.id}, but a later one: look again"
+    if why_not is not None:
+        raise RefusedError(HTTPStatus.CONFLICT, why_not)
+    return state.ledger.approve(
+        node.id, call.who, order.reason, state.clock.now(), key=None if asked is None else asked.notice
+    )
+
+
+def _seen_node(call: Call) -> Node:
+    """The node of the last round that the path names."""
+    name, fleet = call.named["node"], call.state.last().observation.fleet
+    node = fleet.node(name)
+    if node is None:
+        raise RefusedError(HTTPStatus.NOT_FOUND, f"the last round saw no node {name!r}")
+    return node
+
+
+def _known(state: State, pool: str | None) -> None:
+    """A misspelt pool pauses nothing, and nobody would know."""
+    known = {*state.rules.known, *state.seen_pools(), *(each.pool for each in state.orders().pauses)}
+    if pool is not None and pool not in known:
+        there = ", ".join(sorted(each for each in known if each is not None)) or "none"
+        raise RefusedError(HTTPStatus.NOT_FOUND, f"there is no pool {pool!r}; there are: {there}")
+
+
+def _session(call: Call) -> schemas.Session:
+    return schemas.Session(user=call.user, may_act=call.why_not is None, why_not=call.why_not)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/fleet",
+        summary="The whole fleet at a glance; with an ETag that changes with each round.",
+        answer=fleet_view.FleetPage,
+        call=_fleet,
+        cached=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/nodes",
+        summary="Nodes by pool, activity or text.",
+        answer=schemas.NodesPage,
+        call=_nodes,
+        query=schemas.NodesQuery,
+    ),
+    Endpoint(
+        method="GET",
+        path="/nodes/{node}",
+        summary="One node by id or unique name: evidence, the policy's view, every guard rule's answer, its past.",
+        answer=schemas.NodePage,
+        call=_node,
+        query=schemas.NodeQuery,
+    ),
+    Endpoint(
+        method="POST",
+        path="/nodes/{node}/keep",
+        summary="Keep a node from being noticed or removed for so long, up to its pool's snooze_max.",
+        answer=Keep,
+        call=_keep,
+        body=schemas.KeepOrder,
+        status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/nodes/{node}/keep",
+        summary="Take that back.",
+        answer=Keep,
+        call=_let_go,
+        acts=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/nodes/{node}/approve",
+        summary="Let a node go as its notice says, where its pool waits for an operator's approval.",
+        answer=Approval,
+        call=_approve,
+        body=schemas.ApproveOrder,
+        status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(method="GET", path="/pools", summary="The pools and their rule.", answer=schemas.PoolsPage, call=_pools),
+    Endpoint(
+        method="GET",
+        path="/rounds",
+        summary="The newest rounds on record.",
+        answer=schemas.RoundsPage,
+        call=_rounds,
+        query=schemas.RoundsQuery,
+    ),
+    Endpoint(
+        method="GET",
+        path="/rounds/{round}",
+        summary="What a past round decided, and what refused it.",
+        answer=schemas.RoundPage,
+        call=_round,
+    ),
+    Endpoint(
+        method="GET",
+        path="/cost",
+        summary="What was billed and what of it was of no use.",
+        answer=schemas.CostPage,
+        call=_cost,
+        query=schemas.CostQuery,
+        cached=True,
+    ),
+    Endpoint(method="GET", path="/pauses", summary="The pauses in force.", answer=schemas.PausesPage, call=_pauses),
+    Endpoint(
+        method="POST",
+        path="/pauses",
+        summary="Pause a pool, or all: nothing is done from the next round on.",
+        answer=Pause,
+        call=_pause,
+        body=schemas.PauseOrder,
+        status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/pauses",
+        summary="Take all pauses back.",
+        answer=schemas.PausesPage,
+        call=_resume_all,
+        acts=True,
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/pauses/{pool}",
+        summary="Take a pool's pauses back; gives those still in force.",
+        answer=schemas.PausesPage,
+        call=_resume,
+        acts=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/acknowledgements",
+        summary="Confirm that nodes of a pool, or of all, which turned idle all at once are idle indeed.",
+        answer=schemas.Acknowledgement,
+        call=_acknowledge,
+        body=schemas.AcknowledgeOrder,
+        status=HTTPStatus.CREATED,
+        acts=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/session",
+        summary="Who asks, and whether that user may act.",
+        answer=schemas.Session,
+        call=_session,
+    ),
+)
+
+
+def asked(endpoint: Endpoint, call: Call) -> object:
+    """What the endpoint answers.
+
+    Raises:
+        RefusedError: with the status and the sentence to answer.
+
+    """
+    try:
+        return endpoint.call(call)
+    except explain.UnknownNodeError as error:
+        raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
+    except LedgerError as error:
+        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error

@@ -1,0 +1,215 @@
+"""Who may see the page and ask its API, and who may act; the page's files; requests made into calls and answers.
+
+1. Without a user only this machine is answered, and it may only read. Signed links are answered beside that: `keeping`.
+2. Whoever acts is a user whom the settings name, and comes from the page itself or from no browser: another site can
+   make a browser send its user's password or certificate, but neither a header of its own nor another origin.
+3. Over plain http the Host is an address or a name that the settings know: no other site's name may lead here.
+4. Nothing from outside is loaded, framed or run: the policy in the headers says so, and the browser holds to it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from importlib.resources import files
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Call, Endpoint, RefusedError, asked
+from gpuwatch.controller.web.headers import SAFE
+from gpuwatch.controller.web.keep_link import KEEP
+from gpuwatch.controller.web.keep_page import KeepLinks
+from gpuwatch.controller.web.openapi import described
+from gpuwatch.controller.web.schemas import Problem
+from gpuwatch.controller.web.state import Rendered, State, UnseenError
+from gpuwatch.runtime.http.access import is_known, is_loopback
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import Response
+
+log = logging.getLogger(__name__)
+
+_JSON = "application/json"
+_ASSETS = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+# Beside the signed links, whose holders may have no password to get the page's own.
+_ASSETS |= {f"{KEEP}{name}": _ASSETS[f"/{name}"] for name in ("page.css", "icon.svg")}
+_READS = frozenset({"GET", "HEAD"})
+_NO_USER = (
+    "acting takes a user: set controller.users_file or controller.tls_client_ca, and name the user in "
+    "controller.operators"
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Web:
+    """The app of the controller's server. `names` are hosts' names by which browsers may ask over plain http.
+
+    `links` answers signed links; None: there are none.
+    """
+
+    state: State
+    operators: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    links: KeepLinks | None = None
+    _files: dict[str, Rendered] = field(default_factory=dict)
+
+    def answer(self, request: Request) -> Response:
+        """Every request that is for no route of the server's own."""
+        try:
+            path = request.target.partition("?")[0]
+            links = self.links if path.startswith(KEEP) else None
+            self._let_in(request, signed=links is not None)
+            if path in _ASSETS:
+                return self._asset(path, request)
+            return self._api(path, request) if links is None else links.answer(request)
+        except RefusedError as error:
+            return _problem(error)
+        except UnseenError as error:
+            return _problem(RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
+
+    def _let_in(self, request: Request, *, signed: bool) -> None:
+        """Rules 1 and 3."""
+        if not signed and request.user is None and not is_loopback(request.client.removeprefix("::ffff:")):
+            sentence = "beyond this machine it takes a user: set controller.users_file or controller.tls_client_ca"
+            raise RefusedError(HTTPStatus.FORBIDDEN, sentence)
+        if not request.secure and not is_known(request.headers.get("host", ""), self.names):
+            sentence = "this host name is not known here: use an address, localhost, or add it to controller.names"
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, sentence)
+
+    def _asset(self, path: str, request: Request) -> Response:
+        """A file of the page."""
+        if request.method not in _READS:
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD", allow="GET, HEAD")
+        name, kind = _ASSETS[path]
+        if name not in self._files:
+            self._files[name] = Rendered(files("gpuwatch.controller.web").joinpath(name).read_bytes())
+        return _tagged(self._files[name], request, kind, "no-cache")
+
+    def _api(self, path: str, request: Request) -> Response:
+        """An endpoint's answer."""
+        if path == f"{PREFIX}/openapi.json":
+            if request.method not in _READS:
+                raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD", allow="GET, HEAD")
+            return _answer(HTTPStatus.OK, described())
+        endpoint, named = _found(path, request.method)
+        why_not = self._why_not(request)
+        if endpoint.acts:
+            _from_the_page(request)
+            if why_not is not None:
+                raise RefusedError(HTTPStatus.FORBIDDEN, why_not)
+        call = Call(
+            state=self.state,
+            query=_query(request, endpoint),
+            named=named,
+            body=_body(request, endpoint),
+            who=f"{request.user}@{request.client}",
+            user=request.user,
+            why_not=why_not,
+        )
+        if endpoint.cached:
+            name = f"{endpoint.path} {msgspec.json.encode(call.query).decode()}"
+            kept = self.state.kept(name, lambda: msgspec.json.encode(asked(endpoint, call)))
+            return _tagged(kept, request, _JSON, "no-store")
+        answer = asked(endpoint, call)
+        if endpoint.acts:
+            log.warning("%s %s by %s", request.method, path, call.who)
+        return _answer(endpoint.status, answer)
+
+    def _why_not(self, request: Request) -> str | None:
+        """Why whoever asks may not act; None: it may."""
+        if request.user is None:
+            return _NO_USER
+        if request.user not in self.operators:
+            return f"{request.user} is not one of controller.operators"
+        return None
+
+
+def _found(path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
+    """The endpoint of a path, and the named parts."""
+    allowed = []
+    for endpoint in ENDPOINTS:
+        named = _named(endpoint.path, path)
+        if named is None:
+            continue
+        if method == endpoint.method or (method == "HEAD" and endpoint.method == "GET"):
+            return endpoint, named
+        allowed.append(endpoint.method)
+    if allowed:
+        allow = ", ".join(allowed).replace("GET", "GET, HEAD")
+        raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"only {allow}", allow=allow)
+    raise RefusedError(HTTPStatus.NOT_FOUND, f"there is no such path; {PREFIX}/openapi.json has them all")
+
+
+def _named(pattern: str, path: str) -> Mapping[str, str] | None:
+    """The parts of a path that a pattern names; None where it does not match."""
+    wanted, given = (PREFIX + pattern).split("/"), path.split("/")
+    if len(wanted) != len(given):
+        return None
+    named = {}
+    for want, got in zip(wanted, given, strict=True):
+        if want.startswith("{") and got:
+            named[want[1:-1]] = unquote(got)
+        elif want != got:
+            return None
+    return named
+
+
+def _from_the_page(request: Request) -> None:
+    """Rule 2: what another site could make a browser send is not enough."""
+    headers = request.headers
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+    if site not in {None, "same-origin"} or foreign or headers.get("x-gpuwatch") != "act":
+        sentence = "acting takes the header `X-Gpuwatch: act`, and from a browser this page itself"
+        raise RefusedError(HTTPStatus.FORBIDDEN, sentence)
+
+
+def _query(request: Request, endpoint: Endpoint) -> object:
+    """The parameters, checked."""
+    try:
+        pairs = parse_qsl(
+            request.target.partition("?")[2], keep_blank_values=True, strict_parsing=False, max_num_fields=20
+        )
+        if len(dict(pairs)) != len(pairs):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "a parameter is there twice")
+        return msgspec.convert(dict(pairs), endpoint.query, strict=False)
+    except ValueError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"in the query: {error}") from error
+
+
+def _body(request: Request, endpoint: Endpoint) -> object:
+    """What it is asked to do, checked."""
+    if endpoint.body is None:
+        return None
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body's Content-Type must be {_JSON}")
+    if request.body is None:
+        raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "a body of 16 KiB at most, with its Content-Length")
+    try:
+        return msgspec.json.decode(request.body, type=endpoint.body)
+    except ValueError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"in the body: {error}") from error
+
+
+def _tagged(kept: Rendered, request: Request, kind: str, cache: str) -> Response:
+    """A body, or that it is what the client has."""
+    headers = (*SAFE, ("Cache-Control", cache), ("ETag", kept.tag))
+    if kept.tag in request.headers.get("if-none-match", ""):
+        return Response(status=HTTPStatus.NOT_MODIFIED, body=b"", content_type=kind, headers=headers)
+    return Response(body=kept.body, content_type=kind, packed=kept.packed, headers=headers)
+
+
+def _answer(status: HTTPStatus, told: object, *more: tuple[str, str]) -> Response:
+    made = Rendered(msgspec.json.encode(told))
+    headers = (*SAFE, ("Cache-Control", "no-store"), *more)
+    return Response(status=status, body=made.body, content_type=_JSON, packed=made.packed, headers=headers)
+
+
+def _problem(error: RefusedError) -> Response:
+    allow = () if error.allow is None else (("Allow", error.allow),)
+    return _answer(error.status, Problem(error=str(error)), *allow)

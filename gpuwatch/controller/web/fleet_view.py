@@ -1,0 +1,321 @@
+"""The fleet as its last round saw it, in the shape in which page and API tell it. Money is Decimal, as text in JSON."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.web.next_action import Coming, Consent, coming, consent
+from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import PastRound
+from gpuwatch.model.decision import FINAL, Answer, Observation, Status, Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
+from gpuwatch.model.health import Health
+from gpuwatch.model.orders import Pause
+
+OFF = "off"
+_NOT_USED = frozenset({State.IDLE, State.PARKED, State.STALLED})
+_MOST_DEEDS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU of a node; ratios are means of its last minutes. Without a verdict all but its number is not known."""
+
+    index: int | None
+    activity: State
+    health: Health | None = None
+    utilization_ratio: float | None = None
+    memory_used_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node at a glance. `activity` is None while it does not run; `why` has the guard's objections in it.
+
+    `approval` is None where none is needed, or there is no notice yet that could be approved.
+    """
+
+    id: str
+    name: str
+    pool: str
+    instance_type: str
+    region: str
+    zone: str
+    capacity_type: str
+    state: NodeState
+    enrolled: bool
+    gpus: tuple[Gpu, ...]
+    why: str
+    owner: str | None = None
+    activity: State | None = None
+    held_seconds: float | None = None
+    doubt: str | None = None
+    usd_per_hour: Decimal | None = None
+    next: Coming | None = None
+    approval: Consent | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRow:
+    """A pool. `target` is how many nodes its policies want, where one wants a number; `usd_per_hour` what is known."""
+
+    name: str
+    nodes: int
+    running: int
+    gpus: int
+    rule: str
+    usd_per_hour: Decimal
+    target: int | None = None
+    clamps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over the fleet; money only of running machines whose price is known, `unpriced` are the others."""
+
+    nodes: int
+    running: int
+    gpus: int
+    gpus_by_activity: dict[str, int]
+    usd_per_hour: Decimal
+    usd_per_hour_not_used: Decimal
+    unpriced: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """Something that was done or tried: to a node, a group, or a node yet to be launched."""
+
+    at: datetime
+    verb: Verb
+    target: str
+    pool: str
+    status: Status
+    open: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """What people might do about a node or a pool."""
+
+    pool: str
+    target: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """A month's budget: spent, and where the month will end, with the 80 % interval where the past can tell one."""
+
+    name: str
+    scope: str
+    month: str
+    usd_per_month: Decimal
+    spent_usd: Decimal | None
+    forecast_usd: Decimal | None
+    lower_usd: Decimal | None
+    upper_usd: Decimal | None
+    probability_over: float | None
+    reaches_at: datetime | None
+    blocked: str | None
+    doubt: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPage:
+    """Everything at a glance. `trouble` is why the newest round saw nothing: then all else is of the one before."""
+
+    fleet: str
+    version: str
+    mode: str
+    at: datetime
+    interval_seconds: float
+    totals: Totals
+    pools: tuple[PoolRow, ...]
+    nodes: tuple[NodeRow, ...]
+    deeds: tuple[Deed, ...]
+    pauses: tuple[Pause, ...]
+    budgets: tuple[BudgetRow, ...]
+    advice: tuple[Hint, ...]
+    trouble: str | None = None
+
+
+def rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
+    """One for each node, in the cloud's order."""
+    seen = done.observation
+    steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
+    refusals = {review.step.node_id: review.refusals for review in done.reviews}
+    return tuple(_row(node, steps[node.id], refusals.get(node.id, ()), seen, rules) for node in seen.fleet.nodes)
+
+
+def _row(node: Node, step: Step, refusals: tuple[Answer, ...], seen: Observation, rules: Rulebook) -> NodeRow:
+    running, price, activity = node.state is NodeState.RUNNING, seen.price(node), node.activity
+    known = running and activity.state is not State.UNKNOWN
+    return NodeRow(
+        id=node.id,
+        name=node.name,
+        pool=node.pool,
+        instance_type=node.instance_type,
+        region=node.region,
+        zone=node.zone,
+        capacity_type=node.capacity_type.value,
+        state=node.state,
+        enrolled=node.enrolled,
+        gpus=gpus(node),
+        why=" ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)]),
+        owner=node.owner,
+        activity=activity.state if running else None,
+        held_seconds=activity.held_seconds if known else None,
+        doubt=activity.doubt if running else None,
+        usd_per_hour=price.usd_per_hour if running and price is not None else None,
+        next=coming(node, step, refusals, seen, rules),
+        approval=consent(node, seen.ledger, rules),
+    )
+
+
+def gpus(node: Node) -> tuple[Gpu, ...]:
+    """As its agent tells them; unknown ones where it does not, none of a machine that does not run."""
+    if node.state is not NodeState.RUNNING:
+        return ()
+    told = tuple(_gpu(each) for each in node.verdict.gpus) if node.verdict is not None else ()
+    return told or tuple(Gpu(index=number, activity=State.UNKNOWN) for number in range(node.known_gpus))
+
+
+def _gpu(told: GpuVerdict) -> Gpu:
+    return Gpu(
+        index=told.index,
+        activity=told.activity.state,
+        health=None if told.health is None else told.health.state,
+        utilization_ratio=None if told.use is None else told.use.utilization_ratio,
+        memory_used_ratio=None if told.use is None else told.use.memory_used_ratio,
+    )
+
+
+def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
+    """Sums over all nodes."""
+    running = [row for row in nodes if row.activity is not None]
+    by_activity = Counter(gpu.activity.value for row in running for gpu in row.gpus)
+    by_activity[OFF] = sum(
+        node.known_gpus for node in done.observation.fleet.nodes if node.state is not NodeState.RUNNING
+    )
+    return Totals(
+        nodes=len(done.observation.fleet.nodes),
+        running=len(running),
+        gpus=sum(by_activity.values()),
+        gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
+        usd_per_hour=_sum(running),
+        usd_per_hour_not_used=_sum(row for row in running if row.activity in _NOT_USED),
+        unpriced=sum(row.usd_per_hour is None for row in running),
+    )
+
+
+def _sum(nodes: Iterable[NodeRow]) -> Decimal:
+    return sum((row.usd_per_hour for row in nodes if row.usd_per_hour is not None), Decimal(0))
+
+
+def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[PoolRow]:
+    """One for each pool that was decided about."""
+    for decision in done.decisions:
+        members = [row for row in nodes if row.pool == decision.pool]
+        idle, asks = rules.pool(decision.pool).idle, rules.pool(decision.pool).approval
+        after = idle.after.replace("_", "-") if isinstance(idle.after, str) else format_duration(idle.after)
+        yield PoolRow(
+            name=decision.pool,
+            nodes=len(members),
+            running=sum(row.activity is not None for row in members),
+            gpus=sum(len(row.gpus) for row in members),
+            rule=f"{idle.then} after {after} idle, with {format_duration(idle.notice)} notice"
+            f"{' and an approval' if asks else ''}",
+            usd_per_hour=_sum(members),
+            target=decision.target,
+            clamps=decision.clamps,
+        )
+
+
+def deeds(done: Round) -> tuple[Deed, ...]:
+    """What was done lately or is under way, newest first."""
+    ledger, nodes = done.observation.ledger, done.observation.fleet
+    noticed = ((each, nodes.find(each.node_id)) for each in ledger.notices)
+    found = {
+        notice.key: Deed(
+            at=notice.at,
+            verb=Verb.NOTICE,
+            target=node.id,
+            pool=node.pool,
+            status=Status.SETTLED,
+            open=False,
+            detail="it is told so by its tags",
+        )
+        for notice, node in noticed
+        if node is not None
+    }
+    found |= {
+        each.key: Deed(
+            at=each.at,
+            verb=each.verb,
+            target=each.node_id,
+            pool=each.pool,
+            status=each.status,
+            open=False,
+            detail=each.detail,
+        )
+        for each in ledger.recent
+    }
+    for entry in ledger.open_intents:
+        intent, last = entry.intent, entry.last
+        found[intent.key] = Deed(
+            at=intent.at if last is None else last.at,
+            verb=intent.verb,
+            target=intent.node_id,
+            pool=intent.pool,
+            status=Status.INTERRUPTED if last is None else last.status,
+            open=True,
+            detail="" if last is None else last.detail,
+        )
+    for act in done.acts:
+        outcome, review = act.outcome, act.review
+        found[outcome.key] = Deed(
+            at=outcome.at,
+            verb=review.step.verb,
+            target=review.step.node_id,
+            pool=review.pool,
+            status=outcome.status,
+            open=outcome.status not in FINAL,
+            detail=outcome.detail,
+        )
+    return tuple(sorted(found.values(), key=lambda deed: deed.at, reverse=True)[:_MOST_DEEDS])
+
+
+def budgets(seen: Observation) -> tuple[BudgetRow, ...]:
+    """As the round counted them."""
+    return tuple(
+        BudgetRow(
+            name=each.name,
+            scope=str(each.scope),
+            month=each.month,
+            usd_per_month=each.usd_per_month,
+            spent_usd=each.spent_usd,
+            forecast_usd=each.forecast_usd,
+            lower_usd=each.lower_usd,
+            upper_usd=each.upper_usd,
+            probability_over=each.probability_over,
+            reaches_at=each.reaches_at,
+            blocked=each.blocked,
+            doubt=each.doubt,
+        )
+        for each in seen.budgets
+    )
+
+
+def advice(done: Round) -> tuple[Hint, ...]:
+    """What the policies advise."""
+    return tuple(
+        Hint(pool=decision.pool, target=each.target, sentence=each.reason.sentence)
+        for decision in done.decisions
+        for each in decision.advice
+    )

@@ -1,0 +1,361 @@
+"""What a keep link leads to: a page that asks for how long, and an order in the ledger once somebody presses a button.
+
+1. Looking does nothing: programs that scan mail open every link in it. Only a POST keeps.
+2. The link is the right, for the one node and notice that it was signed for. It needs no token against forged requests:
+   whoever can make a browser send one to its address knows the address, and so has the right already.
+3. It puts off and never hastens: for no longer than the pool allows, and never for less than somebody has said before.
+4. Beyond this machine it takes https, for whoever reads the address on its way may use it; or an explicit `insecure`.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from html import escape
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from gpuwatch.controller.web.api import RefusedError
+from gpuwatch.controller.web.headers import FORM
+from gpuwatch.controller.web.keep_link import KEEP, Claim, LinkError, claimed, secret_of
+from gpuwatch.controller.web.schemas import KeepOrder
+from gpuwatch.controller.web.state import State, UnseenError
+from gpuwatch.guard.consent import wants_approval
+from gpuwatch.ledger import LedgerError
+from gpuwatch.model.decision import REMOVALS, Intent, Stopped, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.orders import Keep
+from gpuwatch.model.promise import Notice, promise_of
+from gpuwatch.policies import idle
+from gpuwatch.runtime.http.access import is_loopback
+from gpuwatch.runtime.http.request import Request
+from gpuwatch.runtime.http.server import Response
+from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.secrets import read_secret, version_of
+
+log = logging.getLogger(__name__)
+
+_METHODS = "GET, HEAD, POST"
+_FORM = "application/x-www-form-urlencoded"
+_ECHO = timedelta(seconds=60)  # a wish that adds less than that is the echo of another: a button pressed twice
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="robots" content="noindex">
+<title>{title} · gpuwatch</title>
+<link rel="icon" href="icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="page.css">
+</head>
+<body>
+<header><h1><img src="icon.svg" alt="" width="24" height="24">gpuwatch</h1></header>
+<main class="letter"><section class="card">
+{body}
+</section></main>
+</body>
+</html>
+"""
+_CHOICES = ((4 * 3600, "4 hours"), (86_400, "1 day"), (3 * 86_400, "3 days"))
+_LEAST_SECONDS = 60.0  # what is left of a cap below this is not worth a button
+_GOES = {"stop": "stopped", "terminate": "terminated"}
+_AWAY = frozenset({NodeState.STOPPED, NodeState.STOPPING})
+_START = "Start it in the cloud's console if you need it: only what was on its own scratch disks is gone."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What it says. `choices` are seconds with their words; `done` is what was done just now."""
+
+    title: str
+    text: str = ""
+    done: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[tuple[int, str], ...] = ()
+    small: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class KeepLinks:
+    """Answers all that is under KEEP; `key` is the secret that links are signed with."""
+
+    state: State
+    key: Reread[bytes]
+    insecure: bool = False
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, request: Request) -> Response:
+        """A page, whatever is wrong."""
+        try:
+            self._let_in(request)
+            token = request.target.partition("?")[0].removeprefix(KEEP)
+            claim = claimed(self.key.value, token, self.state.clock.now())
+            if request.method != "POST":
+                found = noticed(self.state, claim)
+                return _page(HTTPStatus.OK, found if isinstance(found, Letter) else letter(self.state, claim, found))
+            order = _order(request)
+            with self._turn:
+                return self._keep(claim, order)
+        except LinkError as error:
+            return _page(HTTPStatus.FORBIDDEN, Letter(title="This link does nothing", text=str(error)))
+        except RefusedError as error:
+            allow = () if error.allow is None else (("Allow", error.allow),)
+            return _page(error.status, Letter(title="That does not work", text=f"{error}."), *allow)
+        except (UnseenError, LedgerError) as error:
+            text = f"The controller cannot do that now: {error}. Try again in a minute."
+            return _page(HTTPStatus.SERVICE_UNAVAILABLE, Letter(title="Not now", text=text))
+
+    def _let_in(self, request: Request) -> None:
+        """Rule 4, and no other methods."""
+        if not (request.secure or self.insecure or is_loopback(request.client.removeprefix("::ffff:"))):
+            raise RefusedError(HTTPStatus.FORBIDDEN, "Beyond the controller's own machine keep links take https")
+        if request.method not in _METHODS.split(", "):
+            raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"Only {_METHODS}", allow=_METHODS)
+
+    def _keep(self, claim: Claim, order: KeepOrder) -> Response:
+        """Do as asked, up to the pool's cap."""
+        state, found = self.state, noticed(self.state, claim)
+        if isinstance(found, Letter):
+            return _page(HTTPStatus.CONFLICT, found)
+        now, who = state.clock.now(), f"link:{claim.whom}"
+        left = found.left_seconds(now)
+        if not left:
+            return _page(HTTPStatus.CONFLICT, letter(state, claim, found))
+        until = now + timedelta(seconds=min(order.seconds, left))
+        keep = found.keep
+        if keep is None or keep.until < until - _ECHO:  # the newest counts, and must not be the shorter one
+            keep = state.ledger.keep(claim.node_id, who, order.reason, now, until, shortens=False)
+            log.warning("%s is kept until %s by %s", claim.node_id, f"{keep.until:%Y-%m-%d %H:%M} UTC", keep.who)
+        done = f"Kept until {told(state, keep.until)}, on record as by {keep.who}."
+        if keep.until > until + _ECHO:
+            done += " It was kept for longer than you ask already, and stays so."
+        return _page(HTTPStatus.OK, letter(state, claim, replace(found, keep=keep), done))
+
+
+def links_of(named: str | None, state: State, *, insecure: bool) -> KeepLinks | None:
+    """As notify.link_key_file says; None where it names nothing, or nothing that can be used, which the log tells."""
+    if named is None:
+        return None
+
+    def make() -> bytes:
+        return secret_of(read_secret(named), f"notify.link_key_file {named}")
+
+    try:
+        return KeepLinks(state=state, key=Reread([Path(named)], make, lambda: version_of(named)), insecure=insecure)
+    except ValueError as error:
+        why = str(error)
+    except OSError as error:
+        why = f"notify.link_key_file {named} cannot be read: {error.strerror}"
+    log.error("Keep links do not work: %s", why)
+    return None
+
+
+def _order(request: Request) -> KeepOrder:
+    """What the form says, checked."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The form's Content-Type must be {_FORM}")
+    if request.body is None:
+        raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "A form of 16 KiB at most, with its Content-Length")
+    try:
+        pairs = parse_qsl(request.body.decode("ascii"), keep_blank_values=True, max_num_fields=5)
+        if len(dict(pairs)) != len(pairs):
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "A field is there twice")
+        return msgspec.convert(dict(pairs), KeepOrder, strict=False)
+    except ValueError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"In the form: {error}") from error
+
+
+def _page(status: HTTPStatus, shown: Letter, *more: tuple[str, str]) -> Response:
+    headers = (*FORM, ("Cache-Control", "no-store"), *more)
+    return Response(status=status, body=rendered(shown), content_type="text/html; charset=utf-8", headers=headers)
+
+
+def rendered(letter: Letter) -> bytes:
+    """The page; its addresses are relative, so that it works behind whatever path leads here."""
+    title = escape(letter.title)
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in letter.facts.items() if value)
+    body = "\n".join(
+        part
+        for part in (
+            f'<p class="done" role="status">{escape(letter.done)}</p>' if letter.done else "",
+            f"<h2>{title}</h2>",
+            f"<p>{escape(letter.text)}</p>" if letter.text else "",
+            f'<dl class="facts">{facts}</dl>' if facts else "",
+            _form(letter) if letter.choices else "",
+            f'<p class="faint">{escape(letter.small)}</p>' if letter.small else "",
+        )
+        if part
+    )
+    return _PAGE.format(title=title, body=body).encode()
+
+
+def _form(letter: Letter) -> str:
+    """One button for each choice; a press of Enter in the text is the first."""
+    buttons = "".join(
+        f'<button type="submit" name="seconds" value="{seconds}">{escape(words)}</button>'
+        for seconds, words in letter.choices
+    )
+    return (
+        '<form method="post" class="keep">'
+        '<label for="reason">Your reason (if you like; it goes on record)</label>'
+        '<input id="reason" name="reason" maxlength="500" autocomplete="off">'
+        f"<fieldset><legend>Keep it, from now on, for</legend>{buttons}</fieldset></form>"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A node whose notice is in force.
+
+    `goes` is what it would be, at `goes_at` at the earliest if nobody keeps it; None: as things are it stays. Nothing
+    keeps it after `cap_at`: a pool's snooze_max counts from when the node was last in use.
+    """
+
+    node: Node
+    notice: Notice
+    goes: str | None
+    goes_at: datetime
+    cap_at: datetime
+    keep: Keep | None
+
+    def left_seconds(self, now: datetime) -> float:
+        """For how long it may still be kept."""
+        left = (self.cap_at - now).total_seconds()
+        return left if left >= _LEAST_SECONDS else 0.0
+
+    def kept_until(self, now: datetime) -> datetime | None:
+        """Until when the keep in force holds it."""
+        until = None if self.keep is None else min(self.keep.until, self.cap_at)
+        return until if until is not None and until > now else None
+
+
+def noticed(state: State, claim: Claim) -> Noticed | Letter:
+    """The node as the last round saw it, under the orders of this moment; or why there is nothing to keep.
+
+    Raises:
+        UnseenError: no round has seen the fleet.
+        LedgerError: the ledger does not answer.
+
+    """
+    seen, orders, now = state.last().observation, state.orders(), state.clock.now()
+    node, notice = seen.fleet.find(claim.node_id), orders.notice(claim.node_id)
+    if node is None:
+        text = "The last look at the cloud did not find it: it has probably been terminated, and cannot be kept."
+        return Letter(title=f"{claim.node_id} is not there", text=text)
+    tried = orders.open_for(node.id)
+    if tried is not None and tried.reached and tried.intent.verb in REMOVALS:
+        return _too_late(state, node, tried.intent)
+    keep = next((each for each in orders.keeps if each.node_id == node.id), None)
+    if notice is None and keep is not None:  # for whose sake it was taken back: it may be put off for longer
+        notice = _given(state, claim)
+    if notice is None or notice.key != claim.key:
+        return _moot(state, node, notice, orders.stop_of(node.id))
+    rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
+    promise = notice.promise
+    goes_at = notice.at + timedelta(seconds=rules.notice) if promise is None else promise.due(notice.at)
+    goes: str | None = _GOES["terminate"]
+    if node.state in _AWAY:
+        unused = 0.0 if found is None else (now - found.at).total_seconds()
+        if found is not None and rules.terminate_after is not None:
+            goes_at = max(goes_at, found.at + timedelta(seconds=rules.terminate_after))
+    else:
+        goes = _GOES.get(idle.chosen(node, seen, rules)[0] or "")
+        unused = node.activity.held_seconds + (now - seen.now).total_seconds()
+        unused = max(unused, (now - notice.at).total_seconds())  # also where its agent does not answer now
+    cap_at = now + timedelta(seconds=rules.snooze_max - unused)
+    return Noticed(node=node, notice=notice, goes=goes, goes_at=goes_at, cap_at=cap_at, keep=keep)
+
+
+def _given(state: State, claim: Claim) -> Notice | None:
+    """The notice of a claim, in force or not."""
+    intents = (each.intent for each in state.ledger.history(claim.node_id))
+    return next(
+        (
+            Notice(node_id=each.node_id, key=each.key, at=each.at, promise=promise_of(each.pool, each.arguments))
+            for each in intents
+            if each.key == claim.key
+        ),
+        None,
+    )
+
+
+def _too_late(state: State, node: Node, intent: Intent) -> Letter:
+    """The cloud was asked already."""
+    asked = f"The cloud was asked to {intent.verb.value} it at {told(state, intent.at)}."
+    after = _START if intent.verb is Verb.STOP else "What was on its own disks is gone with it."
+    return Letter(title=f"It is too late for {node.name}", text=f"{asked} {after}")
+
+
+def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> Letter:
+    """The link's notice is no longer in force."""
+    if notice is not None:
+        text = "It has had another notice since. Take the link of the newer message."
+    elif node.state in _AWAY:
+        who = "It was not gpuwatch that stopped it"
+        who = who if stopped is None else f"gpuwatch stopped it at {told(state, stopped.at)}"
+        text = f"{who}. {_START}"
+    elif node.state is not NodeState.RUNNING:
+        text = f"It is {node.state.value}, and there is no notice to put off."
+    else:
+        text = "It runs, and its notice has been withdrawn: nothing needs to be done. A new notice would be told anew."
+    return Letter(title=f"There is nothing to keep {node.name} from", text=text)
+
+
+def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> Letter:
+    """The page: what is about to happen, why, and what may be chosen."""
+    node, keep, now = at.node, at.keep, state.clock.now()
+    title, text = _headline(state, at, now)
+    left = at.left_seconds(now)
+    choices = tuple((seconds, words) for seconds, words in _CHOICES if seconds < left)
+    if left:
+        choices = (*choices, (int(left), f"{format_duration(left)}, as long as its pool allows"))
+    else:
+        cap = format_duration(state.rules.pool(node.pool).idle.snooze_max)
+        text += f" It cannot be kept any longer: its pool allows {cap} after the last use (snooze_max)."
+    facts = {
+        "Machine": f"{node.name} ({node.id})" if node.name != node.id else node.id,
+        "Type": node.instance_type,
+        "Pool": node.pool,
+        "Owner": node.owner or "",
+        "Noticed": told(state, at.notice.at),
+        "Why": _why(state, at.notice),
+        "Kept by": "" if keep is None else f"{keep.who}{f': {keep.reason}' if keep.reason else ''}",
+    }
+    small = f"Whoever has this link may put it off, for this machine alone, until {told(state, claim.until)}."
+    return Letter(title=title, text=text, done=done, facts=facts, choices=choices, small=small)
+
+
+def _headline(state: State, at: Noticed, now: datetime) -> tuple[str, str]:
+    """What is about to happen to the node, and when."""
+    name, kept = at.node.name, at.kept_until(now)
+    if at.goes is None:
+        text = f"The last round saw it as {at.node.activity.state.value}: so it stays, and nothing needs to be done."
+        return f"{name} is not about to go", text
+    if kept is not None:
+        text = f"Until {told(state, kept)}. After that it has another notice before it is {at.goes}, unless it is used."
+        return f"{name} is kept", text
+    text = "It may happen at any moment, unless it is used or kept."
+    if at.goes_at > now:
+        left = format_duration((at.goes_at - now).total_seconds())
+        text = f"At {told(state, at.goes_at)} at the earliest, in {left}, unless it is used or kept."
+    if wants_approval(state.rules.pool(at.node.pool), at.notice) and state.orders().approval(at.node.id) is None:
+        text += " An operator has to approve it first."
+    return f"{name} will be {at.goes}", text
+
+
+def _why(state: State, notice: Notice) -> str:
+    """What the notice was given for."""
+    history = state.ledger.history(notice.node_id)
+    return next((each.intent.reason.sentence for each in history if each.intent.key == notice.key), "")
+
+
+def told(state: State, at: datetime) -> str:
+    """A time for people, in the controller's zone."""
+    local = at.astimezone(state.zone)
+    return f"{local:%H:%M} {local.tzname()} on {local:%A}, {local.day} {local:%B}"

@@ -1,0 +1,227 @@
+"""What the API is asked and what it answers, beside the fleet itself: these types are its OpenAPI description."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from gpuwatch.controller.web.fleet_view import NodeRow, PoolRow
+from gpuwatch.controller.web.next_action import Consent
+from gpuwatch.ledger import Entry, RoundLine
+from gpuwatch.model.decision import Review, Step
+from gpuwatch.model.fleet import Activity, GpuVerdict, State
+from gpuwatch.model.orders import Keep, Pause
+
+RoundId = Annotated[int, Meta(ge=1, le=2**53)]
+_YEAR_SECONDS = 366 * 86_400
+_END = r"(?![\s\S])"  # `$` would let a line end before it in Python, and `\Z` is no end elsewhere
+_PLAIN = rf"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*{_END}"
+_Text = Annotated[str, Meta(max_length=200)]
+
+
+class Nothing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A query without parameters."""
+
+
+class NodesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which nodes. `text` is looked for in id, name, owner and type."""
+
+    pool: _Text | None = None
+    activity: State | None = None
+    text: _Text | None = None
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    offset: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+
+
+class NodeQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """In which round; without one, in the last."""
+
+    round: RoundId | None = None
+
+
+class RoundsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many of the newest."""
+
+    limit: Annotated[int, Meta(ge=1, le=500)] = 20
+
+
+class CostQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`period` is today, month (this one), a day or a month; `by` as in `gpuwatch cost --by`."""
+
+    period: Annotated[str, Meta(pattern=r"^(today|month|[0-9]{4}-[0-9]{2}(-[0-9]{2})?)" + _END)] = "month"
+    by: Annotated[
+        str, Meta(pattern=r"^(pool|owner|account|node|type|region|capacity|day|tag:.+)" + _END, max_length=200)
+    ] = "pool"
+
+
+class _Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What somebody asks for; the reason is on record, and read by others on pages, in mails and on terminals."""
+
+    reason: Annotated[str, Meta(max_length=500, pattern=_PLAIN)] = ""
+
+    def __post_init__(self) -> None:
+        """Nothing that cannot be seen, such as marks that turn the direction of what follows."""
+        if not self.reason.isprintable():
+            raise ValueError("`reason` holds a character that cannot be seen")
+
+
+class PauseOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pool: null for all. Seconds: null until somebody resumes it."""
+
+    pool: _Text | None = None
+    seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)] | None = None
+
+
+class AcknowledgeOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pool: null for all."""
+
+    pool: _Text | None = None
+
+
+class KeepOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For how long; the pool's snooze_max at most."""
+
+    seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)]
+
+
+class ApproveOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Notice: the key of the one that was looked at; without it, whichever is in force."""
+
+    notice: _Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledgement:
+    """Somebody's word that a sudden mass idleness up to `at` is true; pool null: of all."""
+
+    pool: str | None
+    at: datetime
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What went wrong, as a sentence."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Who asks. `why_not` is why this user may not pause and resume."""
+
+    user: str | None
+    may_act: bool
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesPage:
+    """Some nodes; `total` is how many match."""
+
+    at: datetime
+    total: int
+    nodes: tuple[NodeRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsPage:
+    """All pools."""
+
+    at: datetime
+    pools: tuple[PoolRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePage:
+    """One node explained, as `gpuwatch explain` does. `if_stopped_now` has every guard rule's answer.
+
+    `round` is the past round that this is about; null is the last one, of `at`. `keep` and `approval` are those of
+    this moment; a keep may be for `keep_most_seconds`.
+    """
+
+    row: NodeRow
+    round: int | None
+    at: datetime
+    activity: Activity
+    gpus: tuple[GpuVerdict, ...]
+    agent_version: str | None
+    verdict_age_seconds: float | None
+    step: Step
+    if_stopped_now: Review
+    pool_says: tuple[str, ...]
+    history: tuple[Entry, ...]
+    keep: Keep | None
+    keep_most_seconds: float
+    approval: Consent | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsPage:
+    """The newest rounds, newest first."""
+
+    rounds: tuple[RoundLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastPool:
+    """What a round decided for a pool: `held` are counts by reason, `reviews` what was to change, with all answers."""
+
+    pool: str
+    target: int | None
+    clamps: tuple[str, ...]
+    held: dict[str, int]
+    reviews: tuple[Review, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPage:
+    """A past round."""
+
+    id: int
+    at: datetime
+    nodes: int
+    enforce: bool
+    pools: tuple[PastPool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSum:
+    """Billed, and what of it was of no use; money is null where no price is known."""
+
+    gpu_hours: float
+    machine_hours: float
+    usd: str | None
+    usd_wasted: str | None
+    waste_ratio: float | None
+    unpriced_machine_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostGroup(CostSum):
+    """One part of it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPage:
+    """What was billed in [since, until), as far as it was metered."""
+
+    since: datetime
+    until: datetime
+    timezone: str
+    metered_since: datetime | None
+    by: str
+    groups: tuple[CostGroup, ...]
+    total: CostSum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausesPage:
+    """The pauses in force at this moment."""
+
+    pauses: tuple[Pause, ...]

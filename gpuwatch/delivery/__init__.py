@@ -1,1 +1,0 @@
-"""How reports and notices get to people: mail, Slack, webhooks. Their settings are in `knobs`, which is pure."""

@@ -1,0 +1,257 @@
+"""Rules on how much may change at a time, and for how much money."""
+
+import math
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+
+from gpuwatch.guard import launches
+from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
+from gpuwatch.model.budget import Scope
+from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.policies import capacity
+
+_HOUR = timedelta(hours=1)
+_BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
+
+
+def in_flight(case: Case) -> Word:
+    """No new change of a node before its last has settled, and no addition to a pool beside an open launch or growth.
+
+    One node's open change holds up no other node: what it may take away or bring counts in the limits already.
+    """
+    ledger, step, now = case.observation.ledger, case.step, case.observation.now
+    for each in ledger.open_intents:
+        verb, target, since = (
+            each.intent.verb,
+            each.intent.node_id,
+            each.intent.at if each.last is None else each.last.at,
+        )
+        # Capacity counts what is on its way; this holds for as long as a cloud may take to show it.
+        brings = verb in _BRINGS and each.intent.pool == case.pool and now - since <= SETTLE_TIMEOUT
+        brings = brings and not launches.unseen(each)  # which has a rule of its own
+        if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
+            whose = "An action on it" if target == step.node_id else "An addition to the pool"
+            told = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
+            return no(f"{whose} is in flight: {told}.", "It must settle first.")
+    own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
+    if own is None or own.last is None:
+        return ok("Nothing is in flight.")
+    denied = own.last.status is Status.DENIED and own.intent.verb in REMOVALS
+    left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
+    if left > 0:
+        return no(f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}.")
+    return ok(f"Attempt {own.attempts + 1} of the same intent is due.")
+
+
+def cooling_down(case: Case) -> Word:
+    """What was given up lately is left alone for a while, and for longer where the cloud refuses it."""
+    adding, limits, now = case.step.verb in ADDITIONS, case.limits, case.observation.now
+    for done in case.observation.ledger.recent:
+        refused = done.refused and done.verb in REMOVALS
+        wait = limits.capacity_cooldown if adding else limits.failure_cooldown
+        wait = max(wait, limits.refusal_cooldown) if refused and not adding else wait
+        until = done.at + timedelta(seconds=wait)
+        if done.status is not Status.FAILED or until <= now:
+            continue
+        if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
+            told = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
+            return no(told, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
+    return ok("No recent failure.")
+
+
+def floor(case: Case) -> Word:
+    """P7: a pool is never taken below its minimum of nodes that work can be given to."""
+    if case.asleep:
+        return ok("It does not run.")
+    leaving = {step.node_id for step in case.counts(LETS_GO)} | {
+        each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in LETS_GO
+    }
+    leaving.add(case.step.node_id)
+    roster = case.observation.fleet.roster(case.pool)
+    left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
+    unsound = len(roster.members - leaving) - left
+    told = f"{left} nodes of the pool would still run"
+    told += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
+    if left >= case.pool_rules.min_nodes:
+        return ok(f"{told}.")
+    return no(f"{told}.", f"min_nodes is {case.pool_rules.min_nodes}.")
+
+
+def ceiling(case: Case) -> Word:
+    """A pool never grows above its maximum."""
+    limit = case.pool_rules.max_nodes
+    after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
+    if limit is None or after <= limit:
+        return ok(f"The pool would have {after} nodes.")
+    return no(f"The pool would have {after} nodes.", f"max_nodes is {limit}.")
+
+
+def _adding(case: Case) -> int:
+    """How many nodes the steps allowed earlier add to the same pool."""
+    nodes = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
+    groups = {group.id for group in case.observation.fleet.roster(case.pool).groups}
+    mine = nodes | groups
+    return sum(
+        capacity.adds(step)
+        for step in case.counts(ADDITIONS)
+        if step.node_id in mine or capacity.launched_for(step) == case.pool
+    )
+
+
+def blast_radius(case: Case) -> Word:
+    """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
+    limits = case.limits
+    past, granted = _gone_within_the_hour(case), case.counts(LETS_GO)
+    counted = {each.node_id for each in past if isinstance(each, Intent)}
+    fresh = [step for step in granted if step.node_id not in counted]
+    hour = len(past) + len(fresh)
+    # What was terminated within the hour is a part of the fleet that the share is of.
+    there = case.observation.fleet.enrolled()
+    enrolled = len(there) + len({each.node_id for each in past} - there)
+    share = math.ceil(limits.max_stops_per_hour_ratio * enrolled)
+    for count, limit, name in (
+        (len(granted), limits.max_stops_per_round, "max_stops_per_round"),
+        (hour, limits.max_stops_per_hour, "max_stops_per_hour"),
+        (hour, share, "max_stops_per_hour_ratio"),
+    ):
+        if count + 1 > limit:
+            return no(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+    owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
+    rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
+    found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
+    nodes = [node for node in found if node is not None]
+    if per_owner is not None:
+        of_owner = [each for each in (*past, *nodes) if each.owner == owner]
+        if len(of_owner) + 1 > per_owner:
+            told = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
+            return no(f"{told}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
+    if limits.max_stopped_usd_per_hour is not None:
+        worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
+        return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
+    return ok(f"{hour} stops within the hour, {len(granted)} in this round.")
+
+
+def _gone_within_the_hour(case: Case) -> list[Done | Intent]:
+    """All removals; of protections that were ended those that no removal of the same node followed, or is about to."""
+    removed = _within_the_hour(case, REMOVALS)
+    once = {each.node_id for each in removed} | {case.step.node_id}
+    ended = {each.node_id: each for each in _within_the_hour(case, LETS_GO - REMOVALS) if each.node_id not in once}
+    return [*removed, *ended.values()]
+
+
+def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
+    """What was, or may have been, done of these verbs within the hour, by when its last attempt was over.
+
+    Cancelled intents changed nothing, failed ones may have. A removal that the cloud certainly did not carry out takes
+    nobody's place, and one that hangs takes it for an hour.
+    """
+    ledger, hour_ago = case.observation.ledger, case.observation.now - _HOUR
+    found: dict[str, Done | Intent] = {
+        done.key: done
+        for done in ledger.recent
+        if done.verb in verbs
+        and done.status is not Status.CANCELLED
+        and (done.reached or done.verb not in REMOVALS)
+        and (done.at if done.reached_at is None else done.reached_at) > hour_ago
+    }
+    for each in ledger.open_intents:
+        if each.intent.verb not in verbs or each.intent.node_id == case.step.node_id:
+            continue
+        late = each.reached_at is not None and each.reached_at <= hour_ago
+        if each.intent.verb not in REMOVALS or (each.counts and not late):
+            found[each.intent.key] = each.intent
+    return list(found.values())
+
+
+def growth_rate(case: Case) -> Word:
+    """P4 the other way: so many nodes are started or launched in a round and in an hour, and no more."""
+    past = _within_the_hour(case, ADDITIONS)
+    now = sum(capacity.adds(step) for step in case.counts(ADDITIONS))
+    hour = sum(capacity.adds_of(each.verb, each.arguments) for each in past)
+    hour += sum(
+        capacity.adds(step) for step in case.counts(ADDITIONS) if case.observation.ledger.open_for(step.node_id) is None
+    )
+    for count, limit, name in (
+        (now, case.limits.max_additions_per_round, "max_additions_per_round"),
+        (hour, case.limits.max_additions_per_hour, "max_additions_per_hour"),
+    ):
+        if count + capacity.adds(case.step) > limit:
+            return no(f"{count} additions are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+    return ok(f"{hour} additions within the hour, {now} in this round.")
+
+
+def budget(case: Case) -> Word:
+    """Growth stops at the fleet's price an hour; what has no known price does not come in under a limit."""
+    limit = case.limits.max_usd_per_hour
+    if limit is None:
+        return ok("There is no limit on the fleet's price an hour.")
+    running = [
+        None if (price := case.observation.price(node)) is None else price.usd_per_hour
+        for node in case.observation.fleet.nodes
+        if node.enrolled and node.state in capacity.THERE
+    ]
+    coming = [
+        None if kind is None or (told := case.observation.prices.get(kind)) is None else told.usd_per_hour
+        for pool in case.observation.fleet.pools
+        for kind in capacity.coming(case.observation, pool)
+    ]
+    new = [usd for step in case.counts(ADDITIONS) for usd in _each(case, step.node_id, step.arguments)]
+    mine = _each(case, case.step.node_id, case.step.arguments)
+    total: Decimal | None = Decimal(0)
+    for usd in mine:
+        total = None if usd is None or total is None else total + usd
+    return _money([*running, *coming, *new], total, limit, "max_usd_per_hour")
+
+
+def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
+    """The price of each node that an addition brings."""
+    node, group = case.observation.fleet.find(node_id), case.observation.fleet.group(node_id)
+    told: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
+    kind = node.instance_type if node is not None else group.instance_type if group is not None else None
+    price = case.observation.prices.get(kind or told.get("instance_type", ""))
+    return [None if price is None else price.usd_per_hour] * int(told.get("adds", "1"))
+
+
+def _usd(case: Case, node_id: str) -> Decimal | None:
+    node = case.observation.fleet.find(node_id)
+    price = None if node is None else case.observation.price(node)
+    return None if price is None else price.usd_per_hour
+
+
+def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal, name: str) -> Word:
+    """Whether a sum stays within a limit; one unknown price makes the sum unknown."""
+    known = list(spent)
+    if more is None or None in known:
+        return no(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
+    total = sum((usd for usd in known if usd is not None), Decimal(0))
+    if total + more > limit:
+        return no(f"${total:.2f} an hour are spent, {name} allows ${limit:.2f}.", f"Wait, or raise {name}.")
+    return ok(f"${total + more:.2f} of ${limit:.2f} an hour.")
+
+
+def month_budget(case: Case) -> Word:
+    """Growth stops where a budget says so; what was spent and cannot be read does not come in under it."""
+    watching = [each for each in case.observation.budgets if each.block_growth != "never" and _counts(case, each.scope)]
+    for each in watching:
+        key = f"budgets.{each.name}"
+        if each.doubt is not None:
+            return no(f"What is spent of the budget {each.name} is not known: {each.doubt}.", f"See the log, or {key}.")
+        if each.blocked is not None:
+            until = f"Until {each.ends_at:%Y-%m-%d %H:%M} UTC, or raise {key}.usd_per_month."
+            return no(f"{each.blocked}.", until)
+    if not watching:
+        return ok("No month's budget blocks its growth.")
+    return ok(f"The month's budget allows it: {', '.join(each.name for each in watching)}.")
+
+
+def _counts(case: Case, scope: Scope) -> bool:
+    """Whether what the step adds would count: a node by itself, a new one as any of its pool does, or if there is none.
+
+    What a launched node will be labelled with is not known; the nodes of its pool tell best.
+    """
+    if scope.pool not in {None, case.pool}:
+        return False
+    nodes = (case.node,) if case.node is not None else case.observation.fleet.roster(case.pool).nodes
+    return not nodes or any(scope.covers(node) for node in nodes)

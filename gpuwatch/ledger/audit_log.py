@@ -1,0 +1,227 @@
+"""Who did what, when and why: people's orders and controllers' steps with what came of them, for those who audit."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, false, func, or_, select, true
+
+from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.store import Store
+from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
+from gpuwatch.model.decision import Reason, Verb
+
+_STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
+DEEDS = (
+    "pause",
+    "resume",
+    "acknowledge",
+    "observe",
+    "enforce",
+    "away",
+    "keep",
+    "approve",
+    "backtest",
+    "message",
+    *_STEPS,
+)
+# Among the controls; the rest of those is the ledger's own housekeeping.
+_ORDERS = ("pause", "resume", "acknowledge", "observe", "enforce", "away")
+_LATE = OUTCOMES.alias("late")
+_LAST = select(func.max(_LATE.c.id)).where(_LATE.c.key == INTENTS.c.key).correlate(INTENTS).scalar_subquery()
+_DONE = INTENTS.outerjoin(ROUNDS, ROUNDS.c.id == INTENTS.c.round_id).outerjoin(OUTCOMES, OUTCOMES.c.id == _LAST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One record: `id` is its link in the chain; `node_id` and `pool` None: it is about no machine, about all pools."""
+
+    id: int
+    at: datetime
+    who: str
+    what: str
+    node_id: str | None
+    pool: str | None
+    why: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which records: of these deeds (none: of all), of a node, of a pool, not before `since`; the newest `limit`."""
+
+    limit: int
+    whats: Collection[str] = ()
+    node_id: str | None = None
+    pool: str | None = None
+    since: datetime | None = None
+
+
+class TrailBook:
+    """The part of a ledger that audits read."""
+
+    def __init__(self, store: Store) -> None:
+        """Of an open ledger."""
+        self._store = store
+
+    def traces(self, asked: Asked) -> tuple[Trace, ...]:
+        """The newest records that were asked for, newest first."""
+        with self._store.reading() as db:
+            found = [trace for kind in _KINDS for trace in kind.traces(db, asked)]
+        return tuple(sorted(found, key=lambda trace: -trace.id)[: asked.limit])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """Where one kind of record stands and how it is told."""
+
+    table: Table
+    source: FromClause
+    columns: tuple[ColumnElement[Any], ...]
+    told: Callable[[Row[Any]], Trace]
+    what: str | ColumnElement[str]
+    among: Collection[str] = ()
+    node_id: ColumnElement[str] | None
+    pool: Callable[[str], ColumnElement[bool]]
+
+    def traces(self, db: Connection, asked: Asked) -> Iterator[Trace]:
+        """The newest of this kind."""
+        query: Select[Any] = select(*self.columns).select_from(self.source).where(*self._wanted(asked))
+        yield from map(self.told, db.execute(query.order_by(self.table.c.id.desc()).limit(asked.limit)))
+
+    def _wanted(self, asked: Asked) -> Iterator[ColumnElement[bool]]:
+        if isinstance(self.what, str):
+            yield true() if not asked.whats or self.what in asked.whats else false()
+        else:
+            yield self.what.in_([each for each in self.among if not asked.whats or each in asked.whats])
+        if asked.node_id is not None:
+            yield false() if self.node_id is None else self.node_id == asked.node_id
+        if asked.pool is not None:
+            yield self.pool(asked.pool)
+        if asked.since is not None:
+            yield self.table.c.at >= text(asked.since)
+
+
+def _control(row: Row[Any]) -> Trace:
+    """A pause or its end, another mode, an acknowledgement, or a time without rounds."""
+    result = "" if row.until is None else f"until {_when(row.until)}"
+    why = f"no round since {_when(row.reason)}" if row.verb == "away" else row.reason
+    return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=why, result=result)
+
+
+def _keep(row: Row[Any]) -> Trace:
+    """A node kept, or given free."""
+    result = f"until {_when(row.until)}" if row.until > row.at else "taken back"
+    return _trace(row, who=row.who, what="keep", node_id=row.node_id, why=row.reason, result=result)
+
+
+def _approval(row: Row[Any]) -> Trace:
+    """A removal approved."""
+    return _trace(row, who=row.who, what="approve", node_id=row.node_id, pool=row.pool, why=row.reason)
+
+
+def _backtest(row: Row[Any]) -> Trace:
+    """Rules tried."""
+    result = "passed" if row.failure is None else f"failed: {row.failure}"
+    return _trace(row, who=row.who, what="backtest", pool=row.pool, why=f"on {row.source}", result=result)
+
+
+def _message(row: Row[Any]) -> Trace:
+    """Somebody told, or not."""
+    result = row.detail if row.reached else f"reached nobody for certain: {row.detail}"
+    why = f"{row.verb} told to {row.destination}"
+    return _trace(row, who="controller", what="message", node_id=row.node_id, pool=row.pool, why=why, result=result)
+
+
+def _intent(row: Row[Any]) -> Trace:
+    """A step, and the last that is known of it."""
+    why = msgspec.json.decode(row.reason, type=Reason).sentence
+    result = "open" if row.status is None else f"{row.status}: {row.detail}" if row.detail else row.status
+    who = row.controller or "controller"
+    return _trace(row, who=who, what=row.verb, node_id=row.node_id, pool=row.pool, why=why, result=result)
+
+
+def _trace(
+    row: Row[Any],
+    *,
+    who: str,
+    what: str,
+    why: str,
+    node_id: str | None = None,
+    pool: str | None = None,
+    result: str = "",
+) -> Trace:
+    at = datetime.fromisoformat(row.at)
+    return Trace(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
+
+
+def _when(at: str) -> str:
+    """UTC for people."""
+    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S}Z"
+
+
+def _of_intents(pool: str) -> ColumnElement[bool]:
+    return INTENTS.c.pool == pool
+
+
+_KINDS = (
+    _Kind(
+        table=CONTROLS,
+        source=CONTROLS,
+        columns=tuple(CONTROLS.c),
+        told=_control,
+        what=CONTROLS.c.verb,
+        among=_ORDERS,
+        node_id=None,
+        pool=lambda pool: or_(CONTROLS.c.pool == pool, CONTROLS.c.pool.is_(None)),
+    ),
+    _Kind(
+        table=KEEPS,
+        source=KEEPS,
+        columns=tuple(KEEPS.c),
+        told=_keep,
+        what="keep",
+        node_id=KEEPS.c.node_id,
+        # A keep names no pool: its node's is known by the steps on record.
+        pool=lambda pool: KEEPS.c.node_id.in_(select(INTENTS.c.node_id).where(INTENTS.c.pool == pool)),
+    ),
+    _Kind(
+        table=APPROVALS,
+        source=APPROVALS.outerjoin(INTENTS, INTENTS.c.key == APPROVALS.c.key),
+        columns=(*APPROVALS.c, INTENTS.c.pool),
+        told=_approval,
+        what="approve",
+        node_id=APPROVALS.c.node_id,
+        pool=_of_intents,
+    ),
+    _Kind(
+        table=BACKTESTS,
+        source=BACKTESTS,
+        columns=tuple(BACKTESTS.c),
+        told=_backtest,
+        what="backtest",
+        node_id=None,
+        pool=lambda pool: BACKTESTS.c.pool == pool,
+    ),
+    _Kind(
+        table=MESSAGES,
+        source=MESSAGES.outerjoin(INTENTS, INTENTS.c.key == MESSAGES.c.key),
+        columns=(*MESSAGES.c, INTENTS.c.verb, INTENTS.c.node_id, INTENTS.c.pool),
+        told=_message,
+        what="message",
+        node_id=INTENTS.c.node_id,
+        pool=_of_intents,
+    ),
+    _Kind(
+        table=INTENTS,
+        source=_DONE,
+        columns=(*INTENTS.c, ROUNDS.c.controller, OUTCOMES.c.status, OUTCOMES.c.detail),
+        told=_intent,
+        what=INTENTS.c.verb,
+        among=_STEPS,
+        node_id=INTENTS.c.node_id,
+        pool=_of_intents,
+    ),
+)

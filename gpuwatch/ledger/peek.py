@@ -1,0 +1,74 @@
+"""A look at a ledger that leaves no trace: not even the files that SQLite makes for whoever reads."""
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from gpuwatch.ledger.identity import Identity
+from gpuwatch.ledger.postgresql import PostgresqlStore, conninfo
+from gpuwatch.ledger.postgresql_tls import weaker
+from gpuwatch.ledger.records import LedgerError
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.sqlite import SqliteStore
+from gpuwatch.ledger.store import Store
+from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glance:
+    """What a ledger says of itself: records so far, the newest link's hash, and who leads or led last.
+
+    `doubt` is how it is not as it was left, `foreign` the decisions asked about that are not in it.
+    """
+
+    schema: int
+    id: str
+    links: int
+    head: str
+    leader: str
+    doubt: str | None
+    foreign: tuple[str, ...]
+
+
+def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
+    """Look.
+
+    Raises:
+        LedgerError: it is not there, of another version, or no ledger.
+
+    """
+    store: Store
+    if knobs.file is None:
+        store = PostgresqlStore(knobs, read_only=True, controls_only=False)
+    else:
+        store = SqliteStore.beside(knobs.file, read_only=True)
+    try:
+        with store.reading() as db:
+            head = db.execute(select(HEAD)).one()
+        foreign = Identity(store).foreign(decisions)
+    finally:
+        store.close()
+    return Glance(
+        schema=SCHEMA_VERSION,
+        id=store.id,
+        links=head.links,
+        head=head.hash,
+        leader=head.leader,
+        doubt=store.doubt,
+        foreign=foreign,
+    )
+
+
+def plain(knobs: LedgerKnobs) -> str | None:
+    """The sslmode of a PostgreSQL URL that lets others read along or step in between; None: it does not.
+
+    Raises:
+        LedgerError: the URL cannot be used, or the driver is missing.
+
+    """
+    try:
+        return weaker(conninfo(knobs), os.environ)
+    except ImportError as error:
+        raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error

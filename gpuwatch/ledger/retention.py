@@ -1,0 +1,40 @@
+"""What old rounds saw is dropped; that they took place, and what was intended in them, is kept for good.
+
+Rounds with intents stay whole for `keep`, quiet ones for `keep_quiet`; then the first of each hour until `keep`.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, exists, select
+
+from gpuwatch.ledger.chain import Writer, text
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.tables import BODIES, INTENTS, WISHES
+
+_AT_ONCE = 100  # bodies in one transaction: what a controller may wait for
+_WISHES_KEPT = timedelta(days=8)  # longer than any stabilisation window
+_HOUR = len("2026-01-01T00")
+
+
+def compact(writer: Writer, now: datetime, knobs: LedgerKnobs) -> int:
+    """Drop bodies, oldest first; how many is a record of its own, so that an audit misses none that nobody dropped."""
+    dropped = list(_due(writer.db, now, knobs))[:_AT_ONCE]
+    writer.db.execute(WISHES.delete().where(WISHES.c.at < text(now - _WISHES_KEPT)))
+    if dropped:
+        writer.db.execute(BODIES.delete().where(BODIES.c.round_id.in_(dropped)))
+        about = {"pool": None, "who": "controller", "reason": str(len(dropped)), "until": None}
+        writer.append("control", {"at": text(now), "verb": "compact", **about})
+    return len(dropped)
+
+
+def _due(db: Connection, now: datetime, knobs: LedgerKnobs) -> Iterator[int]:
+    """Rounds whose bodies have had their time."""
+    acted = exists().where(INTENTS.c.round_id == BODIES.c.round_id)
+    query = select(BODIES.c.round_id, BODIES.c.at, acted.label("acted")).order_by(BODIES.c.at, BODIES.c.round_id)
+    quiet_since, kept_since = (text(now - timedelta(seconds=age)) for age in (knobs.keep_quiet, knobs.keep))
+    hour = ""
+    for row in db.execute(query.where(BODIES.c.at < quiet_since)):
+        first_of_hour, hour = row.at[:_HOUR] != hour, row.at[:_HOUR]
+        if row.at < kept_since or not (row.acted or first_of_hour):
+            yield row.round_id

@@ -1,0 +1,94 @@
+"""What people are told of: the notices, withdrawals and removals that were carried out, and which messages went out."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+import msgspec
+from sqlalchemy import and_, select
+
+from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.store import Store
+from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
+from gpuwatch.model.decision import Reason, Status, Verb
+from gpuwatch.model.promise import Promise, promise_of
+
+_TOLD_OF = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE)
+_LATE = OUTCOMES.alias("late")
+_KEYS_AT_ONCE = 500  # of a database's variables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An intent that was settled at `at`: something that people are told of.
+
+    `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
+    """
+
+    key: str
+    verb: Verb
+    node_id: str
+    pool: str
+    owner: str | None
+    usd_per_hour: Decimal | None
+    reason: Reason
+    intended_at: datetime
+    at: datetime
+    promise: Promise | None = None
+
+
+def _promise(verb: str, pool: str, arguments: str) -> Promise | None:
+    """What an intent promised."""
+    if verb != Verb.NOTICE.value:
+        return None
+    return promise_of(pool, msgspec.json.decode(arguments, type=dict[str, str]))
+
+
+class MessageBook:
+    """The part of a ledger that messages to people are made from."""
+
+    def __init__(self, store: Store) -> None:
+        """Of an open ledger."""
+        self._store = store
+
+    def events(self, since: datetime) -> tuple[Event, ...]:
+        """What was settled at or after `since`, and every notice in force however old; oldest first."""
+        settled = and_(OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TOLD_OF]))
+        # Each by its own index: an `or` over both tables would walk all outcomes there ever were.
+        lately = select(_LATE.c.key).where(_LATE.c.at >= text(since), _LATE.c.status == Status.SETTLED.value)
+        of_late = INTENTS.c.key.in_(lately.union(select(NOTICES.c.key)))
+        query = select(INTENTS, OUTCOMES.c.at.label("settled_at"), OUTCOMES.c.id.label("outcome"))
+        query = query.join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key).where(settled, of_late)
+        with self._store.reading() as db:
+            rows = sorted(db.execute(query), key=lambda row: int(row.outcome))
+        return tuple(
+            Event(
+                key=row.key,
+                verb=Verb(row.verb),
+                node_id=row.node_id,
+                pool=row.pool,
+                owner=row.owner,
+                usd_per_hour=None if row.usd_per_hour is None else Decimal(row.usd_per_hour),
+                reason=msgspec.json.decode(row.reason, type=Reason),
+                intended_at=datetime.fromisoformat(row.at),
+                at=datetime.fromisoformat(row.settled_at),
+                promise=_promise(row.verb, row.pool, row.arguments),
+            )
+            for row in rows
+        )
+
+    def told(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:
+        """The (key, destination) of the messages about these intents that are on record, arrived or given up."""
+        wanted, found = sorted(keys), set[tuple[str, str]]()
+        with self._store.reading() as db:
+            for first in range(0, len(wanted), _KEYS_AT_ONCE):
+                some = MESSAGES.c.key.in_(wanted[first : first + _KEYS_AT_ONCE])
+                found |= {(row.key, row.destination) for row in db.execute(select(MESSAGES).where(some))}
+        return frozenset(found)
+
+    def keep(self, key: str, destination: str, at: datetime, *, reached: bool, detail: str) -> None:
+        """A message about the intent of that key arrived, or was given up; written beside whoever leads."""
+        row = {"at": text(at), "key": key, "destination": destination, "reached": int(reached), "detail": detail}
+        with self._store.writing(fenced=False) as writer:
+            writer.append("message", row)

@@ -1,0 +1,122 @@
+"""Durations as people write them: '90s', '1h 30m', 'off'."""
+
+import re
+from dataclasses import dataclass
+from math import isfinite
+from typing import Annotated, Any
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+class DurationSyntax:
+    """Accepts `90s`, `30m`, `1h30m`, `2d` and gives seconds; of numbers without a unit 0 alone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Parse text before the number is checked."""
+        return {
+            "type": "function-before",
+            "function": {"type": "no-info", "function": duration_with_unit},
+            "schema": handler(source),
+        }
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Tell editors what is right."""
+        del core_schema, handler
+        return {"anyOf": [{"type": "string", "pattern": _PATTERN}, {"const": 0}]}
+
+
+Seconds = Annotated[float, DurationSyntax()]
+
+
+@dataclass(frozen=True, slots=True)
+class DurationOr:
+    """Accepts a duration above zero, or one of some words that stand for a way to find one."""
+
+    words: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Judge the text here: no bound applies to a word."""
+        del source, handler
+        return {"type": "function-plain", "function": {"type": "no-info", "function": self.parse}}
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """Tell editors what is right."""
+        del core_schema, handler
+        return {"anyOf": [{"enum": list(self.words)}, {"type": "string", "pattern": _PATTERN}]}
+
+    def parse(self, value: object) -> object:
+        """The word, or seconds above zero.
+
+        Raises:
+            ValueError: it is neither.
+
+        """
+        if value in self.words:
+            return value
+        seconds = duration_with_unit(value)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            msg = f"{value!r} is neither a duration above 0s nor {' or '.join(self.words)}"
+            raise ValueError(msg)
+        return float(seconds)
+
+
+def parse_duration(value: object) -> object:
+    """Seconds of a text such as `30m` or `1h30m`; other values pass through for the number check to judge.
+
+    Raises:
+        ValueError: the text is no duration; the message says what would be right.
+
+    """
+    if not isinstance(value, str):
+        return value
+    text = value.strip().replace(" ", "")
+    try:
+        return float(text)
+    except ValueError:
+        parts = _PART.findall(text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        msg = f"{value!r} is not a duration; write for example 90s, 30m, 1h30m or 2d"
+        raise ValueError(msg)
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for people in its two largest units, such as `1h30m`; below ten seconds with tenths."""
+    if not isfinite(seconds):
+        return f"{seconds}s"  # as somebody sent it
+    if seconds < 0:
+        return f"-{format_duration(-seconds)}"
+    if seconds < 10:  # noqa: PLR2004  below ten seconds a tenth still says something
+        return f"{seconds:.3g}s"
+    rest, words = int(seconds), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words[:2])
+
+
+def has_no_unit(value: object) -> bool:
+    """Whether a duration is written as a number alone: who writes 30 may mean minutes, and would get seconds."""
+    if isinstance(value, bool):
+        return False
+    try:
+        number = float(value) if isinstance(value, int | float | str) else 0.0
+    except (ValueError, OverflowError):
+        return False
+    return number != 0 and isfinite(number)
+
+
+def duration_with_unit(value: object) -> object:
+    """Seconds, as `parse_duration`, of a setting.
+
+    Raises:
+        ValueError: it is no duration, or a number without a unit.
+
+    """
+    if has_no_unit(value):
+        msg = f"{value!r} has no unit; write for example {value}s or {value}m"
+        raise ValueError(msg)
+    return parse_duration(value)

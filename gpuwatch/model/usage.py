@@ -1,0 +1,65 @@
+"""Hours of a machine by what they were used for, and the terms it is paid by."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MS = timedelta(milliseconds=1)
+HOUR_MS = 3_600_000
+
+
+class Use(StrEnum):
+    """What billed time was used for. Only `useful` is no waste."""
+
+    USEFUL = "useful"  # busy
+    IDLE = "idle"
+    PARKED = "parked"
+    STALLED = "stalled"
+    DOWN = "down"  # the GPU is lost or is not to be given work
+    UNKNOWN = "unknown"  # looked at, and not known
+    SILENT = "silent"  # between rounds too far apart: nobody looked
+
+
+USES = tuple(Use)
+
+
+# A row's amounts: a node's milliseconds by use, those of its GPUs together, joules, and GPU-milliseconds of these.
+AMOUNTS = (*(f"node_{use}_ms" for use in USES), *(f"gpu_{use}_ms" for use in USES), "joules", "measured_gpu_ms")
+GPU = len(USES)  # where the GPUs' uses begin
+JOULES = 2 * GPU
+MEASURED = JOULES + 1
+GROUPS = (range(GPU), range(GPU, JOULES), range(JOULES, MEASURED), range(MEASURED, MEASURED + 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a machine was billed under: its labels, and its price with whose word that is. No price is not known."""
+
+    pool: str
+    owner: str | None
+    account: str | None
+    region: str
+    instance_type: str
+    capacity_type: str
+    gpus: int
+    usd_per_hour: Decimal | None
+    price_as_of: date | None
+    price_source: str | None
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Of a row: it begins then and spans so many seconds; `terms` is their number."""
+
+    begin: int
+    node_id: str
+    terms: int
+    span: int
+
+
+def milliseconds(at: datetime) -> int:
+    """Since 1970, of an aware time."""
+    return (at - EPOCH) // MS

@@ -1,0 +1,1 @@
+"""What each machine cost, hour by hour, and what the hours were used for."""

@@ -1,0 +1,163 @@
+"""PURE: from what two rounds saw of a machine to how long it was billed and what its GPUs did meanwhile.
+
+Rules, all of them:
+
+1. A machine is billed while its cloud says it runs, from `launched_at` on, but never for time before metering began,
+   nor for time of a sealed day. No moment is billed twice: each node has a mark up to which it is metered, and a clock
+   that was set back bills nothing until it has reached the mark.
+2. A machine that no longer runs, or is no longer listed, ran until half way between the two rounds; where these are
+   more than `silent_after` apart, until it was last seen.
+3. Between rounds more than `silent_after` apart nobody looked. The time is billed where the cloud says that the machine
+   ran throughout, and it is `silent`: neither idle nor useful.
+4. What it was used for is told by `uses`, from what its agent says.
+5. Billed time has the labels and the price that were seen at its begin.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.money import Price
+from gpuwatch.model.usage import GPU, Key, Terms, milliseconds
+from gpuwatch.money.accounting.slices import Calendar, Sheet
+from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark, Stretch, Was, mark_of, measured, used
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metering:
+    """How to meter: whose hours and days, which tags are told apart, and what is too long to know what happened."""
+
+    zone: ZoneInfo
+    tags: tuple[str, ...] = ()
+    silent_after_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What metering must know of the past; times in ms. `sealed`: days that end by then no longer change."""
+
+    began: int
+    sealed: int = 0
+    nodes: Mapping[str, Mark] = field(default_factory=dict)
+
+
+def meter(
+    marks: Marks | None,
+    observation: Observation,
+    rules: Metering,
+    number: Callable[[Terms], int],
+    calendar: Calendar,
+    days_until: int = 0,
+) -> tuple[Marks, dict[Key, list[int]]]:
+    """The marks after a round, and what it adds to the rows. `number` gives each terms their number for good.
+
+    Days that end by `days_until` (ms) are not cut to hours. Metering the same round again adds nothing.
+    """
+    now = milliseconds(observation.now)
+    marks = marks or Marks(began=now)
+    sheet = Sheet(calendar, days_until)
+    nodes: dict[str, Mark] = {}
+    for node in observation.fleet.nodes:
+        before = marks.nodes.get(node.id)
+        if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
+            nodes[node.id] = before  # of an unknown state nothing can be said until it is known again
+            continue
+        if node.state is NodeState.UNKNOWN:
+            continue
+        mark = mark_of(node, now, number(_terms(node, observation, rules)))
+        for stretch in _billed(before, node, mark, max(marks.began, marks.sealed), rules):
+            _meter(sheet, node, stretch, mark, rules)
+        nodes[node.id] = mark
+    for node_id in marks.nodes.keys() - nodes.keys():
+        nodes |= _unlisted(sheet, node_id, marks.nodes[node_id], now, marks.sealed, rules)
+    return replace(marks, nodes=nodes), sheet.rows
+
+
+def _unlisted(sheet: Sheet, node_id: str, mark: Mark, now: int, sealed: int, rules: Metering) -> dict[str, Mark]:
+    """A node that the cloud does not list. Its mark stays while it could keep something from being billed twice."""
+    if mark.was is Was.RUNNING and now > mark.until:
+        until = mark.until
+        for stretch in _tail(mark, now, rules):
+            _add(sheet, node_id, stretch, UNKNOWN)
+            until = stretch.end
+        mark = replace(mark, was=Was.GONE, until=until, tally=None)
+    return {node_id: mark} if mark.until > sealed else {}
+
+
+def _billed(before: Mark | None, node: Node, mark: Mark, floor: int, rules: Metering) -> Iterator[Stretch]:
+    """Rules 1 to 3 for one node, up to its new mark."""
+    now, running = mark.until, mark.was is Was.RUNNING
+    launched = None if node.launched_at is None else min(milliseconds(node.launched_at), now)
+    since_launch = Stretch(begin=max(launched or now, floor), end=now, valid=mark)
+    if before is None:
+        if running:
+            yield since_launch
+        return
+    if not running or (launched is not None and launched > before.until):
+        if before.was is Was.RUNNING:
+            yield from _tail(before, launched if running and launched is not None else now, rules)
+        if running:
+            yield since_launch
+        return
+    begin, short = max(before.until, floor), now - before.until <= rules.silent_after_seconds * 1000
+    if before.was is Was.RUNNING and (short or launched is not None):
+        yield Stretch(begin=begin, end=now, valid=before, before=before)
+    elif before.was is not Was.OFF and launched is not None:
+        yield Stretch(begin=begin, end=now, valid=mark)
+    elif short:
+        yield Stretch(begin=max((before.until + now) // 2, floor), end=now, valid=mark)
+
+
+def _tail(before: Mark, end: int, rules: Metering) -> Iterator[Stretch]:
+    """Rule 2."""
+    if 0 < end - before.until <= rules.silent_after_seconds * 1000:
+        yield Stretch(begin=before.until, end=(before.until + end) // 2, valid=before, seen=False)
+
+
+def _meter(sheet: Sheet, node: Node, stretch: Stretch, mark: Mark, rules: Metering) -> None:
+    """What one stretch was used for."""
+    length, verdict = stretch.end - stretch.begin, node.verdict
+    if length <= 0:
+        return
+    if length > rules.silent_after_seconds * 1000:
+        _add(sheet, node.id, stretch, SILENT, {} if verdict is None else measured(stretch, verdict))
+        return
+    if verdict is None or not stretch.seen:
+        _add(sheet, node.id, stretch, UNKNOWN)
+        return
+    for (begin, end), amounts in used(stretch, verdict, mark).items():
+        sheet.add(node.id, stretch.valid.terms, begin, end, amounts)
+
+
+def _add(sheet: Sheet, node_id: str, stretch: Stretch, place: int, energy: Mapping[int, int] | None = None) -> None:
+    """The whole stretch in one use."""
+    length = stretch.end - stretch.begin
+    amounts = {place: length, GPU + place: length * len(stretch.valid.gpus), **(energy or {})}
+    sheet.add(node_id, stretch.valid.terms, stretch.begin, stretch.end, amounts)
+
+
+def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
+    """What the node is billed under from now on."""
+    price = observation.price(node)
+    return Terms(
+        pool=node.pool,
+        owner=node.owner,
+        account=node.account,
+        region=node.region,
+        instance_type=node.instance_type,
+        capacity_type=node.capacity_type.value,
+        gpus=node.known_gpus,
+        usd_per_hour=None if price is None else price.usd_per_hour,
+        price_as_of=None if price is None else price.as_of,
+        price_source=None if price is None else _source(price),
+        tags=tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags]),
+    )
+
+
+def _source(price: Price) -> str:
+    """On whose word, and at which rate it was converted."""
+    if price.original_per_hour is None:
+        return price.source
+    return f"{price.source}; {price.original_per_hour} {price.currency} at {price.rate}"

@@ -1,0 +1,46 @@
+"""What accounting can be told."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+from zoneinfo import ZoneInfo, available_timezones
+
+from annotated_types import MinLen
+
+from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.metering import Metering
+
+_MISSED_ROUNDS = 3
+_SILENT_AFTER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostKnobs:
+    """What machines cost and what of it was of use: `gpuwatch cost`."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    timezone: Annotated[
+        str, Knob("The IANA time zone in which days and months begin, such as Europe/Berlin; set it before the start.")
+    ] = "UTC"
+    tags: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("The machines' tags that are kept with what they cost, for `gpuwatch cost --by tag:KEY`, from then on."),
+    ] = ("team", "project", "environment", "cost-center")
+    energy: EnergyKnobs = field(default_factory=EnergyKnobs)
+
+    def metering(self, interval_seconds: float) -> Metering:
+        """How rounds so far apart are metered."""
+        silent = max(_SILENT_AFTER_SECONDS, _MISSED_ROUNDS * interval_seconds)
+        return Metering(zone=ZoneInfo(self.timezone), tags=self.tags, silent_after_seconds=silent)
+
+
+def contradictions(knobs: CostKnobs) -> Iterator[Contradiction]:
+    """What no bound can tell."""
+    if knobs.timezone not in available_timezones():
+        yield Contradiction(
+            keys=(("cost", "timezone"),),
+            wrong=f"cost.timezone {knobs.timezone!r} is no time zone",
+            right="an IANA name such as UTC or Europe/Berlin",
+        )

@@ -1,0 +1,298 @@
+"""What was billed: rows by hour, later by day, of each node under its terms; and how they are metered and proved.
+
+A round's metering is one transaction with the marks up to which each node is metered: metering it twice, after a crash
+or by another leader, bills nothing twice. A local day that ended `ledger.keep_hours` ago is summed up and sealed: the
+SHA-256 of its rows becomes a record of the chain, and it changes no more.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from operator import add
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.chain import Writer, text
+from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.usage import AMOUNTS, GPU, Key, Terms, milliseconds
+from gpuwatch.money.accounting.metering import Marks, Metering, meter
+from gpuwatch.money.accounting.slices import Bucket, Calendar
+from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, said
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.accounting.totals import Row as Spent
+
+_INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+_DAY_S = 86_400
+_SUMS = tuple(func.sum(SPEND.c[name]).label(name) for name in AMOUNTS)
+_NODE_MS = func.sum(sum((SPEND.c[name] for name in AMOUNTS[1:GPU]), SPEND.c[AMOUNTS[0]])).label("node_ms")
+_ROWS_AT_ONCE = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What SPEND_MARKS holds. `open` are the sums of all rows whose day is not sealed."""
+
+    marks: Marks
+    open: tuple[int, ...] = (0,) * len(AMOUNTS)
+
+
+class Meter:
+    """Bills every round of one controller by the same rules; gives what each added, by terms."""
+
+    def __init__(self, ledger: Ledger, rules: Metering) -> None:
+        """Of an open ledger."""
+        self.spend, self._rules = SpendBook(ledger), rules
+
+    def __call__(self, observation: Observation) -> tuple[Spent, ...]:
+        """Bill what has passed since the round before.
+
+        Raises:
+            LeadLostError: another controller leads; nothing was written.
+
+        """
+        self.spend.meter(observation, self._rules)
+        return self.spend.latest
+
+
+class SpendBook:
+    """What was billed, kept in a ledger's store."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Of an open ledger. Who meters keeps one: it remembers what it has read."""
+        self._store = ledger.store
+        self._keep_ms = int(ledger.keep_hours * 1000)
+        self._snapshot: Connection | None = None
+        self._known: tuple[int | None, dict[Terms, int]] = (None, {})  # with the epoch in which they were all
+        self._met: dict[int, Terms] = {}  # by `billed`
+        self.latest: tuple[Spent, ...] = ()  # what the last metering added, by terms
+
+    def meter(self, observation: Observation, rules: Metering) -> int:
+        """Bill what has passed since the marks, and seal a day whose time has come; gives how many rows changed.
+
+        Raises:
+            LeadLostError: another controller leads; nothing was written.
+
+        """
+        calendar, now = Calendar(rules.zone), milliseconds(observation.now)
+        self.latest = ()
+        with self._store.writing() as writer:
+            page = _page(writer.db)
+            known = self._terms(writer.db)
+            numbers = Numbers(known, first=max(known.values(), default=0) + 1)
+            before = None if page is None else page.marks
+            marks, rows = meter(before, observation, rules, numbers.of, calendar, now - self._keep_ms)
+            insert_terms(writer.db, numbers.added)
+            _upsert(writer.db, rows)
+            added = [sum(column) for column in zip(*rows.values(), strict=True)] or [0] * len(AMOUNTS)
+            opened = page.open if page is not None else Page(marks=marks).open
+            made = Page(marks=marks, open=tuple(map(sum, zip(opened, added, strict=True))))
+            made = self._seal(writer, made, calendar, observation.now)
+            writer.db.execute(SPEND_MARKS.delete())
+            writer.db.execute(SPEND_MARKS.insert(), {"id": 1, "body": msgspec.msgpack.encode(made)})
+        self._known = (self._store.epoch, numbers.known)
+        self.latest = _by_terms(rows, numbers.known)
+        return len(rows)
+
+    def billed(self, since: int, until: int) -> list[Billed]:
+        """Machines' time by terms and hour or day, of rows that begin in [since, until): cheaper than `rows`."""
+        keys = (SPEND.c.begin, SPEND.c.span, SPEND.c.terms)
+        with self._reading() as db:
+            found = db.execute(_between(select(*keys, _NODE_MS), since, until).group_by(*keys)).all()
+            if any(row.terms not in self._met for row in found):
+                self._met = all_terms(db)
+        return [
+            Billed(begin=row.begin, span=row.span, terms=self._met[row.terms], node_ms=int(row.node_ms))
+            for row in found
+        ]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read within is of one moment, whatever the controller writes meanwhile."""
+        with self._store.reading() as db:
+            self._snapshot = db
+            try:
+                yield
+            finally:
+                self._snapshot = None
+
+    def rows(self, since: int, until: int, *, by_node: bool = False, by_time: bool = False) -> list[Spent]:
+        """Sums of the rows that begin in [since, until) by terms, and by node and time if asked; seconds since 1970."""
+        keys = [SPEND.c.terms, *([SPEND.c.node_id] if by_node else []), *([SPEND.c.begin] if by_time else [])]
+        with self._reading() as db:
+            terms = all_terms(db)
+            found = db.execute(_between(select(*keys, *_SUMS), since, until).group_by(*keys)).all()
+        first = len(keys)
+        return [
+            Spent(
+                terms=terms[row.terms],
+                amounts=[int(each) for each in row[first:]],
+                begin=row.begin if by_time else None,
+                node_id=row.node_id if by_node else None,
+            )
+            for row in found
+        ]
+
+    def each(self, since: int, until: int) -> Iterator[tuple[Key, Terms, list[int]]]:
+        """The rows themselves, in order, a few at a time."""
+        with self._reading() as db:
+            terms = all_terms(db)
+            for row in _stream(db, _between(select(SPEND), since, until)):
+                yield Key(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
+
+    def began(self) -> int | None:
+        """When metering began, in ms since 1970; None: it has not."""
+        with self._reading() as db:
+            page = _page(db)
+        return None if page is None else page.marks.began
+
+    def nodes(self) -> frozenset[str]:
+        """All that were ever metered."""
+        with self._reading() as db:
+            return frozenset(db.scalars(select(SPEND.c.node_id).distinct()))
+
+    def cut(self, since: int, until: int) -> bool:
+        """Whether a row lies across either end, so that a part of it cannot be told."""
+        with self._reading() as db:
+            return any(
+                db.scalar(_between(select(SPEND.c.begin), at - 2 * _DAY_S, at).where(SPEND.c.begin + SPEND.c.span > at))
+                for at in (since, until)
+            )
+
+    def wrong(self, since: int, until: int) -> Iterator[str]:
+        """What cannot be as it was written, a sentence each: of days that lie in [since, until), and of open rows."""
+        with self._reading() as db:
+            page, terms = _page(db), said(db)
+            sealed = 0 if page is None else page.marks.sealed // 1000
+            days = db.execute(select(SPEND_DAYS).order_by(SPEND_DAYS.c.begin)).all()
+            yield from self._unsealed(db, days, sealed)
+            for day in days:
+                if since < day.until and day.begin < until:
+                    rows = list(db.execute(_between(select(SPEND), day.begin, day.until)))
+                    found = _digest(rows, terms)
+                    if found != day.sha256:
+                        told = f"{len(rows)} rows, {day.row_count} when it was sealed"
+                        yield f"the day that began {_at(day.begin)} was changed since it was sealed: {told}"
+            sums = db.execute(_between(select(*_SUMS), sealed, None)).one()
+            if page is not None and tuple(int(each or 0) for each in sums) != page.open:
+                yield f"the rows since {_at(sealed)} do not add up to what was metered: some were changed or are gone"
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """The snapshot, or this moment."""
+        if self._snapshot is not None:
+            yield self._snapshot
+            return
+        with self._store.reading() as db:
+            yield db
+
+    def _unsealed(self, db: Connection, days: Sequence[Row[Any]], sealed: int) -> Iterator[str]:
+        """Rows before the last seal that belong to no sealed day."""
+        spans = [(day.begin, day.until) for day in days]
+        for begin in db.scalars(select(SPEND.c.begin).where(SPEND.c.begin < sealed).distinct().order_by(SPEND.c.begin)):
+            if not any(first <= begin < end for first, end in spans):
+                yield f"the row of {_at(begin)} lies in no sealed day: it was inserted"
+                return
+
+    def _terms(self, db: Connection) -> dict[Terms, int]:
+        """All there are, without their dates; kept while this process leads without a break."""
+        epoch, known = self._known
+        if epoch is None or epoch != self._store.epoch:
+            known = {replace(terms, price_as_of=None): number for number, terms in all_terms(db).items()}
+        return dict(known)
+
+    def _seal(self, writer: Writer, page: Page, calendar: Calendar, now: datetime) -> Page:
+        """Sum up and seal the oldest day that is due, one a round."""
+        db, due = writer.db, milliseconds(now) - self._keep_ms
+        if due - page.marks.sealed < _DAY_S * 500:  # half a day: not asked every round
+            return page
+        first = db.scalar(select(func.min(SPEND.c.begin)).where(SPEND.c.begin >= page.marks.sealed // 1000))
+        day = None if first is None else calendar.day(first * 1000)
+        if day is None or day.end * 1000 > due:
+            return page
+        day = Bucket(max(day.begin, page.marks.sealed // 1000), day.end)  # the time zone may have been another one
+        sums = _sum_up(db, day)
+        rows = list(db.execute(_between(select(SPEND), day.begin, day.end)))
+        about = {"at": text(now), "begin": day.begin, "until": day.end, "row_count": len(rows)}
+        writer.append("spend_day", {**about, "sha256": _digest(rows, said(db))})
+        left = tuple(mine - its for mine, its in zip(page.open, sums, strict=True))
+        return Page(marks=replace(page.marks, sealed=day.end * 1000), open=left)
+
+
+def _sum_up(db: Connection, day: Bucket) -> list[int]:
+    """Replace the hours of a day by one row for each node and terms; gives the sums of all."""
+    keys = (SPEND.c.node_id, SPEND.c.terms)
+    sums = db.execute(_between(select(*keys, *_SUMS), day.begin, day.end).group_by(*keys)).all()
+    db.execute(SPEND.delete().where(SPEND.c.begin >= day.begin, SPEND.c.begin < day.end))
+    span = day.end - day.begin
+    made = {Key(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
+    _upsert(db, made)
+    return [sum(column) for column in zip(*made.values(), strict=True)]
+
+
+def _page(db: Connection) -> Page | None:
+    """The marks; None before the first metering."""
+    body = db.scalar(select(SPEND_MARKS.c.body))
+    return None if body is None else msgspec.msgpack.decode(body, type=Page)
+
+
+def _between(query: Select[Any], since: int, until: int | None) -> Select[Any]:
+    """Rows that begin in [since, until)."""
+    query = query.where(SPEND.c.begin >= since)
+    return query if until is None else query.where(SPEND.c.begin < until)
+
+
+def _stream(db: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+    """Rows in the order of their key, a few at a time."""
+    ordered = query.order_by(SPEND.c.begin, SPEND.c.node_id, SPEND.c.terms, SPEND.c.span)
+    yield from db.execute(ordered.execution_options(yield_per=_ROWS_AT_ONCE))
+
+
+def _by_terms(rows: dict[Key, list[int]], numbers: dict[Terms, int]) -> tuple[Spent, ...]:
+    """What rows add up to under each terms."""
+    sums: dict[int, list[int]] = {}
+    for key, amounts in rows.items():
+        known = sums.get(key.terms)
+        sums[key.terms] = amounts if known is None else list(map(add, known, amounts))
+    return tuple(Spent(terms=terms, amounts=sums[number]) for terms, number in numbers.items() if number in sums)
+
+
+def _upsert(db: Connection, rows: dict[Key, list[int]]) -> None:
+    """Add to the rows that are there, make the others."""
+    if not rows:
+        return
+    statement = _INSERT[db.dialect.name](SPEND)
+    more = {name: SPEND.c[name] + statement.excluded[name] for name in AMOUNTS}
+    statement = statement.on_conflict_do_update(index_elements=list(SPEND.primary_key), set_=more)
+    db.execute(
+        statement,
+        [
+            {
+                "begin": key.begin,
+                "node_id": key.node_id,
+                "terms": key.terms,
+                "span": key.span,
+                **dict(zip(AMOUNTS, amounts, strict=True)),
+            }
+            for key, amounts in rows.items()
+        ],
+    )
+
+
+def _digest(rows: Sequence[Row[Any]], terms: dict[int, str]) -> str:
+    """SHA-256 of a day: each row with all of its terms, in the order of their keys."""
+    made = hashlib.sha256()
+    for row in sorted(rows, key=lambda row: (row.node_id, row.terms, row.begin, row.span)):
+        made.update(msgspec.json.encode([*row, terms.get(row.terms)]))
+    return made.hexdigest()
+
+
+def _at(seconds: int) -> str:
+    """For people."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,214 @@
+"""PURE: what a machine and its GPUs did in a stretch of billed time, by what its agent says at the end of it.
+
+Rules, all of them:
+
+1. What the agent counted in between counts, to scale; what it did not count, beyond the slack, is unknown.
+2. Without a tally: its present state since when it says so; before that the state of the round before. What it does not
+   date began half way. Seen in one state other than busy that began again in between, it is unknown until then.
+3. Where all GPUs of a node are unknown and the node is not, the source does not tell them apart: they count as it does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpuwatch.model.fleet import Activity, GpuVerdict, Node, NodeState, NodeVerdict, State, Tally
+from gpuwatch.model.health import Health
+from gpuwatch.model.usage import GPU, JOULES, MEASURED, USES, Use, milliseconds
+from gpuwatch.money.accounting.slices import apportioned
+
+_USE_OF = {
+    State.BUSY: Use.USEFUL,
+    State.IDLE: Use.IDLE,
+    State.PARKED: Use.PARKED,
+    State.STALLED: Use.STALLED,
+    State.UNKNOWN: Use.UNKNOWN,
+}
+_PLACE = {state.value: USES.index(use) for state, use in _USE_OF.items()} | {"down": USES.index(Use.DOWN)}
+_USEFUL, UNKNOWN, SILENT, _DOWN = (USES.index(use) for use in (Use.USEFUL, Use.UNKNOWN, Use.SILENT, Use.DOWN))
+_SLACK_MS = 5_000  # by which two hosts may differ on when something was
+_SLACK_RATIO = 0.01  # likewise, of a stretch of time
+_MOST = 1e15  # of anything that was counted: more is no count
+
+
+class Was(StrEnum):
+    """How a machine was last seen. Gone is no longer listed after it ran."""
+
+    RUNNING = "running"
+    PENDING = "pending"
+    OFF = "off"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Up to when a node is metered (ms since 1970), under which terms, and what its agent said then.
+
+    `node` and `gpus` are places among USES, the latter one for each GPU.
+    """
+
+    until: int
+    was: Was
+    terms: int
+    node: int = UNKNOWN
+    gpus: tuple[int, ...] = ()
+    tally: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Billed time under the terms of `valid`; `before` is what was last seen, where the machine has run since then."""
+
+    begin: int
+    end: int
+    valid: Mark
+    before: Mark | None = None
+    seen: bool = True  # whether the present verdict may speak of it
+
+
+def used(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
+    """Amounts, by their place among AMOUNTS, by begin and end; they add up to the stretch and to that of each GPU."""
+    length, count = stretch.end - stretch.begin, len(stretch.valid.gpus)
+    counted = _counted(stretch, verdict, length)
+    if counted is None:
+        return _judged(stretch, verdict, mark)
+    amounts = {
+        **_shares(counted.node_seconds, length, 1, 0),
+        **_shares(counted.gpu_seconds, length, count, GPU),
+        **_energy(counted, length * count),
+    }
+    return {(stretch.begin, stretch.end): amounts}
+
+
+def measured(stretch: Stretch, verdict: NodeVerdict) -> dict[int, int]:
+    """The energy alone: the GPUs' counters went on also while nobody looked."""
+    length = stretch.end - stretch.begin
+    counted = _counted(stretch, verdict, length)
+    return {} if counted is None else _energy(counted, length * len(stretch.valid.gpus))
+
+
+def _energy(counted: Tally, most: int) -> dict[int, int]:
+    return {JOULES: int(counted.joules), MEASURED: min(int(counted.joules_gpu_seconds * 1000), most)}
+
+
+def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
+    """Rule 2."""
+    throughout, length = (stretch.begin, stretch.end), stretch.end - stretch.begin
+    parts: dict[tuple[int, int], dict[int, int]] = {throughout: {}}
+
+    def note(first: int, was: int | None, place: int, since: int | None) -> None:
+        if was == place and (since is None or since - stretch.begin <= _SLACK_MS):  # by far the most common
+            parts[throughout][first + place] = parts[throughout].get(first + place, 0) + length
+            return
+        for begin, end, use in _pieces(stretch, was, place, since):
+            amounts = parts.setdefault((begin, end), {})
+            amounts[first + use] = amounts.get(first + use, 0) + end - begin
+
+    before, whole = stretch.before, _since(verdict.activity, verdict, stretch.end)
+    note(0, None if before is None else before.node, mark.node, whole)
+    alike = all(_gpu_place(gpu) == UNKNOWN for gpu in verdict.gpus)
+    for position in range(len(stretch.valid.gpus)):
+        was = None if before is None else before.gpus[position]
+        if alike:
+            note(GPU, was, mark.node, whole)
+        elif position < min(len(verdict.gpus), len(mark.gpus)):
+            place = mark.gpus[position]
+            note(GPU, was, place, _gpu_since(verdict.gpus[position], place, verdict, stretch.end))
+        else:
+            note(GPU, was, UNKNOWN, None)
+    return parts
+
+
+def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
+    """What the agent counted in the stretch; None where it does not tell, or tells what cannot be."""
+    tally = verdict.tally
+    before = None if stretch.before is None else stretch.before.tally
+    if tally is None:
+        return None
+    if before is None or before.since != tally.since:
+        if milliseconds(tally.since) < stretch.begin - _SLACK_MS:
+            return None
+        before = Tally(since=tally.since, node_seconds={}, gpu_seconds={})
+        if sum(tally.node_seconds.values()) * 1000 > length + _slack(length):
+            return None
+    counted = Tally(
+        since=tally.since,
+        node_seconds=_less(tally.node_seconds, before.node_seconds),
+        gpu_seconds=_less(tally.gpu_seconds, before.gpu_seconds),
+        joules=int(tally.joules) - int(before.joules),
+        joules_gpu_seconds=tally.joules_gpu_seconds - before.joules_gpu_seconds,
+    )
+    told = (*counted.node_seconds.values(), *counted.gpu_seconds.values(), counted.joules, counted.joules_gpu_seconds)
+    return counted if all(0 <= each < _MOST for each in told) else None
+
+
+def _less(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    return {name: now.get(name, 0.0) - before.get(name, 0.0) for name in now.keys() | before.keys()}
+
+
+def _slack(length: int) -> int:
+    return _SLACK_MS + int(_SLACK_RATIO * length)
+
+
+def _shares(seconds: Mapping[str, float], length: int, count: int, first: int) -> dict[int, int]:
+    """So many machines' or GPUs' time in the stretch by what was counted; a shortfall beyond the slack is unknown."""
+    counted = {first + _PLACE[name]: int(each * 1000) for name, each in seconds.items() if name in _PLACE}
+    whole, told = length * count, sum(counted.values())
+    known = whole if told >= whole - _slack(length) * count else told
+    amounts = apportioned(known, counted)
+    amounts[first + UNKNOWN] = amounts.get(first + UNKNOWN, 0) + whole - sum(amounts.values())
+    return amounts
+
+
+def _pieces(stretch: Stretch, was: int | None, place: int, since: int | None) -> Iterator[tuple[int, int, int]]:
+    """Rule 2 where it did not hold throughout: begin, end and use. `since` is when the present one began, if told."""
+    begin, end = stretch.begin, stretch.end
+    if since is None:
+        if was is None or place == UNKNOWN:
+            cut, first = end, UNKNOWN
+        else:
+            cut, first = (begin + end) // 2, was
+    else:
+        cut = min(max(since, begin), end)
+        first = UNKNOWN if was is None or (was == place != _USEFUL) else was
+    if cut > begin:
+        yield begin, cut, first
+    if end > cut:
+        yield cut, end, place
+
+
+def _since(activity: Activity, verdict: NodeVerdict, end: int) -> int | None:
+    """When a state began: by the agent's own count, which knows no jumps; an unknown one by the agent's clock."""
+    if activity.state is State.UNKNOWN:
+        return None if activity.since is None else milliseconds(activity.since)
+    if activity.held_seconds == 0 and activity.since is None:
+        return None
+    return end - int((verdict.age_seconds + activity.held_seconds) * 1000)
+
+
+def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> int | None:
+    """Likewise of one GPU, or since when it is ill."""
+    if place == _DOWN and gpu.health is not None and gpu.health.since is not None:
+        return milliseconds(gpu.health.since)
+    return _since(gpu.activity, verdict, end)
+
+
+def mark_of(node: Node, now: int, terms: int) -> Mark:
+    """What is to be remembered of a node that was seen now."""
+    was = {NodeState.RUNNING: Was.RUNNING, NodeState.PENDING: Was.PENDING}.get(node.state, Was.OFF)
+    verdict = node.verdict
+    if verdict is None:
+        return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
+    whole = USES.index(_USE_OF[verdict.activity.state])
+    told = [_gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]]
+    if all(place == UNKNOWN for place in told):  # a source that does not tell a node's GPUs apart
+        told = [whole] * node.known_gpus
+    told += [UNKNOWN] * (node.known_gpus - len(told))
+    return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(told), tally=verdict.tally)
+
+
+def _gpu_place(gpu: GpuVerdict) -> int:
+    """Busy is useful, however ill; what is failing and does nothing is down."""
+    if gpu.activity.state is not State.BUSY and gpu.health is not None and gpu.health.state is Health.FAILING:
+        return _DOWN
+    return USES.index(_USE_OF[gpu.activity.state])

@@ -1,0 +1,1 @@
+"""Which instance types, sizes and commitments would cost less."""

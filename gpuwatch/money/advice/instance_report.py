@@ -1,0 +1,193 @@
+"""What `gpuwatch advise instance` says: the memory a model takes, and the machines that hold it, ranked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gpuwatch.model.money import Offer
+from gpuwatch.money.advice import instances, model_memory
+from gpuwatch.money.advice.instances import Factor, Ranked
+from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
+from gpuwatch.money.prices import catalogue
+
+_GIB = 2**30
+_WAYS: tuple[Recompute, ...] = ("selective", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A load, its memory as `parts` of the first candidate's way to recompute, and all candidates, best first."""
+
+    load: Workload
+    parts: tuple[Part, ...]
+    weights: Mapping[Factor, float]
+    ranked: tuple[Ranked, ...]
+    looked_at: int
+    most_machines: int
+
+
+def choose(
+    load: Workload,
+    *,
+    providers: Sequence[str] = (),
+    regions: Sequence[str] = (),
+    capacity: str = "on_demand",
+    most_machines: int = 8,
+    recompute: Recompute | None = None,
+    weights: Mapping[Factor, float] | None = None,
+) -> Choice:
+    """The machines of the built-in price table that hold the load.
+
+    Raises:
+        ValueError: the load cannot be, or the table has no such provider or region.
+
+    """
+    offers = [
+        offer
+        for offer in catalogue.offers()
+        if offer.capacity_type == capacity
+        and (not providers or offer.provider in providers)
+        and (not regions or offer.region in regions)
+    ]
+    if not offers:
+        known = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
+        raise ValueError(f"the price table has no {capacity} offers there; right would be of {', '.join(known)}")
+    ways = _WAYS if recompute is None else (recompute,)
+    found = tuple(instances.candidates(load, offers, _usd_per_hour, most_machines=most_machines, recompute=ways))
+    chosen = instances.WEIGHTS if weights is None else weights
+    ranked = instances.ranked(load, found, chosen)
+    way = ranked[0].candidate.recompute if ranked else ways[-1]
+    return Choice(
+        load=load,
+        parts=model_memory.parts(model_memory.with_recompute(load, way)),
+        weights=chosen,
+        ranked=ranked,
+        looked_at=len(offers),
+        most_machines=most_machines,
+    )
+
+
+def _usd_per_hour(offer: Offer) -> Decimal | None:
+    """List prices in other currencies are not compared: nothing is converted silently."""
+    return offer.price_per_hour if offer.currency == "USD" else None
+
+
+def as_json(told: Choice, limit: int) -> dict[str, object]:
+    """For tools; docs/instances.md defines each key."""
+    shape = told.load.shape
+    return {
+        "params": shape.params,
+        "task": told.load.task,
+        "precision": told.load.precision,
+        "shape": {
+            name: getattr(shape, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocabulary", "derived")
+        },
+        "memory": {
+            "bytes": sum(part.bytes_ for part in told.parts),
+            "parts": [
+                {
+                    "name": part.name,
+                    "bytes": part.bytes_,
+                    "shared": part.shared,
+                    "formula": part.formula,
+                    "source": part.source,
+                }
+                for part in told.parts
+            ],
+        },
+        "weights": dict(told.weights),
+        "candidates": [_candidate(each) for each in told.ranked[:limit]],
+        "candidates_total": len(told.ranked),
+        "offers_looked_at": told.looked_at,
+    }
+
+
+def _candidate(each: Ranked) -> dict[str, object]:
+    found, offer = each.candidate, each.candidate.offer
+    return {
+        "provider": offer.provider,
+        "region": offer.region,
+        "instance_type": offer.instance_type,
+        "machines": found.machines,
+        "gpus": found.gpus,
+        "gpu_model": offer.gpu_model,
+        "gpu_memory_bytes": offer.gpu_memory_bytes,
+        "held_bytes_per_gpu": found.held_bytes,
+        "usable_bytes_per_gpu": found.usable_bytes,
+        "recompute": found.recompute,
+        "usd_per_hour": None if found.usd_per_hour is None else str(found.usd_per_hour),
+        "price": {
+            "per_hour": None if offer.price_per_hour is None else str(offer.price_per_hour),
+            "currency": offer.currency,
+            "as_of": offer.as_of.isoformat(),
+            "source": offer.source,
+        },
+        "score": round(each.score, 4),
+        "factors": {name: round(value, 4) for name, value in each.factors.items()},
+        "notes": list(found.notes),
+    }
+
+
+def as_text(told: Choice, limit: int) -> str:
+    """For people."""
+    return "\n".join(_lines(told, limit))
+
+
+def _lines(told: Choice, limit: int) -> Iterator[str]:
+    shape = told.load.shape
+    guessed = f" ({', '.join(shape.derived)} derived)" if shape.derived else ""
+    yield (
+        f"{shape.params:,} parameters, to {told.load.task} in {told.load.precision}; {shape.layers} layers, "
+        f"hidden size {shape.hidden}, {shape.heads} heads, {shape.kv_heads} of keys and values{guessed}."
+    )
+    yield ""
+    for part in told.parts:
+        where = "in all" if part.shared else "each GPU"
+        yield f"  {part.name:<12} {_gib(part.bytes_):>10}  {where:<8}  {part.formula}"
+    yield f"  Sources: {'. '.join(dict.fromkeys(part.source for part in told.parts))}."
+    yield ""
+    if not told.ranked:
+        yield f"None of {told.looked_at} offers holds it with up to {told.most_machines} machines."
+        return
+    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *told.weights)
+    rows = [heads, *(_row(each, told) for each in told.ranked[:limit])]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    for row in rows:
+        yield "  ".join(
+            cell.ljust(width) if column in {1, 2} else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+    yield ""
+    shown = told.ranked[:limit]
+    for each in shown:
+        for note in each.candidate.notes:
+            yield f"{each.candidate.offer.instance_type} in {each.candidate.offer.region}: {note}."
+    if len(told.ranked) > limit:
+        yield f"{len(told.ranked) - limit} more hold it; --limit shows them."
+    yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
+    yield "docs/instances.md defines the score."
+
+
+def _row(each: Ranked, told: Choice) -> tuple[str, ...]:
+    found, offer = each.candidate, each.candidate.offer
+    return (
+        f"{each.score:.3f}",
+        f"{found.machines} x {offer.instance_type}, {offer.provider} {offer.region}",
+        f"{found.gpus} x {offer.gpu_model} {offer.gpu_memory_bytes // _GIB} GiB",
+        f"{_gib(found.held_bytes)} of {_gib(found.usable_bytes)}",
+        _usd(found.usd_per_hour),
+        *(f"{each.factors[name]:.2f}" for name in told.weights),
+    )
+
+
+def _usd(price: Decimal | None) -> str:
+    return "not known" if price is None else f"{price:,.2f}"
+
+
+def _gib(bytes_: int) -> str:
+    return f"{bytes_ / _GIB:,.1f} GiB"
+
+
+def _dates(shown: Sequence[Ranked]) -> str:
+    dates = sorted({each.candidate.offer.as_of for each in shown})
+    return dates[0].isoformat() if len(dates) == 1 else f"{dates[0].isoformat()} to {dates[-1].isoformat()}"

@@ -1,0 +1,133 @@
+"""What `gpuwatch advise rightsize` says: machines larger than what their rounds on record show."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.money import Offer
+from gpuwatch.money.advice import rightsizing
+from gpuwatch.money.advice.rightsizing import Sizing
+from gpuwatch.money.prices import catalogue
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
+
+_MOST_ROUNDS = 1000  # of a large fleet each takes tens of milliseconds to read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The advice, and what it rests on."""
+
+    advice: tuple[Sizing, ...]
+    nodes: int
+    rounds: int
+    kept: int
+    first: datetime
+    last: datetime
+    over: timedelta
+
+
+def told(knobs: LedgerKnobs, clock: Clock, over_seconds: float) -> Told:
+    """What the rounds of that time say.
+
+    Raises:
+        LedgerError: the ledger cannot be read, or keeps no round of that time whole.
+
+    """
+    over, now = timedelta(seconds=over_seconds), clock.now()
+    ledger = Ledger.connect(knobs, read_only=True)
+    try:
+        kept = ledger.whole_rounds(now - over, now)
+        if not kept:
+            raise LedgerError(
+                f"{knobs.place} keeps no round of the last {format_duration(over_seconds)} whole "
+                "(ledger.keep, ledger.keep_quiet); let `gpuwatch controller` run"
+            )
+        chosen = [kept[number * len(kept) // _MOST_ROUNDS] for number in range(_MOST_ROUNDS)] if _many(kept) else kept
+        chosen = [*chosen[:-1], kept[-1]]
+        pasts = rightsizing.seen(_fleets(ledger, chosen))
+        newest = ledger.round(kept[-1][0]).observation
+    finally:
+        ledger.close()
+    usd = {offer.instance_type: offer.price_per_hour for offer in _offers() if offer.price_per_hour is not None}
+    for node in newest.fleet.nodes:
+        price = newest.price(node)
+        if price is not None:
+            usd[node.instance_type] = price.usd_per_hour
+    return Told(
+        advice=rightsizing.advice(pasts, over, _offers(), usd),
+        nodes=len(pasts),
+        rounds=len(chosen),
+        kept=len(kept),
+        first=kept[0][1],
+        last=kept[-1][1],
+        over=over,
+    )
+
+
+def _many(kept: Sequence[object]) -> bool:
+    return len(kept) > _MOST_ROUNDS
+
+
+def _offers() -> tuple[Offer, ...]:
+    return tuple(offer for offer in catalogue.offers(provider="aws") if offer.capacity_type == "on_demand")
+
+
+def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[tuple[datetime, Fleet]]:
+    for round_id, at in rounds:
+        yield at, ledger.round(round_id).observation.fleet
+
+
+def as_json(found: Told) -> dict[str, object]:
+    """For tools; docs/rightsizing.md defines each key."""
+    return {
+        "over_seconds": found.over.total_seconds(),
+        "nodes": found.nodes,
+        "rounds": found.rounds,
+        "rounds_kept": found.kept,
+        "first_round": found.first.isoformat(),
+        "last_round": found.last.isoformat(),
+        "advice": [
+            {
+                "node": each.node_id,
+                "name": each.name,
+                "pool": each.pool,
+                "instance_type": each.instance_type,
+                "kind": each.kind,
+                "gpus": list(each.gpus),
+                "sentence": each.sentence,
+                "better": each.better,
+                "usd_per_month": None if each.usd_per_month is None else str(each.usd_per_month),
+            }
+            for each in found.advice
+        ],
+    }
+
+
+def as_text(found: Told) -> str:
+    """For people."""
+    return "\n".join(map(legible, _lines(found)))
+
+
+def _lines(found: Told) -> Iterator[str]:
+    advised = [each for each in found.advice if each.kind != "unknown"]
+    for each in advised:
+        saved = "" if each.usd_per_month is None else f" (saves ${each.usd_per_month:,.0f} a month at list price)"
+        yield f"{each.name} ({each.instance_type}, pool {each.pool}): {each.sentence}{saved}."
+    if not advised:
+        yield "No machine is larger than what was measured on it."
+    unknown = [each for each in found.advice if each.kind == "unknown"]
+    if unknown:
+        yield ""
+        for each in unknown:
+            yield f"{each.name}: {each.sentence}."
+    yield ""
+    yield (
+        f"From {found.rounds} of {found.kept} whole rounds between {found.first:%Y-%m-%d %H:%M} and "
+        f"{found.last:%Y-%m-%d %H:%M} UTC, {found.nodes} running machines, for what was unused for "
+        f"{format_duration(found.over.total_seconds())}. docs/rightsizing.md says how."
+    )

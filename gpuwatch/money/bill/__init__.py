@@ -1,0 +1,1 @@
+"""The cloud's bill beside gpuwatch's own records."""

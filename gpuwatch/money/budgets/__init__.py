@@ -1,0 +1,1 @@
+"""Monthly budgets: spent, forecast, and what follows when one is near its end."""

@@ -1,0 +1,250 @@
+"""PURE: what of a month's budget is spent, where the month will end, how sure that is, and what follows.
+
+Rules, all of them:
+
+1. Spent is what was metered this month, at the prices of then: the same rows and the same sum as `gpuwatch cost`.
+2. The forecast is that plus the rest of the month by `forecast_month`, on days that end at the last full hour; with
+   less than a day on record, the rest at what runs now.
+3. Thresholds are crossed once a month each, by what is spent, and by a forecast that rests on a day or more.
+4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past tells how far
+   it may be off.
+5. Hours without a known price are counted and told: figures are then lower bounds.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from gpuwatch.model.budget import Basis, BudgetState, Crossing, Hastening
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.money import Price
+from gpuwatch.model.usage import HOUR_MS
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.forecast.month_end import MonthEnd, month_end
+from gpuwatch.money.forecast.series import Series
+
+DAY_SECONDS = 86_400
+HISTORY_DAYS = 91  # thirteen weeks: enough to try a month ahead, little enough to be read every hour
+_CENT = Decimal("0.01")
+_NOW = "what runs now"
+Priced = Sequence[tuple[Node, Price]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """The month of a moment at a place, and when metering began; the hours before `edge` are whole."""
+
+    now: datetime
+    edge: datetime
+    zone: ZoneInfo
+    began: datetime | None
+
+    @property
+    def begin(self) -> datetime:
+        """When it begins, UTC."""
+        local = self.now.astimezone(self.zone)
+        return datetime(local.year, local.month, 1, tzinfo=self.zone).astimezone(UTC)
+
+    @property
+    def end(self) -> datetime:
+        """When the next one does."""
+        local = self.now.astimezone(self.zone)
+        year, month = divmod(local.year * 12 + local.month, 12)
+        return datetime(year, month + 1, 1, tzinfo=self.zone).astimezone(UTC)
+
+    @property
+    def name(self) -> str:
+        """Such as 2026-03."""
+        return f"{self.now.astimezone(self.zone):%Y-%m}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What a budget's scope has cost until the last full hour, and the forecast from there."""
+
+    usd: Fraction
+    unpriced_ms: int
+    ahead: MonthEnd | None  # its sums are of the whole month; None: less than a day is on record
+
+
+def counted(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
+    """The rows in a budget's scope."""
+    scope = budget.scope
+    return [
+        row
+        for row in rows
+        if scope.takes(row.terms.pool, row.terms.owner, row.terms.account, dict(row.terms.tags) if scope.tag else {})
+    ]
+
+
+def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None) -> Past:
+    """A budget's past, of the rows in its scope that begin before the edge, with a forecast made of such."""
+    usd, unpriced_ms = _sums(rows, month)
+    return Past(usd=usd, unpriced_ms=unpriced_ms, ahead=ahead)
+
+
+def priced(observation: Observation) -> Priced:
+    """What runs now at a known price."""
+    found = [(node, observation.price(node)) for node in observation.fleet.nodes if node.state is NodeState.RUNNING]
+    return [(node, price) for node, price in found if price is not None]
+
+
+def state(
+    name: str, budget: Budget, month: Month, known: Past, lately: Sequence[Billed], running: Priced
+) -> BudgetState:
+    """The budget now, without crossings. `lately` are the rows in its scope from the edge on."""
+    usd, unpriced_ms = _sums(lately, month)
+    spent, scope = _cents(known.usd + usd), budget.scope
+    rate = sum((price.usd_per_hour for node, price in running if scope.covers(node)), Decimal(0))
+    made = BudgetState(
+        name=name,
+        scope=scope,
+        usd_per_month=budget.usd_per_month,
+        month=month.name,
+        ends_at=month.end,
+        block_growth=budget.block_growth,
+        thresholds=tuple(map(float, budget.ratios)),
+        spent_usd=spent,
+        usd_per_hour=rate,
+        unpriced_hours=(known.unpriced_ms + unpriced_ms) / HOUR_MS,
+        notes=tuple(_notes(month, known)),
+    )
+    made = _with_forecast(made, month, known.ahead, rate)
+    return _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
+
+
+def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
+    """The state with the thresholds it has reached; those of this month that were known before stay as they were."""
+    crossings = before.crossings if before is not None and before.month == state.month else ()
+    known = {(each.ratio, each.on): each for each in crossings}
+    levels: dict[Basis, Decimal | None] = {
+        "actual": state.spent_usd,
+        "forecast": None if state.method in {"", _NOW} else state.forecast_usd,
+    }
+    for ratio in budget.ratios:
+        for on, usd in levels.items():
+            if usd is not None and usd >= ratio * state.usd_per_month:
+                known.setdefault((float(ratio), on), Crossing(ratio=float(ratio), on=on, at=now))
+    return replace(state, crossings=tuple(known.values()))
+
+
+def unknown(name: str, budget: Budget, month: Month, before: BudgetState | None, doubt: str) -> BudgetState:
+    """The state of a budget whose spending could not be read: it hastens nothing, and what was crossed stays so."""
+    return BudgetState(
+        name=name,
+        scope=budget.scope,
+        usd_per_month=budget.usd_per_month,
+        month=month.name,
+        ends_at=month.end,
+        block_growth=budget.block_growth,
+        thresholds=tuple(map(float, budget.ratios)),
+        crossings=before.crossings if before is not None and before.month == month.name else (),
+        doubt=doubt,
+    )
+
+
+def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd | None:
+    """Rule 2, of the rows in a budget's scope that begin before the edge; None: less than a day is on record.
+
+    Its days do not begin when the month does, so that what they hold of the month is put right by the rows themselves.
+    """
+    if month.began is None:
+        return None
+    edge = int(month.edge.timestamp())
+    days = min(HISTORY_DAYS, (edge - int(month.began.timestamp())) // DAY_SECONDS)
+    if days < 1:
+        return None
+    start = edge - days * DAY_SECONDS
+    sums = [0.0] * days
+    for row in rows:
+        usd = float(row.terms.usd_per_hour or 0) * row.node_ms / HOUR_MS
+        for day in range(max(0, (row.begin - start) // DAY_SECONDS), days):
+            first = start + day * DAY_SECONDS
+            both = min(row.begin + row.span, first + DAY_SECONDS) - max(row.begin, first)
+            if both <= 0:
+                break
+            sums[day] += usd * both / row.span
+    series = Series(start=datetime.fromtimestamp(start, UTC), step_seconds=DAY_SECONDS, values=tuple(sums))
+    whole = sum(value for day, value in enumerate(sums) if series.time(day) >= month.begin)
+    cut = Decimal(str(float(past(rows, month, None).usd) - whole))
+    told = month_end(series, month.now.astimezone(month.zone), budget.usd_per_month - cut)
+    bounds = [None if each is None else each + cut for each in (told.lower, told.upper)]
+    return replace(told, expected=told.expected + cut, lower=bounds[0], upper=bounds[1])
+
+
+def _with_forecast(made: BudgetState, month: Month, ahead: MonthEnd | None, rate: Decimal) -> BudgetState:
+    """What is spent stays spent: no part of a forecast is below it."""
+    spent = made.spent_usd or Decimal(0)
+    if ahead is None:
+        left = Decimal((month.end - month.now) / timedelta(hours=1))
+        return replace(made, forecast_usd=(spent + rate * left).quantize(_CENT), method=_NOW)
+    over = ahead.probability_over
+    return replace(
+        made,
+        forecast_usd=max(spent, ahead.expected.quantize(_CENT)),
+        lower_usd=None if ahead.lower is None else max(spent, ahead.lower.quantize(_CENT)),
+        upper_usd=None if ahead.upper is None else max(spent, ahead.upper.quantize(_CENT)),
+        probability_over=over if over is None or spent <= made.usd_per_month else 1.0,
+        method=ahead.method,
+    )
+
+
+def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
+    """Rule 4."""
+    spent, limit = made.spent_usd or Decimal(0), made.usd_per_month
+    sure = made.forecast_usd is not None and made.probability_over is not None
+    reached: dict[str, bool] = {"actual": spent >= limit}
+    reached["forecast"] = reached["actual"] or (sure and (made.forecast_usd or spent) > limit)
+    used = f"${spent:.2f} of the ${limit:.2f} of the budget {made.name} are spent in {made.month}"
+    coming = f", and the month is forecast to end at ${made.forecast_usd:.2f}" if not reached["actual"] else ""
+    word, usd = ("spent", spent) if reached["actual"] else ("forecast", made.forecast_usd or spent)
+    on = f"{word} at {usd / limit:.0%}"
+    return replace(
+        made,
+        blocked=used + coming if reached.get(budget.block_growth) else None,
+        hastening=Hastening(wait_seconds=budget.hasten_to, why=f"the budget {made.name} is {on}")
+        if reached.get(budget.hasten)
+        else None,
+    )
+
+
+def _reaches(made: BudgetState, month: Month) -> datetime | None:
+    """When all will be spent at the forecast's pace."""
+    if made.spent_usd is None or made.forecast_usd is None:
+        return None
+    left, coming = made.usd_per_month - made.spent_usd, made.forecast_usd - made.spent_usd
+    if left <= 0 or coming < left or coming <= 0:
+        return None
+    return month.now + (month.end - month.now) * float(left / coming)
+
+
+def _notes(month: Month, known: Past) -> list[str]:
+    told = [] if known.ahead is None else list(known.ahead.warnings)
+    if month.began is None:
+        return ["nothing has been metered yet"]
+    if month.began > month.begin:
+        told.append(f"metered from {month.began:%Y-%m-%d %H:%M} UTC on: what was spent earlier this month is not in it")
+    if known.ahead is None:
+        told.append("less than a day is on record: the forecast is what runs now, until the month's end")
+    return told
+
+
+def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, int]:
+    """What those of the month cost as far as prices are known, and the time of machines whose price is not."""
+    begin, by_price = int(month.begin.timestamp()), dict[Decimal | None, int]()
+    for row in rows:
+        if row.begin < begin:
+            continue
+        by_price[row.terms.usd_per_hour] = by_price.get(row.terms.usd_per_hour, 0) + row.node_ms
+    unpriced_ms = by_price.pop(None, 0)
+    return sum((Fraction(usd) * ms / HOUR_MS for usd, ms in by_price.items() if usd), Fraction(0)), unpriced_ms
+
+
+def _cents(usd: Fraction) -> Decimal:
+    """To the nearest cent, halves to even, as `gpuwatch cost` shows sums."""
+    return Decimal(round(usd * 100)).scaleb(-2)

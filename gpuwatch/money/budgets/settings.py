@@ -1,0 +1,95 @@
+"""What a budget can be told."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Gt, MinLen
+
+from gpuwatch.model.budget import Scope, When
+from gpuwatch.model.duration import Seconds
+from gpuwatch.model.setting import STRICT, Contradiction, Knob
+
+_PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,2})?) ?%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a month of a pool, owner, account, tag, or of everything, may cost."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    usd_per_month: Annotated[
+        Decimal, Gt(0), Knob("US dollars for a month, which begins by the clocks of cost.timezone.")
+    ] = Decimal(5000)
+    pool: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this pool's machines count. None: of all pools.")] = (
+        None
+    )
+    owner: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this owner's. None: everybody's.")] = None
+    account: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this cloud account's. None: of all.")] = None
+    tag: Annotated[
+        Annotated[str, MinLen(1)] | None,
+        Knob("Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: whatever their tags."),
+    ] = None
+    thresholds: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Knob("Parts of it that are told, once a month each, when they are spent and when they are forecast to be."),
+    ] = ("50%", "80%", "100%")
+    block_growth: Annotated[
+        When, Knob("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
+    ] = "never"
+    hasten: Annotated[
+        When,
+        Knob("Idle machines of the scope get their notice sooner: once all is spent, or is forecast to be, or never."),
+    ] = "never"
+    hasten_to: Annotated[
+        Seconds, Ge(60), Knob("How long they wait then, where they would wait longer; the grace after it stays.")
+    ] = 600.0
+
+    @property
+    def scope(self) -> Scope:
+        """Whose spending counts."""
+        key, _, value = (self.tag or "").partition("=")
+        return Scope(
+            pool=self.pool, owner=self.owner, account=self.account, tag=None if self.tag is None else (key, value)
+        )
+
+    @property
+    def ratios(self) -> tuple[Decimal, ...]:
+        """The thresholds as parts of the whole, smallest first."""
+        return tuple(sorted({ratio for each in self.thresholds if (ratio := _ratio(each)) is not None}))
+
+
+def _ratio(text: str) -> Decimal | None:
+    """0.8 of `80%`; None of what is no percentage above 0."""
+    found = _PERCENT.fullmatch(text.strip())
+    return Decimal(found[1]) / 100 if found is not None and Decimal(found[1]) > 0 else None
+
+
+def contradictions(budgets: Mapping[str, Budget], tags: Collection[str]) -> Iterator[Contradiction]:
+    """What no bound can tell; `tags` are those that are kept with what machines cost."""
+    for name, budget in budgets.items():
+        wrong = [each for each in budget.thresholds if _ratio(each) is None]
+        if wrong:
+            yield Contradiction(
+                keys=(("budgets", name, "thresholds"),),
+                wrong=f"{wrong[0]!r} is no percentage above 0",
+                right="percentages such as [50%, 80%, 100%]",
+            )
+        key, sign, value = (budget.tag or "").partition("=")
+        if budget.tag is None:
+            continue
+        if not (key and sign and value):
+            yield Contradiction(
+                keys=(("budgets", name, "tag"),),
+                wrong=f"{budget.tag!r} is no KEY=VALUE",
+                right="a tag such as team=vision",
+            )
+        elif key not in tags:
+            yield Contradiction(
+                keys=(("budgets", name, "tag"), ("cost", "tags")),
+                wrong=f"the tag {key!r} of budgets.{name} is not among cost.tags: it is not kept with what is spent",
+                right=f"{key} in cost.tags, or one of {', '.join(tags) or 'the tags that you list there'}",
+            )

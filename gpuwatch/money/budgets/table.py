@@ -1,0 +1,84 @@
+"""How budgets look to people and to `--json`."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.duration import format_duration
+from gpuwatch.money.report.cost import aligned
+from gpuwatch.runtime.printable import legible
+
+_HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
+_OLD_SECONDS = 900.0
+
+
+def as_object(states: Sequence[BudgetState], at: datetime) -> dict[str, Any]:
+    """Money as decimal texts, times in UTC."""
+    return {"at": at.isoformat(), "budgets": [msgspec.to_builtins(each) for each in states]}
+
+
+def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
+    """A table, and for each budget what it has crossed, what follows and what is to be known about it."""
+    lines = [f"Budgets of {states[0].month}, as of the round of {at:%Y-%m-%d %H:%M} UTC.", ""]
+    lines += aligned([_HEADS, *(_row(each) for each in states)])
+    for each in states:
+        said = [f"    {line}" for line in _about(each, at)]
+        lines += ["", f"{each.name}: {each.scope}", *said]
+    age = (now - at).total_seconds()
+    if age > _OLD_SECONDS:
+        lines += ["", f"Warning: that round is {format_duration(age)} old; what was billed since is not known."]
+    return "\n".join(map(legible, lines))
+
+
+def _row(each: BudgetState) -> list[str]:
+    least = "+?" if each.unpriced_hours else ""
+    bounds = "-" if each.lower_usd is None else f"{_usd(each.lower_usd)} - {_usd(each.upper_usd)}"
+    return [
+        each.name,
+        _usd(each.usd_per_month),
+        _usd(each.spent_usd) + least,
+        _part(each.spent_usd, each.usd_per_month),
+        _usd(each.usd_per_hour),
+        _usd(each.forecast_usd) + least,
+        bounds,
+        _part(each.forecast_usd, each.usd_per_month),
+        "-" if each.probability_over is None else f"{each.probability_over:.0%}",
+        "-" if each.reaches_at is None else f"{each.reaches_at:%Y-%m-%d}",
+    ]
+
+
+def _about(each: BudgetState, at: datetime) -> list[str]:
+    if each.doubt is not None:
+        return [f"Not known: {each.doubt}."]
+    lines = list(_crossed(each))
+    if each.reaches_at is not None:
+        lines.append(
+            f"at the forecast's pace all is spent in {format_duration((each.reaches_at - at).total_seconds())}"
+        )
+    if each.blocked is not None:
+        lines.append("in force: no machine is added to it")
+    if each.hastening is not None:
+        lines.append(f"in force: idle machines wait {format_duration(each.hastening.wait_seconds)} at most")
+    if each.unpriced_hours:
+        lines.append(f"{each.unpriced_hours:.1f} machine-hours have no known price: the sums are the least it can be")
+    return [*lines, f"forecast by {each.method}", *each.notes]
+
+
+def _crossed(each: BudgetState) -> Iterator[str]:
+    """The highest threshold that is spent, and the highest that is forecast."""
+    for on, word in (("actual", "spent"), ("forecast", "forecast")):
+        found = max((one for one in each.crossings if one.on == on), key=lambda one: one.ratio, default=None)
+        if found is not None:
+            yield f"past {found.ratio:.0%} {word} since the round of {found.at:%Y-%m-%d %H:%M} UTC"
+
+
+def _usd(usd: Decimal | None) -> str:
+    return "-" if usd is None else f"${usd:,.2f}"
+
+
+def _part(usd: Decimal | None, whole: Decimal) -> str:
+    return "-" if usd is None else f"{usd / whole:.0%}"

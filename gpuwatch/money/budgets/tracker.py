@@ -1,0 +1,154 @@
+"""Budgets in every round: asks the ledger for what was billed, in part once an hour, and says what has been crossed.
+
+A round asks for the rows of the hour under way alone. Those of the last days are asked for when an hour is whole, and
+the forecasts are then made anew, one a round. All are asked for when a day begins, and after every pause: then the
+round before may have billed time that passed long ago, or another controller may have led.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.model.budget import Basis, BudgetState
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.usage import milliseconds
+from gpuwatch.money.accounting.slices import Calendar
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.budgets.budget import (
+    DAY_SECONDS,
+    HISTORY_DAYS,
+    Month,
+    Past,
+    counted,
+    crossed,
+    forecast,
+    past,
+    priced,
+    state,
+    unknown,
+)
+from gpuwatch.money.budgets.settings import Budget
+
+log = logging.getLogger(__name__)
+
+_PAUSE = timedelta(minutes=5)  # without one, what is older was billed by the round before
+_LATEST = 2**40  # seconds since 1970: no row begins later
+_FIRST_DAYS = HISTORY_DAYS + 2  # a row that reaches into them begins no earlier
+_LATE_DAYS = 3  # rows older than these change after a pause only
+
+
+@dataclass(slots=True, kw_only=True)
+class Budgeting:
+    """The budgets of the settings over one ledger; `tells`: what is crossed goes to the log, once a month each."""
+
+    ledger: Ledger
+    budgets: Mapping[str, Budget]
+    zone: ZoneInfo
+    tells: bool = False
+    _spend: SpendBook = field(init=False)
+    _until: tuple[datetime, str] | None = None  # up to when `_past` tells, and its month
+    _began: datetime | None = None
+    _asked: datetime | None = None
+    _paused: bool = True
+    _old: tuple[int, list[Billed]] = (0, [])  # up to when, and the rows
+    _rows: list[Billed] = field(default_factory=list)
+    _due: list[str] = field(default_factory=list)  # whose forecast is to be made anew
+    _past: dict[str, Past] = field(default_factory=dict)
+    _before: dict[str, BudgetState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Of that ledger."""
+        self._spend = SpendBook(self.ledger)
+
+    def states(self, observation: Observation) -> tuple[BudgetState, ...]:
+        """Every budget in this round; what goes wrong makes them unknown, and stops no round."""
+        if not self.budgets:
+            return ()
+        now = observation.now
+        hour = datetime.fromtimestamp(Calendar(self.zone).hour(milliseconds(now - _PAUSE)).begin, UTC)
+        month = Month(now=now, edge=hour, zone=self.zone, began=self._began)
+        try:
+            return self._states(observation, month)
+        except Exception:
+            log.exception("What is spent of the budgets is not known in this round.")
+            self._until = None
+            doubt = "the ledger could not be asked, the log says why"
+            before = self._before
+            return tuple(unknown(name, each, month, before.get(name), doubt) for name, each in self.budgets.items())
+
+    def _states(self, observation: Observation, month: Month) -> tuple[BudgetState, ...]:
+        now = observation.now
+        pause = self._asked is None or not timedelta(0) <= now - self._asked <= _PAUSE
+        if pause:
+            self._before = {each.name: each for each in self._recorded()}
+        if pause or self._paused or self._until != (month.edge, month.name):
+            self._look_back(month, anew=pause or self._paused)
+        self._asked, self._paused = now, pause
+        month = replace(month, began=self._began)
+        self._forecast(month)
+        rows = self._spend.billed(int(month.edge.timestamp()), _LATEST)
+        running, made = priced(observation), []
+        for name, budget in self.budgets.items():
+            found = state(name, budget, month, self._past[name], counted(budget, rows), running)
+            found = crossed(found, budget, self._before.get(name), now)
+            if self.tells:
+                self._tell(found)
+            self._before[name] = found
+            made.append(found)
+        return tuple(made)
+
+    def _look_back(self, month: Month, *, anew: bool) -> None:
+        """Everything before the hour under way."""
+        edge = int(month.edge.timestamp())
+        late = edge - edge % DAY_SECONDS - _LATE_DAYS * DAY_SECONDS
+        if anew or self._old[0] != late:
+            began = self._spend.began()
+            self._began = None if began is None else datetime.fromtimestamp(began / 1000, UTC)
+            self._old = late, self._spend.billed(edge - _FIRST_DAYS * DAY_SECONDS, late)
+        self._rows = [*self._old[1], *self._spend.billed(late, edge)]
+        if anew or self._until is None or self._until[1] != month.name:
+            self._past = {}
+        self._past = {
+            name: past(counted(budget, self._rows), month, self._past[name].ahead if name in self._past else None)
+            for name, budget in self.budgets.items()
+        }
+        self._due = list(self.budgets)
+        self._until = (month.edge, month.name)
+
+    def _forecast(self, month: Month) -> None:
+        """One that is due, and all that there is none of yet."""
+        none = [name for name in self._due if self._past[name].ahead is None]
+        for name in none or self._due[:1]:
+            budget = self.budgets[name]
+            made = forecast(budget, counted(budget, self._rows), month)
+            self._past[name] = replace(self._past[name], ahead=made)
+            self._due.remove(name)
+
+    def _recorded(self) -> Iterable[BudgetState]:
+        """What the newest round on record knew, so that a restart tells nothing twice."""
+        newest = self.ledger.rounds(limit=1)
+        return self.ledger.observation(newest[0].id).budgets if newest and newest[0].whole else ()
+
+    def _tell(self, found: BudgetState) -> None:
+        """What this round is the first to see."""
+        known = self._before.get(found.name)
+        old = set() if known is None else {(each.ratio, each.on, each.at) for each in known.crossings}
+        for each in found.crossings:
+            if (each.ratio, each.on, each.at) not in old:
+                log.warning("%s", crossing_line(found, each.ratio, each.on))
+
+
+def crossing_line(found: BudgetState, ratio: float, on: Basis) -> str:
+    """A threshold that was crossed, as a sentence."""
+    if on == "actual":
+        said = f"${found.spent_usd:.2f} are spent in {found.month}"
+    else:
+        said = f"{found.month} is forecast to end at ${found.forecast_usd:.2f}"
+        if found.lower_usd is not None and found.upper_usd is not None:
+            said += f" (80 %: ${found.lower_usd:.2f} to ${found.upper_usd:.2f})"
+    least = f" At least: {found.unpriced_hours:.0f} machine-hours have no known price." if found.unpriced_hours else ""
+    return f"Budget {found.name} ({found.scope}): {said}, past {ratio:.0%} of ${found.usd_per_month:.2f}.{least}"

@@ -1,0 +1,1 @@
+"""Where spending is heading, with intervals, and how good such forecasts were."""

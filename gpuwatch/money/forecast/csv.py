@@ -1,0 +1,104 @@
+"""Reads `time,value` files: CSV, plain or .gz, with or without a line of heads."""
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpuwatch.money.forecast.series import Sample
+
+_NO_VALUE = frozenset({"", "na", "nan", "null", "none", "-"})
+_COLUMNS = ("time", "value")
+
+
+class SeriesError(ValueError):
+    """A file that does not say what was measured when; the message names the line and what would be right."""
+
+
+def read_samples(path: Path) -> list[Sample]:
+    """The samples of a file in the order of their lines; lines without a value are holes and give none.
+
+    Raises:
+        SeriesError: it cannot be read, a line is wrong, or nothing was measured.
+
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if packed
+            else path.open(encoding="utf-8-sig", newline="") as lines
+        ):
+            samples = list(_samples(path, lines))
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+        raise SeriesError(f"{path}: cannot be read as CSV: {error}") from error
+    if not samples:
+        raise SeriesError(f"{path}: holds no value; lines like 2026-11-01T00:00:00Z,42.5 are read")
+    return samples
+
+
+def _samples(path: Path, lines: Iterable[str]) -> Iterator[Sample]:
+    rows = csv.reader(lines)
+    when, what = 0, 1
+    first = True
+    for row in rows:
+        if not any(cell.strip() for cell in row):
+            continue
+        if first:
+            first = False
+            heads = [cell.strip().lower() for cell in row]
+            if all(name in heads for name in _COLUMNS):
+                when, what = (heads.index(name) for name in _COLUMNS)
+                continue
+            if not any(_is_time(cell) for cell in row):
+                raise SeriesError(f"{path}: line {rows.line_num}: heads {','.join(row)!r} have no time and value")
+        if len(row) <= max(when, what):
+            raise SeriesError(f"{path}: line {rows.line_num}: {','.join(row)!r} is not time,value")
+        value = _value(row[what], f"{path}: line {rows.line_num}")
+        if value is not None:
+            yield Sample(time=_time(row[when], f"{path}: line {rows.line_num}"), value=value)
+
+
+def _is_time(cell: str) -> bool:
+    try:
+        _time(cell, "")
+    except SeriesError:
+        return False
+    return True
+
+
+def _time(cell: str, where: str) -> datetime:
+    """ISO 8601, in UTC where it names no zone, or seconds since 1970."""
+    text = cell.strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        pass
+    else:
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise SeriesError(f"{where}: time {text!r} are not seconds since 1970 of a year that exists") from error
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        right = "write 2026-11-01T00:00:00Z or seconds since 1970"
+        raise SeriesError(f"{where}: time {text!r} is none; {right}") from error
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def _value(cell: str, where: str) -> float | None:
+    text = cell.strip()
+    if text.lower() in _NO_VALUE:
+        return None
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise SeriesError(f"{where}: value {text!r} is no number; leave it empty where nothing was measured") from error
+    if not math.isfinite(value):
+        raise SeriesError(f"{where}: value {text!r} is not finite; leave it empty where nothing was measured")
+    return value

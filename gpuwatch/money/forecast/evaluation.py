@@ -1,0 +1,189 @@
+"""The rolling backtest: every method forecasts from many moments of the past, and what came after judges it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from gpuwatch.money.forecast.intervals import movement, radius
+from gpuwatch.money.forecast.methods import LONGEST, Method, Past, window
+from gpuwatch.money.forecast.series import Rhythm, Series
+
+MOST_ORIGINS = 60
+_ENOUGH = 8  # horizons one after another: with fewer, what wins is luck
+_SURE = 2  # standard errors
+_FEW = 4  # errors: of fewer, an interval says little
+_LOOKED_AT = 50  # steps of a long horizon are enough to tell how often intervals held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How a method did; ratios are None where their denominator is 0."""
+
+    method: str
+    origins: int
+    mase: float | None  # mean absolute error over that of last season's value
+    wape: float | None  # sum of absolute errors over the sum of absolute values
+    total_error_ratio: float | None  # the same of the horizon's totals
+    coverage: float | None = None  # of the 80 % interval that each origin would have told by what lay before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What the backtest saw: per method and origin the errors (actual less forecast), None at a hole."""
+
+    steps: int  # ahead, that could be tried
+    origins: tuple[int, ...]
+    movements: tuple[float, ...]
+    actuals: tuple[tuple[float | None, ...], ...]
+    errors: Mapping[str, tuple[tuple[float | None, ...], ...]]
+    usual_change: float  # the mean absolute change from season to season
+
+    def units(self, method: str, ahead: int) -> list[float]:
+        """Errors of one step ahead, in movements."""
+        told = zip(self.errors[method], self.movements, strict=True)
+        return [error / moved for errors, moved in told if (error := errors[ahead]) is not None and moved > 0]
+
+    def total_units(self, method: str) -> list[float]:
+        """Errors of the totals of all steps ahead, in movements; a hole counts as the mean error beside it."""
+        told = zip(self.errors[method], self.movements, strict=True)
+        return [_mean_error(errors) * self.steps / moved for errors, moved in told if moved > 0 and _any(errors)]
+
+
+def past(series: Series, begin: int) -> Past:
+    """What is known as of a step."""
+    moment = series.time(begin)
+    month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    recent = series.values[max(0, begin - LONGEST) : begin]
+    return Past.of(
+        recent if _any(recent) else series.values[:begin],
+        Rhythm.of(series.step_seconds),
+        round((moment - month).total_seconds() / series.step_seconds),
+    )
+
+
+def bounded(means: Sequence[float], *, never_negative: bool) -> list[float]:
+    """A forecast that does not leave what is possible."""
+    return [max(0.0, mean) for mean in means] if never_negative else list(means)
+
+
+def tried(series: Series, steps: int, methods: Mapping[str, Method]) -> Trial:
+    """Every method from at most 60 origins, each with all of its past and a full horizon of what came after.
+
+    Where the history does not hold two horizons, a shorter one is tried.
+    """
+    rhythm = Rhythm.of(series.step_seconds)
+    size = len(series.values)
+    first = rhythm.season + 3 + next(at for at, value in enumerate(series.values) if value is not None)
+    held = max(1, min(steps, (size - first) // 2))
+    latest = size - held
+    stride = max(1, math.ceil((latest - first + 1) / MOST_ORIGINS))
+    origins = tuple(at for at in range(latest, first - 1, -stride) if _any(series.values[at : at + held]))[::-1]
+    actuals = tuple(series.values[at : at + held] for at in origins)
+    seasons = [
+        abs(now - then)
+        for now, then in zip(series.values[rhythm.season :], series.values, strict=False)
+        if now is not None and then is not None
+    ]
+    never_negative = min(series.known) >= 0
+    errors: dict[str, list[tuple[float | None, ...]]] = {name: [] for name in methods}
+    for origin, actual in zip(origins, actuals, strict=True):
+        now = past(series, origin)
+        for name, method in methods.items():
+            means = bounded(method(now, held), never_negative=never_negative)
+            errors[name].append(
+                tuple(None if value is None else value - mean for value, mean in zip(actual, means, strict=True))
+            )
+    return Trial(
+        steps=held,
+        origins=origins,
+        movements=tuple(moving(series, origin) for origin in origins),
+        actuals=actuals,
+        errors={name: tuple(each) for name, each in errors.items()},
+        usual_change=fmean(seasons) if seasons else 0.0,
+    )
+
+
+def moving(series: Series, begin: int) -> float:
+    """How much the series moved before a step: the unit of errors."""
+    recent = 2 * window(Rhythm.of(series.step_seconds))
+    return movement(series.values[max(0, begin - LONGEST) : begin], recent)
+
+
+def scores(trial: Trial) -> tuple[Score, ...]:
+    """Each method's, the smallest error first."""
+    told = [_score(trial, name) for name in trial.errors]
+    return tuple(sorted(told, key=lambda score: _loss(trial, score.method)))
+
+
+def favourite(trial: Trial, standing: str) -> str:
+    """The method with the smallest loss, if it is better than the standing one by more than chance; else that one.
+
+    The loss of an origin is its mean absolute error and the absolute error of its total per step. Better than chance:
+    by more than two standard errors of the paired differences, counting as independent only as many origins as there
+    are horizons one after another, of which there must be eight.
+    """
+    if not trial.origins:
+        return standing
+    apart = min(len(trial.origins), 1 + (trial.origins[-1] - trial.origins[0]) // trial.steps)
+    base = _losses(trial, standing)
+    found = [(0.0, standing)]
+    for name in trial.errors if apart >= _ENOUGH else ():
+        differences = [mine - other for mine, other in zip(_losses(trial, name), base, strict=True)]
+        if fmean(differences) + _SURE * stdev(differences) / math.sqrt(apart) < 0:
+            found.append((fmean(differences), name))
+    return min(found)[1]
+
+
+def coverage(trial: Trial, method: str) -> float | None:
+    """The share of values inside the intervals that each origin would have told; None where none could be told."""
+    inside = of = 0
+    for step in range(0, trial.steps, math.ceil(trial.steps / _LOOKED_AT)):
+        for number, errors in enumerate(trial.errors[method]):
+            error, moved = errors[step], trial.movements[number]
+            # An origin knows only errors of horizons that were over before it.
+            known = [
+                known_error / scale
+                for at, each, scale in zip(trial.origins, trial.errors[method], trial.movements, strict=True)
+                if at + trial.steps <= trial.origins[number] and (known_error := each[step]) is not None and scale > 0
+            ]
+            reach = radius(known)
+            if error is not None and reach is not None and len(known) >= _FEW:
+                of += 1
+                inside += abs(error) <= reach * moved
+    return inside / of if of else None
+
+
+def _losses(trial: Trial, method: str) -> list[float]:
+    """One for each origin."""
+    return [
+        fmean(abs(error) for error in errors if error is not None) + abs(_mean_error(errors))
+        for errors in trial.errors[method]
+    ]
+
+
+def _loss(trial: Trial, method: str) -> float:
+    return fmean(_losses(trial, method)) if trial.origins else 0.0
+
+
+def _score(trial: Trial, method: str) -> Score:
+    errors = [abs(error) for each in trial.errors[method] for error in each if error is not None]
+    sizes = [abs(value) for each in trial.actuals for value in each if value is not None]
+    totals = [abs(_mean_error(each)) for each in trial.errors[method]]
+    whole = [abs(_mean_error(each)) for each in trial.actuals]
+    change = trial.usual_change
+    return Score(
+        method=method,
+        origins=len(trial.origins),
+        mase=fmean(errors) / change if errors and change > 0 else None,
+        wape=sum(errors) / sum(sizes) if sum(sizes) > 0 else None,
+        total_error_ratio=sum(totals) / sum(whole) if sum(whole) > 0 else None,
+    )
+
+
+def _any(values: Sequence[float | None]) -> bool:
+    return any(value is not None for value in values)
+
+
+def _mean_error(errors: Sequence[float | None]) -> float:
+    return fmean(error for error in errors if error is not None)

@@ -1,0 +1,143 @@
+"""What comes next: each step's mean with an 80 % interval, by the method that does best on the series' own past.
+
+The standing method is the blend; another replaces it where the rolling backtest shows it better by more than chance
+(`forecast_trial.favourite`). With less than two seasons of history nothing can be tried: then the mean of what there is
+stands in, and says so.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from gpuwatch.money.forecast.evaluation import Score, Trial, bounded, coverage, favourite, moving, past, scores, tried
+from gpuwatch.money.forecast.intervals import longer, radius
+from gpuwatch.money.forecast.methods import BLEND, METHODS, SEVEN_DAY_MEAN, Method, offered
+from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm, Series
+
+_FEW_ORIGINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step to come; bounds are None where the past cannot tell them."""
+
+    time: datetime
+    mean: float
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The coming steps, who says so, and how far they may be trusted."""
+
+    method: str
+    score: Score | None  # None: too short to try
+    methods: tuple[Score, ...]
+    step_seconds: float
+    steps: tuple[Step, ...]
+    total_errors: tuple[float, ...]  # how far totals over these steps may be off, as backtested: actual less forecast
+    warnings: tuple[str, ...]
+
+
+def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = None) -> Forecast:
+    """The coming steps of a series.
+
+    Args:
+        series: its values so far.
+        steps: how many to tell, at least one.
+        methods: the candidates; else those of `methods.METHODS` that fit the step.
+
+    Raises:
+        ValueError: no value is known, or no step is asked for.
+
+    """
+    if not series.known:
+        raise ValueError("no value is known, so nothing can be forecast")
+    if steps < 1:
+        raise ValueError(f"{steps} steps are no horizon; ask for one or more")
+    rhythm = Rhythm.of(series.step_seconds)
+    needed = 2 * max(rhythm.season, 2) + 2
+    if len(series.known) < needed:
+        return _simple(series, steps, needed)
+    candidates = methods or offered(rhythm)
+    trial = tried(series, steps, candidates)
+    told = scores(trial)
+    name = favourite(trial, BLEND if BLEND in candidates else next(iter(candidates)))
+    score = replace(next(each for each in told if each.method == name), coverage=coverage(trial, name))
+    size = len(series.values)
+    floor = 0.0 if min(series.known) >= 0 else -math.inf
+    means = bounded(candidates[name](past(series, size), steps), never_negative=floor == 0)
+    moved = moving(series, size)
+    reaches = [_reach(trial, name, at, moved) for at in range(steps)]
+    scale = steps / trial.steps
+    return Forecast(
+        method=name,
+        score=score,
+        methods=tuple(score if each.method == name else each for each in told),
+        step_seconds=series.step_seconds,
+        steps=tuple(
+            _step(series, at, mean, reach, floor) for at, (mean, reach) in enumerate(zip(means, reaches, strict=True))
+        ),
+        total_errors=tuple(error * moved * scale for error in trial.total_units(name)) if moved else (0.0,),
+        warnings=(*series.notes, *_warnings(series, trial, steps)),
+    )
+
+
+def _reach(trial: Trial, method: str, at: int, moved: float) -> float | None:
+    """The radius of a step; beyond what could be tried it grows from the last one tried."""
+    if moved == 0:
+        return 0.0  # what never moved is held to be certain
+    last = min(at, trial.steps - 1)
+    reach = radius(trial.units(method, last))
+    return None if reach is None else longer(reach * moved, last + 1, at + 1)
+
+
+def _step(series: Series, at: int, mean: float, reach: float | None, floor: float = -math.inf) -> Step:
+    return Step(
+        time=series.time(len(series.values) + at),
+        mean=mean,
+        lower=None if reach is None else max(floor, mean - reach),
+        upper=None if reach is None else mean + reach,
+    )
+
+
+def _simple(series: Series, steps: int, needed: int) -> Forecast:
+    """The mean of what there is, without an interval, and why."""
+    mean = METHODS[SEVEN_DAY_MEAN](past(series, len(series.values)), 1)[0]
+    have = len(series.known)
+    return Forecast(
+        method=SEVEN_DAY_MEAN,
+        score=None,
+        methods=(),
+        step_seconds=series.step_seconds,
+        steps=tuple(_step(series, at, mean, None) for at in range(steps)),
+        total_errors=(),
+        warnings=(
+            *series.notes,
+            (
+                f"history is too short: {have} known step{'s' * (have != 1)} of {_length(series.step_seconds)}, "
+                f"{needed} are needed to try a method; this is the mean of what there is, and no interval can be told"
+            ),
+        ),
+    )
+
+
+def _warnings(series: Series, trial: Trial, steps: int) -> list[str]:
+    told = []
+    holes = len(series.values) - len(series.known)
+    if holes:
+        told.append(f"{holes} of {len(series.values)} steps hold no value; they are left out, not taken for zero")
+    if trial.steps < steps:
+        told.append(
+            f"history is short: it can try {trial.steps} steps ahead of the {steps} asked for; "
+            "later intervals are widened by the square root of time"
+        )
+    if len(trial.origins) < _FEW_ORIGINS:
+        told.append(f"intervals rest on {len(trial.origins)} backtests only")
+    return told
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds / DAY_SECONDS:g} d" if seconds >= DAY_SECONDS else f"{seconds / 3600:g} h"

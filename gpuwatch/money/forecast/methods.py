@@ -1,0 +1,205 @@
+"""Ways to forecast: values up to now in, one value for each coming step out.
+
+A method reads holes as holes: it leaves them out and never takes them for zeros. Each is equivariant: were the past
+doubled or shifted by a constant, so would be its forecast. Those with a season work on the values without the season's
+profile, which is added again; a profile is shrunk by what of it chance alone would give (positive-part James-Stein,
+stricter the fewer cycles it was seen in), so that a series without a season gets none.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from gpuwatch.money.forecast.series import Rhythm
+
+Values = Sequence[float | None]
+
+LONGEST = 1500  # steps that a method looks back at most
+_CYCLES = 14
+_SPEEDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def known(values: Values) -> list[float]:
+    """Without the holes."""
+    return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What methods know, and what several of them would work out alike."""
+
+    values: Values
+    rhythm: Rhythm
+    month_steps: int  # since the month began
+    plain: Values  # without the season's profile
+    season: Callable[[int], float]  # to be added so many steps past the end
+    level: float  # of the plain values, smoothed
+
+    @classmethod
+    def of(cls, values: Values, rhythm: Rhythm, month_steps: int = 0) -> "Past":
+        """Of values of which at least one is known."""
+        plain, season = _seasons(values, rhythm)
+        level = _level(plain, window(rhythm))
+        return cls(values=values, rhythm=rhythm, month_steps=month_steps, plain=plain, season=season, level=level)
+
+
+def window(rhythm: Rhythm) -> int:
+    """A season, or where none is seen four steps."""
+    return rhythm.season if rhythm.season > 1 else 4
+
+
+def _mean(values: Values, last: int) -> float:
+    """Of the last so many steps; where they are all holes, of everything."""
+    return fmean(known(values[-last:] if last else ()) or known(values))
+
+
+def _level(values: Values, begin: int) -> float:
+    """The smoothed level, at the speed of smoothing that would have forecast the next value best all along."""
+    told = known(values)
+    first = fmean(told[:begin])
+    found: list[tuple[float, float]] = []
+    for speed in _SPEEDS:
+        level, squares = first, 0.0
+        for value in told:
+            error = value - level
+            squares += error * error
+            level += speed * error
+        found.append((squares, level))
+    least = min(squares for squares, _ in found)
+    return next(level for squares, level in found if squares <= least * (1 + 1e-9))  # rounding breaks no tie
+
+
+def _fading(past: Past, steps: int) -> list[float]:
+    """The last value's distance from the usual level, fading as it faded so far (an AR(1) about the mean)."""
+    memory = past.rhythm.memory
+    recent = past.plain[-memory:] if known(past.plain[-memory:]) else past.plain
+    told = known(recent)
+    usual = fmean(told)
+    spread = sum((value - usual) ** 2 for value in told)
+    pairs = [(a, b) for a, b in pairwise(recent) if a is not None and b is not None]
+    together = sum((a - usual) * (b - usual) for a, b in pairs)
+    stays = min(1.0, max(0.0, together / spread)) if spread > 0 else 0.0
+    return [usual + (told[-1] - usual) * stays**ahead for ahead in range(1, steps + 1)]
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """Of the straight line through points with the least squares; 0 of fewer than two."""
+    if not points:
+        return 0.0
+    middle, usual = fmean(at for at, _ in points), fmean(value for _, value in points)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    return sum((at - middle) * (value - usual) for at, value in points) / spread if spread > 0 else 0.0
+
+
+def _theta(past: Past, steps: int) -> list[float]:
+    """The smoothed level with half of the trend (Assimakopoulos and Nikolopoulos 2000; Hyndman and Billah 2003)."""
+    slope = _slope([(float(at), value) for at, value in enumerate(past.plain) if value is not None])
+    return [past.level + slope / 2 * ahead for ahead in range(1, steps + 1)]
+
+
+def _blend(past: Past, steps: int) -> list[float]:
+    """The mean of the middle two of four: last value, smoothed level, fading, and the mean of a season."""
+    last, mean = known(past.plain)[-1], _mean(past.plain, window(past.rhythm))
+    return [sum(sorted((last, past.level, mean, fading))[1:3]) / 2 for fading in _fading(past, steps)]
+
+
+def _profile(values: Values, period: int) -> list[float]:
+    """How the positions of a period differ from its mean, counted from the end; zeros where that is chance."""
+    count = min(len(values) // period, _CYCLES)
+    whole = [values[len(values) - number * period :][:period] for number in range(count, 0, -1)]
+    told = [
+        (number, fmean(known(cycle)), cycle) for number, cycle in enumerate(whole) if 2 * len(known(cycle)) > period
+    ]
+    # Growth from cycle to cycle is growth within each, and no season.
+    slope = _slope([(float(number), mean) for number, mean, _ in told]) / period
+    cycles = [
+        [None if value is None else value - mean - slope * (at - (period - 1) / 2) for at, value in enumerate(cycle)]
+        for _, mean, cycle in told
+    ]
+    columns = [known([cycle[place] for cycle in cycles]) for place in range(period)]
+    if any(len(column) < 2 for column in columns):  # noqa: PLR2004  one cycle cannot tell a season from chance
+        return [0.0] * period
+    shape = [fmean(column) for column in columns]
+    strength = fmean(height**2 for height in shape)
+    chance = fmean(
+        sum((value - mean) ** 2 for value in column) / (len(column) - 1) / len(column)
+        for column, mean in zip(columns, shape, strict=True)
+    )
+    # Two cycles look alike by chance far more often than ten do.
+    doubt = 1 + 4 / (len(cycles) - 1)
+    keep = max(0.0, 1 - doubt * chance / strength) if strength > 0 else 0.0
+    return [height * keep for height in shape]
+
+
+def _seasons(values: Values, rhythm: Rhythm) -> tuple[list[float | None], Callable[[int], float]]:
+    """The values without day and week, and what to add to the step so many past the end."""
+    plain, season = list(values), rhythm.season
+    if season == 1:
+        return plain, lambda _: 0.0
+    shape = _profile(plain, season)
+    plain = _without(plain, shape, 1)
+    week = [0.0]
+    if rhythm.week == 7 * season:
+        days = [
+            known(plain[end - season : end])
+            for end in range(len(plain) - len(plain) // season * season + season, len(plain) + 1, season)
+        ]
+        week = _profile([fmean(day) if day else None for day in days], 7)
+        plain = _without(plain, week, season)
+    return plain, lambda ahead: shape[ahead % season] + week[ahead // season % len(week)]
+
+
+def _without(values: Sequence[float | None], shape: Sequence[float], block: int) -> list[float | None]:
+    """Less a shape whose places are so many steps long and which ends where the values end."""
+    size = len(values)
+    return [
+        None if value is None else value - shape[((at - size) // block) % len(shape)] for at, value in enumerate(values)
+    ]
+
+
+def _repeated(values: Values, period: int, steps: int) -> list[float]:
+    """The last known value of the same place in the period; where there is none, the mean."""
+    places: list[float | None] = []
+    for place in range(period):
+        same = range(len(values) - period + place, -1, -period)
+        places.append(next((values[at] for at in same if values[at] is not None), None))
+    usual = fmean(known(values))
+    filled = [usual if place is None else place for place in places]
+    return [filled[ahead % period] for ahead in range(steps)]
+
+
+Method = Callable[[Past, int], list[float]]
+
+
+def _flat(level: Callable[[Past], float]) -> Method:
+    return lambda past, steps: [level(past)] * steps
+
+
+def _seasonal(core: Method) -> Method:
+    return lambda past, steps: [value + past.season(ahead) for ahead, value in enumerate(core(past, steps))]
+
+
+BLEND = "blend"
+SEVEN_DAY_MEAN = "7-day mean"
+METHODS: Mapping[str, Method] = {
+    BLEND: _seasonal(_blend),
+    SEVEN_DAY_MEAN: _flat(lambda past: _mean(past.values, past.rhythm.week)),
+    "run rate": _flat(lambda past: _mean(past.values, past.month_steps or past.rhythm.week)),
+    "naive": _flat(lambda past: known(past.values)[-1]),
+    "seasonal naive (day)": lambda past, steps: _repeated(past.values, past.rhythm.season, steps),
+    "seasonal naive (week)": lambda past, steps: _repeated(past.values, past.rhythm.week, steps),
+    "smoothing": _seasonal(lambda past, steps: [past.level] * steps),
+    "theta": _seasonal(_theta),
+    "fading": _seasonal(_fading),
+}
+
+
+def offered(rhythm: Rhythm) -> Mapping[str, Method]:
+    """The methods that say something of their own at that step."""
+    left_out = set()
+    if rhythm.season in (1, rhythm.week):
+        left_out.add("seasonal naive (day)")
+    if rhythm.week == 1:
+        left_out |= {"seasonal naive (week)", SEVEN_DAY_MEAN}
+    return {name: method for name, method in METHODS.items() if name not in left_out}

@@ -1,0 +1,187 @@
+"""Where a month and the coming year will end: what was spent, and a forecast of the rest with its interval.
+
+Here a series holds amounts per step (dollars a day or an hour), so that they add up. Months are those of the zone of
+`now`: one with a clock change is an hour longer or shorter, and hourly steps count it so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from statistics import fmean
+
+from gpuwatch.money.forecast.forecast import forecast
+from gpuwatch.money.forecast.intervals import longer, probability_above, radius
+from gpuwatch.money.forecast.series import DAY_SECONDS, Series
+
+_CENT = Decimal("0.01")
+_MONTH_DAYS = 30
+_LEVEL_DAYS = 28
+_ENOUGH = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonthEnd:
+    """A month's total: bounds of the 80 % interval and the probability are None where the past cannot tell them."""
+
+    month: datetime
+    actual: Decimal  # of the steps measured so far
+    missing_steps: int  # of those gone by; counted at the mean of the others
+    expected: Decimal
+    lower: Decimal | None
+    upper: Decimal | None
+    probability_over: float | None  # of the budget; None without one
+    method: str
+    warnings: tuple[str, ...]
+
+
+def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> MonthEnd:
+    """The total of the month of `now`.
+
+    Args:
+        series: amounts per step up to now; a step that is not over belongs left out.
+        now: aware; its zone says where months begin.
+        budget: the amount whose exceeding is asked for.
+
+    Raises:
+        ValueError: no value is known, or a step begins after now.
+
+    """
+    if series.values and series.time(len(series.values) - 1) > now:
+        raise ValueError(f"the series' last step begins at {series.time(len(series.values) - 1)}, after {now}")
+    begin, end = _month(now, 0), _month(now, 1)
+    gone = [value for at, value in enumerate(series.values) if series.time(at) >= begin]
+    told = [value for value in gone if value is not None]
+    # Steps between the series' end and the month's; the last may be cut short by the month's end.
+    rest = max(0.0, (end - max(begin, series.end)).total_seconds() / series.step_seconds)
+    skipped = max(0.0, (begin - series.end).total_seconds() / series.step_seconds)
+    steps = -int(-(rest + skipped) // 1)
+    coming = forecast(series, max(1, steps))
+    means = [step.mean for step in coming.steps]
+    actual = sum(told)
+    usual = fmean(told) if told else means[0]
+    missing = len(gone) - len(told)
+    ahead = _sum(means, skipped, skipped + rest)
+    expected = actual + usual * missing + ahead
+    share = rest / steps if steps else 0.0
+    errors = [error * share for error in coming.total_errors] if rest else [0.0]
+    reach = radius(errors) if rest else 0.0
+    lower = None if reach is None else expected - reach
+    if lower is not None and min(series.known) >= 0:
+        lower = max(lower, actual)  # what is spent stays spent
+    warnings = coming.warnings
+    if missing:
+        warnings = (*warnings, f"{missing} steps of this month hold no value; counted at the mean of the others")
+    return MonthEnd(
+        month=begin.astimezone(now.tzinfo),
+        actual=_cents(actual),
+        missing_steps=missing,
+        expected=_cents(expected),
+        lower=None if lower is None else _cents(lower),
+        upper=None if reach is None else _cents(expected + reach),
+        probability_over=None if budget is None else _over(series, budget, actual, expected, errors, rest),
+        method=coming.method if rest else "measured",
+        warnings=warnings,
+    )
+
+
+def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
+    """The twelve months after the one of `now`, at the level of the last 28 days.
+
+    No growth is assumed: a trend of weeks drawn out over a year is off by far more than it mends. Intervals are from
+    how far 28 days' level was off as many months later in this series, beyond its length widened by the square root of
+    time; with less than 79 days of history there are none.
+
+    Raises:
+        ValueError: no value is known.
+
+    """
+    days = _days(series)
+    known = [day for day in days[-_LEVEL_DAYS:] if day is not None] or [day for day in days if day is not None]
+    if not known:
+        raise ValueError("no whole day is known, so nothing can be told of a year")
+    level = fmean(known)
+    errors = [_month_errors(days, lead) for lead in range(12)]
+    tried = sum(len(each) >= _ENOUGH for each in errors)
+    warnings = [] if tried == 12 else [_short(len(days), tried)]  # noqa: PLR2004  months
+    told = []
+    for lead in range(12):
+        begin, end = _month(now, lead + 1), _month(now, lead + 2)
+        length = (end - begin).total_seconds() / DAY_SECONDS
+        reach = None
+        if tried:
+            per_day = radius(errors[min(lead, tried - 1)])
+            reach = None if per_day is None else longer(per_day, min(lead + 1, tried), lead + 1) * length
+        expected = level * length
+        lower = None if reach is None else expected - reach
+        if lower is not None and min(series.known) >= 0:
+            lower = max(lower, 0.0)
+        told.append(
+            MonthEnd(
+                month=begin.astimezone(now.tzinfo),
+                actual=Decimal("0.00"),
+                missing_steps=0,
+                expected=_cents(expected),
+                lower=None if lower is None else _cents(lower),
+                upper=None if reach is None else _cents(expected + reach),
+                probability_over=None,
+                method="28-day mean",
+                warnings=tuple(warnings),
+            )
+        )
+    return tuple(told)
+
+
+def _month(now: datetime, later: int) -> datetime:
+    """When the month so many after that of `now` begins, in its zone, as UTC: only there do differences count hours."""
+    month = now.month - 1 + later
+    local = datetime(now.year + month // 12, month % 12 + 1, 1, tzinfo=now.tzinfo)
+    return local.astimezone(UTC)
+
+
+def _sum(means: Sequence[float], begin: float, end: float) -> float:
+    """Of the steps from one to another, parts of steps in proportion."""
+    return sum(mean * max(0.0, min(end, at + 1) - max(begin, at)) for at, mean in enumerate(means))
+
+
+def _over(
+    series: Series, budget: Decimal, actual: float, expected: float, errors: Sequence[float], rest: float
+) -> float | None:
+    limit = float(budget)
+    if actual > limit and min(series.known) >= 0:
+        return 1.0
+    return float(expected > limit) if not rest else probability_above(errors, limit - expected)
+
+
+def _days(series: Series) -> list[float | None]:
+    """Amounts of days, counted back from the end; a day of which less than half was measured is not known."""
+    steps = max(1, round(DAY_SECONDS / series.step_seconds))
+    length = max(1.0, series.step_seconds / DAY_SECONDS)
+    days: list[float | None] = []
+    for end in range(len(series.values), steps - 1, -steps):
+        told = [value for value in series.values[end - steps : end] if value is not None]
+        day = fmean(told) * steps / length if len(told) * 2 > steps else None
+        days[:0] = [day] * round(length)
+    return days
+
+
+def _month_errors(days: Sequence[float | None], lead: int) -> list[float]:
+    """Per day: how far the level of 28 days was off over thirty days, so many months later; a week between trials."""
+    errors = []
+    reach = (lead + 1) * _MONTH_DAYS
+    for now in range(len(days) - reach, _LEVEL_DAYS - 1, -7):
+        before = [day for day in days[now - _LEVEL_DAYS : now] if day is not None]
+        after = [day for day in days[now + reach - _MONTH_DAYS : now + reach] if day is not None]
+        if before and after:
+            errors.append(fmean(after) - fmean(before))
+    return errors
+
+
+def _short(days: int, tried: int) -> str:
+    return f"history of {days} days can try {tried} of 12 months ahead " + (
+        "; later intervals are widened by the square root of time" if tried else "(79 days try the first): no intervals"
+    )
+
+
+def _cents(amount: float) -> Decimal:
+    return Decimal(str(amount)).quantize(_CENT)

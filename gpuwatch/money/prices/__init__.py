@@ -1,0 +1,49 @@
+"""What an hour of a machine costs: the built-in table, the user's own prices, and what clouds tell when asked.
+
+`catalogue` is the table, `own_file` reads prices.file, `live` keeps what a module for each cloud fetches, `book` weighs
+them, `fleet` asks for all machines of a round, `storage` knows volumes and addresses.
+"""
+
+from datetime import datetime
+from functools import cache
+
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import Hire, Price
+from gpuwatch.money.prices import catalogue
+from gpuwatch.money.prices.price_book import (
+    HOURS_A_MONTH,
+    STORAGE_AS_OF,
+    STORAGE_SOURCE,
+    address_usd_per_month,
+    volume_usd_per_month,
+)
+
+__all__ = [
+    "AS_OF",
+    "HOURS_A_MONTH",
+    "SOURCE",
+    "STORAGE_AS_OF",
+    "STORAGE_SOURCE",
+    "address_usd_per_month",
+    "listed",
+    "lookup",
+    "volume_usd_per_month",
+]
+
+AS_OF = catalogue.ORIGINS["aws"].as_of
+SOURCE = catalogue.ORIGINS["aws"].source
+
+
+@cache
+def lookup(instance_type: str) -> Price | None:
+    """The list price of an AWS machine on demand in us-east-1; None where the table does not know it, never a guess."""
+    found = catalogue.offer("aws", "us-east-1", instance_type, CapacityType.ON_DEMAND)
+    if found is None or found.price_per_hour is None:
+        return None
+    return Price(usd_per_hour=found.price_per_hour, as_of=found.as_of, source=found.source)
+
+
+def listed(hire: Hire, now: datetime) -> Price | None:
+    """The same for a simulated machine, whose time is not ours."""
+    del now
+    return lookup(hire.instance_type)

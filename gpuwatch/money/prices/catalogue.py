@@ -1,0 +1,169 @@
+"""The built-in table: GPU machines as their clouds document them, and list prices where a table of them is public.
+
+It is read when it is first asked for, never by an agent. docs/prices.md says where each fact comes from and what was
+left out: fractions of a GPU, promotions, retired sizes, and regions whose currency the source does not state.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import Offer
+
+STALE_DAYS = 180
+_MIB, _GIB = 1024**2, 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the prices of one cloud come from."""
+
+    as_of: date
+    currency: str
+    source: str
+
+
+ORIGINS: Mapping[str, Origin] = {
+    "aws": Origin(
+        as_of=date(2026, 1, 19),
+        currency="USD",
+        source="AWS on-demand list price in us-east-1, from aws/karpenter-provider-aws zz_generated.pricing_aws.go",
+    ),
+    "azure": Origin(
+        as_of=date(2026, 6, 18),
+        currency="USD",
+        source="Azure list price, from Azure/karpenter-provider-azure zz_generated.pricing.go",
+    ),
+    "gcp": Origin(
+        as_of=date(2026, 8, 3),
+        currency="USD",
+        source="GCP list price with the GPUs, from cloudpilot-ai/karpenter-provider-gcp initial-prices.json",
+    ),
+    "alibaba": Origin(
+        as_of=date(2024, 10, 1),
+        currency="CNY",
+        source="Alibaba Cloud list price, from cloudpilot-ai/karpenter-provider-alicloud "
+        "initial-on-demand-prices.json of October 2024",
+    ),
+    "tencent": Origin(
+        as_of=date(2026, 11, 21),
+        currency="CNY",
+        source="Tencent Cloud documents the machine and publishes no table of prices",
+    ),
+}
+PROVIDERS = tuple(ORIGINS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """What is in a machine. The memory of a GPU is what EC2's API tells of that model, also elsewhere."""
+
+    provider: str
+    instance_type: str
+    gpu_model: str
+    gpu_count: int
+    gpu_memory_bytes: int
+    vcpus: int
+    memory_bytes: int
+
+
+@cache
+def machine_types() -> Mapping[tuple[str, str], MachineType]:
+    """All known machine types by cloud and name."""
+    return {
+        (row["provider"], row["type"]): MachineType(
+            provider=row["provider"],
+            instance_type=row["type"],
+            gpu_model=row["gpu"],
+            gpu_count=int(row["gpus"]),
+            gpu_memory_bytes=int(row["gpu_mib"]) * _MIB,
+            vcpus=int(row["vcpus"]),
+            memory_bytes=int(row["memory_gib"]) * _GIB,
+        )
+        for row in _rows("types.tsv")
+    }
+
+
+def offers(
+    provider: str | None = None,
+    region: str | None = None,
+    *,
+    instance_type: str | None = None,
+    capacity_type: CapacityType | None = None,
+) -> tuple[Offer, ...]:
+    """What the table offers, of one cloud, region, type or kind of capacity where one is named."""
+    wanted = (provider, region, instance_type, capacity_type)
+    return tuple(
+        each
+        for each in _offers()
+        if all(
+            asked is None or asked == held
+            for asked, held in zip(
+                wanted, (each.provider, each.region, each.instance_type, each.capacity_type), strict=True
+            )
+        )
+    )
+
+
+def offer(provider: str, region: str | None, instance_type: str, capacity_type: CapacityType) -> Offer | None:
+    """That one offer; None where the table has no such price."""
+    return _index().get((provider, region or "", instance_type, capacity_type))
+
+
+def described(kind: MachineType, region: str, capacity_type: CapacityType, price: Decimal | None) -> Offer:
+    """A machine type with a price of the table's own source."""
+    origin = ORIGINS[kind.provider]
+    return Offer(
+        provider=kind.provider,
+        region=region,
+        instance_type=kind.instance_type,
+        gpu_model=kind.gpu_model,
+        gpu_count=kind.gpu_count,
+        gpu_memory_bytes=kind.gpu_memory_bytes,
+        vcpus=kind.vcpus,
+        memory_bytes=kind.memory_bytes,
+        capacity_type=capacity_type,
+        price_per_hour=price,
+        currency=origin.currency,
+        as_of=origin.as_of,
+        source=origin.source,
+    )
+
+
+@cache
+def _offers() -> tuple[Offer, ...]:
+    return tuple(_made())
+
+
+@cache
+def _index() -> Mapping[tuple[str, str, str, CapacityType], Offer]:
+    return {
+        (each.provider, each.region, each.instance_type, each.capacity_type): each
+        for each in _offers()
+        if each.price_per_hour is not None
+    }
+
+
+def _made() -> Iterator[Offer]:
+    """Every price of the table, then the types without any."""
+    priced = set()
+    for row in _rows("prices.tsv"):
+        kind = machine_types()[row["provider"], row["type"]]
+        priced.add((kind.provider, kind.instance_type))
+        for column, capacity in (("on_demand", CapacityType.ON_DEMAND), ("spot", CapacityType.SPOT)):
+            if row[column]:
+                yield described(kind, row["region"], capacity, Decimal(row[column]))
+    for key, kind in machine_types().items():
+        if key not in priced:
+            yield described(kind, "", CapacityType.ON_DEMAND, None)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    """A table of ours: tabs between columns, their names in the first line."""
+    text = (resources.files("gpuwatch.money.prices") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines(), delimiter="\t"))

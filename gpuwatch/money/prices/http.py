@@ -1,0 +1,113 @@
+"""How clouds are asked over HTTP: with a deadline, a limit on the answer, and patience with "too many requests"."""
+
+import http.client
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.money.prices.fetch import FetchError
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.secrets import read_secret
+
+_LARGEST_ANSWER_BYTES = 64 * 1024**2
+_LATER = frozenset({429, 500, 502, 503, 504})
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    """No redirect is followed: a key must not go elsewhere."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Leave it as an error."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Asker:
+    """Asks one API, at most once in `pause_seconds`."""
+
+    clock: Clock
+    name: str
+    timeout_seconds: float = 20.0
+    pause_seconds: float = 0.2
+    times: int = 3  # 1 where a request is signed for one use
+    _next: float = field(default=0.0, init=False)
+
+    def ask(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Any:  # noqa: ANN401  any JSON
+        """The JSON at a URL, posted to where there is a body; a busy server is asked again, as late as it says.
+
+        Raises:
+            FetchError: no usable answer; the text names no header.
+
+        """
+        wait = 1.0
+        for attempt in range(1, self.times + 1):
+            self.clock.sleep(max(0.0, self._next - self.clock.monotonic()))
+            self._next = self.clock.monotonic() + self.pause_seconds
+            try:
+                return self._once(url, headers or {}, body)
+            except urllib.error.HTTPError as error:
+                error.close()
+                if error.code not in _LATER or attempt == self.times:
+                    raise FetchError(f"{self.name} answered {error.code} {error.reason}") from error
+                told = error.headers.get("Retry-After", "")
+                self.clock.sleep(min(_LONGEST_PAUSE_SECONDS, float(told) if told.isdecimal() else wait))
+                wait *= 2
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise FetchError(f"{self.name} gave no usable answer: {error}") from error
+        raise AssertionError  # the last attempt has returned or raised
+
+    def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Any:  # noqa: ANN401  any JSON
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is no http URL")
+        told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        request = urllib.request.Request(url, data=body, headers=told)  # noqa: S310  checked above
+        opener = urllib.request.build_opener(_SameHost)
+        with opener.open(request, timeout=self.timeout_seconds) as answer:
+            text = answer.read(_LARGEST_ANSWER_BYTES + 1)
+        if len(text) > _LARGEST_ANSWER_BYTES:
+            raise ValueError(f"the answer is larger than {_LARGEST_ANSWER_BYTES} bytes")
+        return json.loads(text, parse_float=str)
+
+
+def secret_of(file: Path, knob: str) -> str:
+    """The one line of a file that holds a key.
+
+    Raises:
+        FetchError: it cannot be read, or holds none; the text names the setting.
+
+    """
+    try:
+        text = read_secret(str(file)).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise FetchError(f"{knob}: {file} cannot be read: {why}") from None
+    if not text or "\n" in text:
+        raise FetchError(f"{knob}: {file} does not hold one line with a key")
+    return text
+
+
+def key_pair_of(file: Path, knob: str) -> tuple[str, str]:
+    """An access key's id and secret, written as ID:SECRET.
+
+    Raises:
+        FetchError: as `secret_of`.
+
+    """
+    key_id, _, secret = secret_of(file, knob).partition(":")
+    if not secret:
+        raise FetchError(f"{knob}: {file} does not hold a line such as ID:SECRET")
+    return key_id, secret
+
+
+def amount_of(told: object) -> Decimal | None:
+    """A price; None: it is no amount, or zero, which clouds write for what is not sold that way."""
+    try:
+        price = Decimal(str(told))
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() and price > 0 else None

@@ -1,0 +1,202 @@
+"""All known prices for people and for scripts: what is in the machine, by GPU and hour, how old, and on whose word."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import Hire, Offer, Price
+from gpuwatch.money.prices import catalogue
+from gpuwatch.money.prices.fetch import Found
+from gpuwatch.money.prices.price_book import Book, NoPrice
+from gpuwatch.runtime.printable import legible
+
+_GIB = 1024**3
+_ZONE = re.compile(r"(?<=\d)[a-z]$|-[a-z0-9]$")  # what a zone's name has beyond its region's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """An offer, what is to be paid for it by the settings, and what part of the price on demand that is."""
+
+    offer: Offer
+    paid: Price | NoPrice
+    ratio: Decimal | None  # of a spot price to the one on demand
+    age_days: int
+
+    @property
+    def usd_per_gpu_hour(self) -> Decimal | None:
+        """What is paid for one GPU, the rest of the machine in it."""
+        return self.paid.usd_per_hour / self.offer.gpu_count if isinstance(self.paid, Price) else None
+
+
+def merged(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
+    """The built-in table with what was fetched of each cloud, where that is newer or not in the table."""
+    offers = {_key(each): each for each in catalogue.offers()}
+    for provider, fetched in found.items():
+        for each in fetched:
+            machine = catalogue.machine_types().get((provider, each.instance_type))
+            if machine is None:
+                continue
+            offer = replace(
+                catalogue.described(machine, each.place, each.capacity_type, each.quote.per_hour),
+                currency=each.quote.currency,
+                as_of=each.quote.as_of,
+                source=each.quote.source,
+            )
+            known = offers.get(_key(offer))
+            if known is None or known.as_of <= offer.as_of:
+                offers[_key(offer)] = offer
+    return tuple(offers.values())
+
+
+def rows(offers: Sequence[Offer], books: Mapping[str, Book], now: datetime) -> list[Row]:
+    """Each offer with what is paid, the cheapest GPU of a cloud and region first."""
+    told = []
+    for each in offers:
+        zone = each.region if each.capacity_type is CapacityType.SPOT else ""
+        region = _region(each)
+        hire = Hire(instance_type=each.instance_type, region=region, zone=zone, capacity_type=each.capacity_type)
+        paid = books[each.provider].find(hire, now) if each.region else NoPrice(why="no price of it is known offline")
+        told.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
+    return sorted(told, key=_order)
+
+
+def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: str | None) -> bool:
+    """Whether an offer is of that cloud, region (or a zone of it) and GPU model, where they are given."""
+    return (
+        provider in (None, offer.provider)
+        and region in (None, offer.region, _region(offer))
+        and (gpu is None or offer.gpu_model.lower() == gpu.lower())
+    )
+
+
+def as_object(told: Sequence[Row]) -> dict[str, Any]:
+    """Everything, with amounts as texts, which lose nothing."""
+    return {"prices": [_object(row) for row in told], "warnings": warnings(told)}
+
+
+def as_text(told: Sequence[Row]) -> str:
+    """A table, then the age and the source of what is in it."""
+    if not told:
+        return "No such machine is known; `gpuwatch prices` without options lists all."
+    heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
+    table = [heads, *(_cells(row) for row in told)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(heads))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in told}
+    lines.append("")
+    lines += [
+        f"{provider}: prices as of {as_of}, {age} days old: {source}." for provider, as_of, age, source in sources
+    ]
+    lines += [f"In USD: {how}." for how in {_how(row): None for row in told} if how]
+    unknown = {row.paid.why: None for row in told if isinstance(row.paid, NoPrice)}
+    lines += [f"?: {why}." for why in unknown]
+    lines += [f"Warning: {each}" for each in warnings(told)]
+    return "\n".join(map(legible, lines))
+
+
+def warnings(told: Sequence[Row]) -> list[str]:
+    """What is too old to be relied on."""
+    oldest: dict[str, int] = {}
+    for row in told:
+        if row.offer.price_per_hour is not None:
+            oldest[row.offer.provider] = max(row.age_days, oldest.get(row.offer.provider, 0))
+    return [
+        f"prices of {provider} are up to {age} days old; set prices.live.{provider} or give your own in prices.file."
+        for provider, age in oldest.items()
+        if age > catalogue.STALE_DAYS
+    ]
+
+
+def _key(offer: Offer) -> tuple[str, str, str, CapacityType]:
+    return (offer.provider, offer.region, offer.instance_type, offer.capacity_type)
+
+
+def _order(row: Row) -> tuple[object, ...]:
+    """By cloud, region, GPU model, number of GPUs, price, kind of capacity."""
+    offer = row.offer
+    cloud = catalogue.PROVIDERS.index(offer.provider)
+    price = offer.price_per_hour
+    return (cloud, offer.region, offer.gpu_model, offer.gpu_count, price is None, price or 0, offer.capacity_type)
+
+
+def _ratio(offer: Offer, offers: Sequence[Offer]) -> Decimal | None:
+    """A spot price by the price on demand of the same machine in that region."""
+    if offer.capacity_type is not CapacityType.SPOT or offer.price_per_hour is None:
+        return None
+    for other in offers:
+        if other.capacity_type is CapacityType.ON_DEMAND and other.price_per_hour and other.currency == offer.currency:
+            same = (other.provider, other.instance_type) == (offer.provider, offer.instance_type)
+            if same and _region(offer) == other.region:
+                return offer.price_per_hour / other.price_per_hour
+    return None
+
+
+def _how(row: Row) -> str:
+    """What makes an amount in US dollars another one than the offer's, if anything does."""
+    paid, offer = row.paid, row.offer
+    if not isinstance(paid, Price) or paid.source == offer.source:
+        return ""
+    if paid.source == f"{offer.source}; {paid.currency} {paid.original_per_hour} at {paid.rate} US dollars":
+        return f"a {paid.currency} is {paid.rate} US dollars, by prices.rates"
+    return f"{offer.instance_type} {offer.capacity_type} in {offer.region}: {paid.source}"
+
+
+def _region(offer: Offer) -> str:
+    """The region of a price, which for spot may be told by zone: us-east-1a, cn-shenzhen-d, ap-guangzhou-6."""
+    return _ZONE.sub("", offer.region) if offer.capacity_type is CapacityType.SPOT else offer.region
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    offer = row.offer
+    price = "?" if offer.price_per_hour is None else f"{offer.price_per_hour:f} {offer.currency}"
+    per_gpu = row.usd_per_gpu_hour
+    ratio = "" if row.ratio is None else f" ({row.ratio:.0%} of on demand)"
+    return (
+        offer.provider,
+        offer.region or "-",
+        offer.instance_type,
+        f"{offer.gpu_count} x {offer.gpu_model} {offer.gpu_memory_bytes / _GIB:.0f} GiB",
+        str(offer.vcpus),
+        "?" if offer.memory_bytes is None else f"{offer.memory_bytes // _GIB} GiB",
+        f"{offer.capacity_type}{ratio}",
+        price,
+        f"{row.paid.usd_per_hour:.4f}" if isinstance(row.paid, Price) else "?",
+        "?" if per_gpu is None else f"{per_gpu:.4f}",
+    )
+
+
+def _object(row: Row) -> dict[str, Any]:
+    offer, paid = row.offer, row.paid
+    known = paid if isinstance(paid, Price) else None
+    return {
+        "provider": offer.provider,
+        "region": offer.region or None,
+        "instance_type": offer.instance_type,
+        "gpu_model": offer.gpu_model,
+        "gpu_count": offer.gpu_count,
+        "gpu_memory_bytes": offer.gpu_memory_bytes,
+        "vcpus": offer.vcpus,
+        "memory_bytes": offer.memory_bytes,
+        "capacity_type": offer.capacity_type.value,
+        "price_per_hour": _text(offer.price_per_hour),
+        "price_per_gpu_hour": _text(offer.price_per_gpu_hour),
+        "currency": offer.currency,
+        "ratio_to_on_demand": None if row.ratio is None else float(round(row.ratio, 4)),
+        "as_of": offer.as_of.isoformat(),
+        "age_days": row.age_days,
+        "source": offer.source,
+        "usd_per_hour": _text(known.usd_per_hour if known else None),
+        "usd_per_gpu_hour": _text(row.usd_per_gpu_hour),
+        "usd_source": known.source if known else None,
+        "usd_exact": known.exact if known else None,
+        "usd_unknown": paid.why if isinstance(paid, NoPrice) else None,
+    }
+
+
+def _text(amount: Decimal | None) -> str | None:
+    return None if amount is None else f"{amount:f}"

@@ -1,0 +1,84 @@
+"""The book of prices that the settings ask for."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from pkgutil import resolve_name
+
+from gpuwatch.money.prices import overrides_file
+from gpuwatch.money.prices.fetch import Fetcher, Live
+from gpuwatch.money.prices.overrides import OwnPrices
+from gpuwatch.money.prices.price_book import Book
+from gpuwatch.money.prices.settings import PriceKnobs
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.reload import Reread
+
+# Name in the settings -> what asks it; imported only where it is set, so that each SDK stays an extra.
+_FETCHERS = {
+    "aws": "gpuwatch.money.prices.providers.aws:AwsPrices",
+    "azure": "gpuwatch.money.prices.providers.azure:AzurePrices",
+    "gcp": "gpuwatch.money.prices.providers.gcp:GcpPrices",
+    "alibaba": "gpuwatch.money.prices.providers.alibaba:AlibabaPrices",
+    "tencent": "gpuwatch.money.prices.providers.tencent:TencentPrices",
+}
+
+
+def open_book(
+    knobs: PriceKnobs,
+    *,
+    provider: str,
+    region: str | None,
+    clock: Clock,
+    background: bool,
+    profile: str | None = None,
+) -> Book:
+    """Own prices, fetched ones and the table as one. With `background`, what is old is asked for while it is used.
+
+    Raises:
+        PricesError: the file of own prices has a mistake, or cannot be read.
+        ImportError: a cloud's extra is missing.
+
+    """
+    live = open_live(knobs, clock=clock, background=background, profile=profile)
+    return Book(provider=provider, region=region, rates=knobs.rates, own=open_own(knobs), live=live)
+
+
+def open_own(knobs: PriceKnobs) -> Callable[[], OwnPrices]:
+    """The user's own prices as the file is at the moment; a change that cannot be used leaves the old ones in force.
+
+    Raises:
+        PricesError: the file has a mistake, or cannot be read.
+
+    """
+    if knobs.file is None:
+        return OwnPrices
+    path = Path(knobs.file)
+    try:
+        reread = Reread([path], partial(overrides_file.read, path, knobs.currency))
+    except OSError as error:
+        raise overrides_file.PricesError(
+            f"{path}: cannot be read: {error.strerror}\n    right would be: a readable file in prices.file"
+        ) from error
+    return lambda: reread.value
+
+
+def open_live(knobs: PriceKnobs, *, clock: Clock, background: bool, profile: str | None = None) -> Live | None:
+    """What was fetched and will be; None: no cloud is to be asked.
+
+    Raises:
+        ImportError: a cloud's extra is missing.
+
+    """
+    fetchers: dict[str, Fetcher] = {
+        name: resolve_name(_FETCHERS[name]).of(knobs.live, clock=clock, profile=profile)
+        for name in knobs.live.providers
+    }
+    if not fetchers:
+        return None
+    return Live(
+        fetchers,
+        directory=Path(knobs.live.directory),
+        clock=clock,
+        every_seconds=knobs.live.every,
+        background=background,
+    )

@@ -1,0 +1,199 @@
+"""Which price holds for a machine: the user's own, else the newest of what was fetched and the built-in table.
+
+Nothing is guessed and nothing converted silently: what is not known is unknown with its reason, what is converted says
+at which rate, and what stands in for an unknown price says so.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import Hire, Price
+from gpuwatch.money.prices import catalogue
+from gpuwatch.money.prices.fetch import Live, Quote
+from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
+
+_LOG = logging.getLogger(__name__)
+
+_IN_PLACE_OF = {
+    CapacityType.SPOT: "in place of its spot price, which is not known and is not higher",
+    CapacityType.RESERVED: "on demand, in place of what its reservation costs, which is not known",
+    CapacityType.DEDICATED_HOST: "on demand, in place of what its host costs, which is not known",
+    CapacityType.CAPACITY_BLOCK: "on demand, in place of what its capacity block costs, which is not known",
+}
+STORAGE_AS_OF = date(2024, 2, 1)  # since when all of these hold; AWS has changed the address last
+STORAGE_SOURCE = "AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing"
+HOURS_A_MONTH = 730
+_GIB = 1024**3
+_MIB = 1024**2
+_ADDRESS_USD_PER_HOUR = Decimal("0.005")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoPrice:
+    """Why a price is not known, and what would make it known."""
+
+    why: str
+
+
+class Book:
+    """The prices of one cloud's machines."""
+
+    def __init__(
+        self,
+        *,
+        provider: str,
+        region: str | None = None,
+        rates: Mapping[str, Decimal] | None = None,
+        own: Callable[[], OwnPrices] = OwnPrices,
+        live: Live | None = None,
+    ) -> None:
+        """`region` is where machines are launched unless told otherwise; `own` is asked once for each moment."""
+        self._provider = provider
+        self._region = region
+        self._rates = {"USD": Decimal(1), **(rates or {})}
+        self._reread = own
+        self._live = live
+        self._now: datetime | None = None
+        self._own = OwnPrices()
+        self._found: dict[str, Price | NoPrice] = {}
+        self._told: set[str] = set()
+
+    def price(self, hire: Hire, now: datetime) -> Price | None:
+        """What an hour of it costs now; None is not known, and the log says once why."""
+        found = self.find(hire, now)
+        if isinstance(found, Price):
+            return found
+        if hire.key not in self._told:
+            self._told.add(hire.key)
+            _LOG.warning("No price for %s: %s", hire.key, found.why)
+        return None
+
+    def find(self, hire: Hire, now: datetime) -> Price | NoPrice:
+        """The price, or why there is none."""
+        if now != self._now:
+            self._now, self._own, self._found = now, self._reread(), {}
+        if hire.region is None:
+            hire = replace(hire, region=self._region)
+        mine = self._own.node_price(hire, now)
+        if mine is not None:
+            return self._owned(mine)
+        if hire.key not in self._found:
+            self._found[hire.key] = self._common(hire, now)
+        return self._found[hire.key]
+
+    def _common(self, hire: Hire, now: datetime) -> Price | NoPrice:
+        """Of any such machine."""
+        row = self._own.price(self._provider, hire, now)
+        if row is not None:
+            return self._owned(row)
+        discounts = self._own.discounts(self._provider, hire, now)
+        found = self._listed(hire)
+        if isinstance(found, NoPrice) and hire.capacity_type in _IN_PLACE_OF:
+            own = any(each.capacity_type is hire.capacity_type for each in discounts)
+            found = self._in_place_of(hire, now, exact=own)
+        return found if isinstance(found, NoPrice) else self._discounted(found, discounts)
+
+    def _in_place_of(self, hire: Hire, now: datetime, *, exact: bool) -> Price | NoPrice:
+        """The price on demand of a machine that is not had on demand; exact where a discount tells the difference."""
+        same = replace(hire, capacity_type=CapacityType.ON_DEMAND)
+        row = self._own.price(self._provider, same, now)
+        found = self._owned(row) if row is not None else self._listed(same)
+        if isinstance(found, NoPrice) or exact:
+            return found
+        return replace(found, source=f"{found.source}; {_IN_PLACE_OF[hire.capacity_type]}", exact=False)
+
+    def _listed(self, hire: Hire) -> Price | NoPrice:
+        """What the cloud asks for, by whoever knows it as of the latest day."""
+        if hire.region is None:
+            return NoPrice(why="its region is not known; set cloud.regions")
+        fetched = None if self._live is None else self._live.quote(self._provider, hire)
+        table = catalogue.offer(self._provider, hire.region, hire.instance_type, hire.capacity_type)
+        if table is not None and table.price_per_hour is not None and (fetched is None or fetched.as_of < table.as_of):
+            fetched = Quote(
+                per_hour=table.price_per_hour, currency=table.currency, as_of=table.as_of, source=table.source
+            )
+        if fetched is None:
+            return NoPrice(why="no list price of it is known there; name it in prices.file, or set prices.live")
+        return self._in_usd(fetched.per_hour, fetched.currency, fetched.as_of, fetched.source)
+
+    def _owned(self, row: OwnRow) -> Price | NoPrice:
+        """The price of an entry of the file."""
+        as_of = self._own.written if row.begins is None else row.begins.date()
+        assert row.price is not None  # noqa: S101  only prices are looked up by node and type
+        return self._in_usd(row.price, row.currency, as_of, f"{row.source}, {self._own.name}:{row.line}")
+
+    def _in_usd(self, per_hour: Decimal, currency: str, as_of: date, source: str) -> Price | NoPrice:
+        """An amount in US dollars; the source says at which rate."""
+        rate = self._rates.get(currency)
+        if rate is None:
+            return NoPrice(why=f"its price is in {currency}, and prices.rates has no rate for {currency}")
+        if currency == "USD":
+            return Price(usd_per_hour=per_hour, as_of=as_of, source=source)
+        return Price(
+            usd_per_hour=per_hour * rate,
+            as_of=as_of,
+            source=f"{source}; {currency} {per_hour} at {rate} US dollars",
+            currency=currency,
+            original_per_hour=per_hour,
+            rate=rate,
+        )
+
+    def _discounted(self, price: Price, rows: tuple[OwnRow, ...]) -> Price:
+        """After the discounts, one upon the other."""
+        for row in rows:
+            factor = (100 - (row.percent_off or 0)) / Decimal(100)
+            original = price.original_per_hour
+            price = replace(
+                price,
+                usd_per_hour=price.usd_per_hour * factor,
+                original_per_hour=None if original is None else original * factor,
+                source=f"{price.source}; less {row.percent_off} % ({row.source}, {self._own.name}:{row.line})",
+            )
+        return price
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume:
+    """What a month of a volume costs; what is free of charge is left out of the IOPS and the throughput."""
+
+    usd_per_gib: str
+    usd_per_iops: str = "0"
+    free_iops: int = 0
+    known_iops: int = 1_000_000  # above, other prices hold
+    usd_per_mib_per_second: str = "0"
+    free_mib_per_second: int = 0
+
+
+_VOLUMES = {
+    "gp2": _Volume("0.10"),
+    "gp3": _Volume("0.08", "0.005", free_iops=3000, usd_per_mib_per_second="0.04", free_mib_per_second=125),
+    "io1": _Volume("0.125", "0.065"),
+    "io2": _Volume("0.125", "0.065", known_iops=32_000),
+    "st1": _Volume("0.045"),
+    "sc1": _Volume("0.015"),
+    "standard": _Volume("0.05"),
+}
+
+
+def address_usd_per_month() -> Decimal:
+    """What a public IPv4 address costs, used or not."""
+    return _ADDRESS_USD_PER_HOUR * HOURS_A_MONTH
+
+
+def volume_usd_per_month(
+    kind: str, *, size_bytes: int, iops: int | None = None, bytes_per_second: int | None = None
+) -> Decimal | None:
+    """What a month of a volume costs, attached or not; None where the table does not know it, never a guess."""
+    price = _VOLUMES.get(kind)
+    if price is None or (iops or 0) > price.known_iops:
+        return None
+    mib_per_second = Decimal(bytes_per_second or 0) / _MIB
+    return (
+        Decimal(size_bytes) / _GIB * Decimal(price.usd_per_gib)
+        + max(0, (iops or 0) - price.free_iops) * Decimal(price.usd_per_iops)
+        + max(Decimal(0), mib_per_second - price.free_mib_per_second) * Decimal(price.usd_per_mib_per_second)
+    )

@@ -1,0 +1,1 @@
+"""Each cloud's own price list, read over its API."""

@@ -1,0 +1,152 @@
+"""GCP's list prices, put together from the SKUs of the Cloud Billing catalogue (services.skus.list).
+
+GCP sells vCPUs, memory, GPUs and local SSDs apart: a machine's price is their sum, and is unknown where one of them is.
+Only families are computed whose sums have been checked against published prices of whole machines.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+from gpuwatch.model.fleet import CapacityType
+from gpuwatch.money.prices.catalogue import MachineType, machine_types
+from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.http import Asker, secret_of
+from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.runtime.clock import Clock
+
+_URL = "https://cloudbilling.googleapis.com"
+_COMPUTE_ENGINE = "6F81-5844-456A"
+_MOST_PAGES = 100
+_HOURS_A_MONTH = 730
+_GIB = 1024**3
+_SOURCE = "GCP Cloud Billing catalogue, sum of vCPUs, memory, GPUs and bundled local SSDs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    """How the SKUs of a family of machines are described, and the local SSD that comes with each GPU in GiB."""
+
+    host: str
+    gpu: str
+    ssd_gib: int = 0
+
+
+_FAMILIES = {
+    "a2-highgpu": _Family(host="A2", gpu="Nvidia Tesla A100"),
+    "a2-megagpu": _Family(host="A2", gpu="Nvidia Tesla A100"),
+    "a2-ultragpu": _Family(host="A2", gpu="Nvidia Tesla A100 80GB", ssd_gib=375),
+    "a3-highgpu": _Family(host="A3", gpu="Nvidia H100 80GB", ssd_gib=750),
+    "g2-standard": _Family(host="G2", gpu="Nvidia L4"),
+}
+_DESCRIBED = re.compile(
+    r"(?P<spot>Spot Preemptible )?(?P<host>[A-Z0-9]+) Instance (?P<part>Core|Ram) running in .+"
+    r"|(?P<gpu>Nvidia .+) GPU (running in|(?P<gpu_spot>attached to Spot Preemptible VMs running in)) .+"
+    r"|(?P<ssd>SSD backed Local Storage)(?P<ssd_spot> attached to Spot Preemptible VMs)?( in .+)?"
+)
+_Rates = dict[tuple[str, CapacityType, str], Decimal]  # by region, kind of capacity, and part
+
+
+class GcpPrices:
+    """Prices on demand and spot; wants an API key."""
+
+    def __init__(self, *, clock: Clock, key_file: Path, endpoint_url: str | None = None) -> None:
+        """Nothing is asked yet."""
+        self._clock = clock
+        self._key_file = key_file
+        self._url = (endpoint_url or _URL).rstrip("/")
+        self._asker = Asker(clock=clock, name="GCP's Cloud Billing catalogue")
+
+    @classmethod
+    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+        """As the settings want it."""
+        del profile
+        file = Path(knobs.gcp_key_file or "")
+        return cls(clock=clock, key_file=file, endpoint_url=knobs.endpoints.get("gcp"))
+
+    def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
+        """The whole catalogue once, then the sums.
+
+        Raises:
+            FetchError: no usable answer.
+
+        """
+        rates = self._rates({region for region, _ in wanted})
+        for region, kind in wanted:
+            machine = machine_types().get(("gcp", kind))
+            yield (region, kind), [] if machine is None else list(self._found(rates, region, machine))
+
+    def _found(self, rates: _Rates, region: str, machine: MachineType) -> Iterator[Found]:
+        """What is known whole."""
+        for capacity in (CapacityType.ON_DEMAND, CapacityType.SPOT):
+            price = _sum(rates, region, capacity, machine)
+            if price is not None:
+                quote = Quote(per_hour=price, currency="USD", as_of=self._clock.now().date(), source=_SOURCE)
+                yield Found(place=region, instance_type=machine.instance_type, capacity_type=capacity, quote=quote)
+
+    def _rates(self, regions: set[str]) -> _Rates:
+        """What a unit of each part costs an hour."""
+        rates: _Rates = {}
+        for sku in self._skus():
+            try:
+                told = _DESCRIBED.fullmatch(sku["description"])
+                if told is None or sku["category"]["usageType"] not in {"OnDemand", "Preemptible"}:
+                    continue
+                spot = bool(told["spot"] or told["gpu_spot"] or told["ssd_spot"])
+                capacity = CapacityType.SPOT if spot else CapacityType.ON_DEMAND
+                part = told["gpu"] or ("ssd" if told["ssd"] else f"{told['host']} {told['part']}")
+                rate = _rate(sku["pricingInfo"][-1]["pricingExpression"])
+                for region in regions & set(sku["serviceRegions"]):
+                    rates[region, capacity, part] = rate
+            except (KeyError, IndexError, TypeError, ValueError, ArithmeticError) as error:
+                raise FetchError(f"GCP's Cloud Billing catalogue gave a SKU that cannot be read: {error!r}") from error
+        return rates
+
+    def _skus(self) -> Iterator[Mapping[str, Any]]:
+        """All pages of Compute Engine; the key goes in a header, so that no address holds it."""
+        headers = {"X-Goog-Api-Key": secret_of(self._key_file, "prices.live.gcp_key_file")}
+        asked = {"pageSize": "5000", "currencyCode": "USD"}
+        for _ in range(_MOST_PAGES):
+            url = f"{self._url}/v1/services/{_COMPUTE_ENGINE}/skus?{urlencode(asked)}"
+            page = self._asker.ask(url, headers)
+            if not isinstance(page, dict) or not isinstance(page.get("skus"), list):
+                raise FetchError("GCP's Cloud Billing catalogue answered without skus")
+            yield from page["skus"]
+            if not page.get("nextPageToken"):
+                return
+            asked["pageToken"] = page["nextPageToken"]
+        raise FetchError(f"GCP's Cloud Billing catalogue has more than {_MOST_PAGES} pages")
+
+
+def _sum(rates: _Rates, region: str, capacity: CapacityType, machine: MachineType) -> Decimal | None:
+    """An hour of the machine; None: it is no family that we can put together, or a part of it has no price."""
+    family = _FAMILIES.get("-".join(machine.instance_type.split("-")[:2]))
+    if family is None:
+        return None
+    amounts = {
+        f"{family.host} Core": Decimal(machine.vcpus),
+        f"{family.host} Ram": Decimal(machine.memory_bytes) / _GIB,
+        family.gpu: Decimal(machine.gpu_count),
+        "ssd": Decimal(family.ssd_gib * machine.gpu_count),
+    }
+    total = Decimal(0)
+    for part, amount in amounts.items():
+        rate = rates.get((region, capacity, part))
+        if amount and rate is None:
+            return None
+        total += amount * (rate or 0)
+    return total.quantize(Decimal("0.000001"))
+
+
+def _rate(expression: Mapping[str, Any]) -> Decimal:
+    """US dollars for one unit and hour, beyond what is free of charge."""
+    unit = expression["tieredRates"][-1]["unitPrice"]
+    if unit["currencyCode"] != "USD":
+        raise ValueError(f"a price in {unit['currencyCode']}")
+    amount = Decimal(unit.get("units", "0")) + Decimal(unit.get("nanos", 0)) / 1_000_000_000
+    per_hour = {"h": 1, "GiBy.h": 1, "GiBy.mo": _HOURS_A_MONTH}
+    return amount / per_hour[expression["usageUnit"]]

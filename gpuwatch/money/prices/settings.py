@@ -1,0 +1,111 @@
+"""Every setting of prices. `gpuwatch.config.settings` puts them into the configuration file."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Gt, MinLen
+
+from gpuwatch.model.duration import Seconds
+from gpuwatch.model.setting import STRICT, Contradiction, Knob
+
+LIVE = ("aws", "azure", "gcp", "alibaba", "tencent")
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_Text = Annotated[str, MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveKnobs:
+    """Prices asked of the clouds themselves, in the background; an answer that fails takes no price away."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    aws: Annotated[
+        bool,
+        Knob("Ask EC2 for list and spot prices; wants pricing:GetProducts and ec2:DescribeSpotPriceHistory."),
+    ] = False
+    azure: Annotated[bool, Knob("Ask Azure's Retail Prices API, which wants no login.")] = False
+    gcp: Annotated[bool, Knob("Ask GCP's Cloud Billing catalogue, which wants gcp_key_file.")] = False
+    gcp_key_file: Annotated[
+        _Text | None, Knob("The file that holds an API key with the Cloud Billing API; read at each refresh.")
+    ] = None
+    alibaba: Annotated[
+        bool, Knob("Ask Alibaba Cloud for what this account pays on demand and spot; wants alibaba_key_file.")
+    ] = False
+    alibaba_key_file: Annotated[
+        _Text | None, Knob("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh.")
+    ] = None
+    tencent: Annotated[bool, Knob("Ask Tencent Cloud likewise; wants tencent_key_file and tencent_currency.")] = False
+    tencent_key_file: Annotated[
+        _Text | None, Knob("The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos.")
+    ] = None
+    tencent_currency: Annotated[
+        _Text | None, Knob("What the account is billed in, which Tencent's answers do not say.")
+    ] = None
+    every: Annotated[Seconds, Ge(3600), Knob("A price is asked for again when it is that old.")] = 21600.0
+    directory: Annotated[_Text, Knob("Where the answers are kept over a restart, with the time of each.")] = (
+        "/var/lib/gpuwatch/prices"
+    )
+    endpoints: Annotated[
+        dict[str, _Text], Knob("Base URLs in the place of a cloud's own, by its name: for proxies and tests.")
+    ] = field(default_factory=dict)
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The clouds to ask."""
+        return tuple(name for name in LIVE if getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceKnobs:
+    """What machines cost, where the built-in list prices are not what is paid."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    file: Annotated[
+        _Text | None,
+        Knob("Own prices and discounts, YAML or CSV (docs/prices.md); read again when it changes."),
+    ] = None
+    currency: Annotated[_Text, Knob("The currency of those of the file's prices that name none.")] = "USD"
+    rates: Annotated[
+        dict[str, Annotated[Decimal, Gt(0)]],
+        Knob("US dollars for one unit of another currency; without its rate, a price in it is unknown."),
+    ] = field(default_factory=dict)
+    live: LiveKnobs = field(default_factory=LiveKnobs)
+
+
+def contradictions(prices: PriceKnobs) -> Iterator[Contradiction]:
+    """What no single key's bounds can tell."""
+    codes = {("currency",): prices.currency, ("live", "tencent_currency"): prices.live.tencent_currency or "CNY"}
+    for path, code in (codes | {("rates", code): code for code in prices.rates}).items():
+        if not _CURRENCY.fullmatch(code):
+            yield Contradiction(
+                keys=(("prices", *path),), wrong=f"{code!r} is no currency", right="a code such as USD or CNY"
+            )
+    if prices.rates.get("USD", 1) != 1:
+        yield Contradiction(
+            keys=(("prices", "rates", "USD"),), wrong="a US dollar is not worth that", right="no rate for USD"
+        )
+    if prices.currency not in {"USD", *prices.rates}:
+        yield Contradiction(
+            keys=(("prices", "currency"),),
+            wrong=f"prices.rates has no rate for {prices.currency}: no price of the file would be known",
+            right=f'prices.rates: {{{prices.currency}: "what one is worth in US dollars"}}',
+        )
+    for name, key in (*((name, f"{name}_key_file") for name in LIVE[2:]), ("tencent", "tencent_currency")):
+        if name in prices.live.providers and getattr(prices.live, key) is None:
+            yield Contradiction(
+                keys=(("prices", "live", name),),
+                wrong=f"prices.live.{name} is set, but prices.live.{key} is not",
+                right=f"prices.live.{key} as well",
+            )
+    for name, url in prices.live.endpoints.items():
+        path = ("prices", "live", "endpoints", name)
+        if name not in LIVE:
+            yield Contradiction(
+                keys=(path,), wrong=f"{name!r} is asked for no price", right=f"one of {', '.join(LIVE)}"
+            )
+        elif not url.startswith(("http://", "https://")):
+            yield Contradiction(keys=(path,), wrong=f"{url!r} is no URL", right="a URL such as http://127.0.0.1:8080")

@@ -1,0 +1,1 @@
+"""The report on fleet and money: gathered once, written as text, HTML or JSON."""

@@ -1,0 +1,96 @@
+"""What sections are made of, and how figures are written."""
+
+from dataclasses import dataclass
+
+from gpuwatch.money.accounting.totals import Total
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Sentences, a paragraph each."""
+
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Texts in rows; columns in `left` are words, the others numbers.
+
+    `summed`: the last row is the others' sum. `beneath`: the last column is sentences; where there is no room for them
+    beside the others they stand under their row. `extra` columns are left out where there is little room.
+    """
+
+    caption: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: frozenset[int]
+    summed: bool = False
+    beneath: bool = False
+    extra: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar of two parts, in cents, and how it is written."""
+
+    label: str
+    useful: int
+    wasted: int
+    written: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Bars on one scale."""
+
+    caption: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def most(self) -> int:
+        """The longest one."""
+        return max((bar.useful + bar.wasted for bar in self.bars), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number in large letters, with what it is and what stands beside it."""
+
+    name: str
+    value: str
+    beside: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A few of them."""
+
+    figures: tuple[Figure, ...]
+
+
+Part = Words | Table | Bars | Figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading and what stands under it."""
+
+    title: str
+    parts: tuple[Part, ...]
+
+
+def dollars(cents: int) -> str:
+    """With all digits."""
+    return f"{'-' if cents < 0 else ''}${abs(cents) / 100:,.2f}"
+
+
+def usd(total: Total, cents: int) -> str:
+    """Unknown where no machine has a price, more than that where some have none."""
+    if total.unpriced_ms and total.unpriced_ms == total.node_ms:
+        return "unknown"
+    return f"{dollars(cents)}{'+?' if total.unpriced_ms else ''}"
+
+
+def percent(ratio: float) -> str:
+    """To a tenth."""
+    return f"{ratio:.1%}"

@@ -1,0 +1,175 @@
+"""The sections about machines: idle and stopped ones, what was done, and health."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node
+from gpuwatch.model.health import Health
+from gpuwatch.money.report.blocks import Part, Table, Words
+from gpuwatch.money.report.report import Deed, Report
+
+_MOST = 10
+_NOTHING_KNOWN = "No round of these days is kept whole, so it is not known any more which machines stood."
+_DONE = {
+    (Verb.STOP, Status.SETTLED): "stopped",
+    (Verb.TERMINATE, Status.SETTLED): "terminated",
+    (Verb.START, Status.SETTLED): "started",
+    (Verb.LAUNCH, Status.SETTLED): "launched",
+    (Verb.GROW, Status.SETTLED): "groups grown",
+    (Verb.NOTICE, Status.SETTLED): "notices given",
+    (Verb.WITHDRAW, Status.SETTLED): "notices withdrawn",
+}
+
+
+def idle(report: Report) -> Iterator[Part]:
+    """Running machines of no use, what has stood the longest first."""
+    seen = report.facts.inventory
+    if seen is None:
+        if report.facts.began is not None:
+            yield Words((_NOTHING_KNOWN,))
+        return
+    at = _local(seen.at, report.facts.stretch.zone)
+    if not seen.idle:
+        yield Words((f"At {at} no running machine was idle, parked or stalled.",))
+        return
+    prices = [each.usd_per_hour for each in seen.idle]
+    known = sum((price for price in prices if price is not None), Decimal(0))
+    unpriced = sum(price is None for price in prices)
+    words = f"At {at} {_machines(len(seen.idle))} of no use ran, at ${known:,.2f} an hour"
+    yield Words((f"{words}{f', {unpriced} without a known price' if unpriced else ''}.",))
+    rows = [
+        (
+            named(each.node),
+            each.node.pool,
+            each.node.owner or "-",
+            f"{each.state.value} {format_duration(each.held_seconds)}",
+            "?" if each.usd_per_hour is None else f"${each.usd_per_hour:,.2f}",
+            f"{each.next_verb.value}: {each.why}",
+        )
+        for each in seen.idle[:_MOST]
+    ]
+    heads = ("machine", "pool", "owner", "since", "USD/h", "next, and why")
+    yield Table(
+        caption=_of("The longest first", len(seen.idle)),
+        heads=heads,
+        rows=tuple(rows),
+        left=frozenset({0, 1, 2, 3, 5}),
+        extra=frozenset({1}),
+        beneath=True,
+    )
+
+
+def standing(report: Report) -> Iterator[Part]:
+    """Stopped machines."""
+    seen, zone = report.facts.inventory, report.facts.stretch.zone
+    if seen is None or not seen.standing:
+        return
+    rows = [
+        (
+            named(each.node),
+            each.node.pool,
+            each.node.owner or "-",
+            "gpuwatch" if each.by_gpuwatch else "somebody else",
+            "-" if each.since is None else _local(each.since, zone),
+        )
+        for each in seen.standing[:_MOST]
+    ]
+    heads = ("machine", "pool", "owner", "stopped by", "since")
+    yield Table(
+        caption=_of("Since when, and by whom", len(seen.standing)),
+        heads=heads,
+        rows=tuple(rows),
+        left=frozenset(range(5)),
+    )
+    yield Words(("Their disks and addresses go on costing; `gpuwatch leftovers` lists these.",))
+
+
+def deeds(report: Report) -> Iterator[Part]:
+    """What was done, by whose order, and what did not come about."""
+    done, zone = report.facts.deeds, report.facts.stretch.zone
+    if not done.counts and not done.orders:
+        yield Words(("Nothing was done.",))
+        return
+    told = [f"{_DONE[key]}: {count:,}" for key, count in done.counts.items() if key in _DONE]
+    others: Counter[Status] = Counter()
+    for (_, status), count in done.counts.items():
+        if status is not Status.SETTLED:
+            others[status] += count
+    told += [f"{status.value}: {count:,}" for status, count in sorted(others.items())]
+    if told:
+        yield Words((f"{', '.join(told).capitalize()}.",))
+    if done.newest:
+        rows = [
+            (_local(each.at, zone), _deed(each), called(report, each.node_id), each.pool, each.owner or "-", each.why)
+            for each in done.newest[:_MOST]
+        ]
+        heads = ("ended at", "what", "machine", "pool", "owner", "why")
+        caption = _of("The newest deeds", sum(done.counts.values()), len(rows))
+        yield Table(
+            caption=caption, heads=heads, rows=tuple(rows), left=frozenset(range(6)), beneath=True, extra=frozenset({3})
+        )
+    if done.orders:
+        orders = tuple(
+            (_local(each.at, zone), f"{each.verb} {each.pool or 'everything'}", each.who, each.reason or "-")
+            for each in done.orders
+        )
+        order_heads = ("at", "order", "by", "because")
+        yield Table(caption="What people ordered", heads=order_heads, rows=orders, left=frozenset(range(4)))
+
+
+def health(report: Report) -> Iterator[Part]:
+    """GPUs that are not well."""
+    seen = report.facts.inventory
+    if seen is None or not seen.health:
+        return
+    counts = [f"{seen.health[state.value]:,} {state.value}" for state in Health if seen.health.get(state.value)]
+    yield Words((f"GPUs at {_local(seen.at, report.facts.stretch.zone)}: {', '.join(counts)}.",))
+    if seen.ill:
+        rows = [
+            (named(each.node), each.gpu, each.health.value, each.remedy.replace("_", " "), each.sentence)
+            for each in seen.ill[:_MOST]
+        ]
+        heads = ("machine", "GPU", "health", "do", "what is wrong")
+        yield Table(
+            caption=_of("Not well, the worst first", len(seen.ill)),
+            heads=heads,
+            rows=tuple(rows),
+            left=frozenset(range(5)),
+            beneath=True,
+        )
+
+
+def named(node: Node) -> str:
+    """By name, and by id where that is another."""
+    return node.id if node.name in {"", node.id} else f"{node.name} ({node.id})"
+
+
+def called(report: Report, node_id: str) -> str:
+    """The same of a machine whose id is all that is known, where the newest round saw it."""
+    name = "" if report.facts.inventory is None else report.facts.inventory.names.get(node_id, "")
+    return node_id if name in {"", node_id} else f"{name} ({node_id})"
+
+
+def _deed(deed: Deed) -> str:
+    return (
+        deed.verb.value if deed.status is Status.SETTLED else f"{deed.verb.value}: {deed.status.value}, {deed.detail}"
+    )
+
+
+def _machines(count: int) -> str:
+    return f"{count:,} machine{'s' if count != 1 else ''}"
+
+
+def _of(words: str, count: int, shown: int | None = None) -> str:
+    """A caption that says when not all are shown."""
+    told = min(count, _MOST) if shown is None else shown
+    return words if told >= count else f"{words}: {told} of {count:,}"
+
+
+def _local(at: datetime, zone: ZoneInfo) -> str:
+    return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"

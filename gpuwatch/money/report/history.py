@@ -1,0 +1,146 @@
+"""What reports ask of the ledger beside spending: what was done, what was saved by it, and when nobody looked."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+
+import msgspec
+from sqlalchemy import func, select
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.tables import CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
+from gpuwatch.model.decision import FINAL, Reason, Status, Verb
+from gpuwatch.model.usage import USES, milliseconds
+from gpuwatch.money.accounting.savings import Ran, Turn
+from gpuwatch.money.report.report import Deed, Deeds, Order, Rounds
+
+_TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
+_NAMED_AT_MOST = 500  # of a database's variables; beyond, all nodes are read
+_BILLED = func.sum(sum((SPEND.c[f"node_{use}_ms"] for use in USES[1:]), SPEND.c[f"node_{USES[0]}_ms"]))
+_FINAL = tuple(status.value for status in FINAL)
+
+
+class DeedBook:
+    """The part of a ledger that reports are made from."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Of an open ledger."""
+        self._store = ledger.store
+
+    def deeds(self, since: datetime, until: datetime, newest: int) -> Deeds:
+        """What ended in [since, until): all counted, the newest in full."""
+        joined = OUTCOMES.join(INTENTS, OUTCOMES.c.key == INTENTS.c.key)
+        within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until), OUTCOMES.c.status.in_(_FINAL))
+        counts = select(INTENTS.c.verb, OUTCOMES.c.status, func.count()).select_from(joined).where(*within)
+        full = select(INTENTS, OUTCOMES.c.at.label("ended"), OUTCOMES.c.status, OUTCOMES.c.detail).select_from(joined)
+        said = select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume", "acknowledge")))
+        said = said.where(CONTROLS.c.at >= text(since), CONTROLS.c.at < text(until)).order_by(CONTROLS.c.id.desc())
+        with self._store.reading() as db:
+            counted = db.execute(counts.group_by(INTENTS.c.verb, OUTCOMES.c.status)).all()
+            rows = db.execute(full.where(*within).order_by(OUTCOMES.c.id.desc()).limit(newest)).all()
+            orders = db.execute(said.limit(newest)).all()
+        return Deeds(
+            counts={(Verb(verb), Status(status)): int(count) for verb, status, count in sorted(counted)},
+            newest=tuple(
+                Deed(
+                    at=datetime.fromisoformat(row.ended),
+                    verb=Verb(row.verb),
+                    node_id=row.node_id,
+                    pool=row.pool,
+                    owner=row.owner,
+                    status=Status(row.status),
+                    why=msgspec.json.decode(row.reason, type=Reason).sentence,
+                    detail=row.detail,
+                )
+                for row in rows
+            ),
+            orders=tuple(
+                Order(at=datetime.fromisoformat(row.at), verb=row.verb, pool=row.pool, who=row.who, reason=row.reason)
+                for row in orders
+            ),
+        )
+
+    def turns(self, since: datetime, until: datetime) -> list[Turn]:
+        """Stops, starts and terminations that were shown done in [since, until), and each node's last one before."""
+        joined = OUTCOMES.join(INTENTS, OUTCOMES.c.key == INTENTS.c.key)
+        done = (OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TURNS]))
+        last = select(func.max(OUTCOMES.c.id)).select_from(joined).where(*done, OUTCOMES.c.at < text(since))
+        columns = [INTENTS.c[name] for name in ("key", "node_id", "verb", "pool", "owner", "usd_per_hour")]
+        told = select(*columns, OUTCOMES.c.at).select_from(joined)
+        within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until))
+        with self._store.reading() as db:
+            rows = [
+                *db.execute(told.where(OUTCOMES.c.id.in_(last.group_by(INTENTS.c.node_id)))).all(),
+                *db.execute(told.where(*done, *within).order_by(OUTCOMES.c.at, OUTCOMES.c.id)).all(),
+            ]
+        return [
+            Turn(
+                key=key,
+                node_id=node_id,
+                verb=Verb(verb),
+                at=milliseconds(datetime.fromisoformat(at)),
+                pool=pool,
+                owner=owner,
+                usd_per_hour=None if usd is None else Decimal(usd),
+            )
+            for key, node_id, verb, pool, owner, usd, at in map(tuple, rows)
+        ]
+
+    def stopped(self) -> frozenset[str]:
+        """The keys of stops that hold until now."""
+        with self._store.reading() as db:
+            return frozenset(db.scalars(select(STOPPED.c.key)))
+
+    def ran(self, nodes: Collection[str], since: int, until: int) -> dict[str, list[Ran]]:
+        """What was billed of these nodes, in order; seconds since 1970, rows that reach into it count."""
+        query = select(SPEND.c.node_id, SPEND.c.begin, SPEND.c.span, _BILLED).where(
+            SPEND.c.begin >= since - 25 * 3600, SPEND.c.begin < until
+        )
+        if len(nodes) <= _NAMED_AT_MOST:
+            query = query.where(SPEND.c.node_id.in_(sorted(nodes)))
+        query = query.group_by(SPEND.c.node_id, SPEND.c.begin, SPEND.c.span).order_by(SPEND.c.begin)
+        wanted, found = frozenset(nodes), dict[str, list[Ran]]()
+        with self._store.reading() as db:
+            for node_id, begin, span, billed in db.execute(query):
+                if node_id in wanted:
+                    told = Ran(begin=begin * 1000, end=(begin + span) * 1000, billed=int(billed))
+                    found.setdefault(node_id, []).append(told)
+        return found
+
+    def rounds(self, since: datetime, until: datetime, longest_seconds: float) -> Rounds:
+        """How many there were in [since, until), and where they were farther apart than that; the ends count."""
+        query = select(ROUNDS.c.at).where(ROUNDS.c.at >= text(since), ROUNDS.c.at < text(until)).order_by(ROUNDS.c.at)
+        with self._store.reading() as db:
+            times = [datetime.fromisoformat(at) for at in db.scalars(query)]
+        longest = timedelta(seconds=longest_seconds)
+        ends = pairwise([since.astimezone(UTC), *times, until.astimezone(UTC)])
+        gaps = [(begin, end) for begin, end in ends if end - begin > longest]
+        return Rounds(count=len(times), gaps=tuple(sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))))
+
+    def looked(self, since: datetime, until: datetime) -> bool:
+        """Whether there was any round in [since, until)."""
+        query = select(ROUNDS.c.id).where(ROUNDS.c.at >= text(since), ROUNDS.c.at < text(until)).limit(1)
+        with self._store.reading() as db:
+            return db.scalar(query) is not None
+
+    def ledger_id(self) -> str:
+        """What tells this ledger from all others."""
+        with self._store.reading() as db:
+            return str(db.scalar(select(META.c.value).where(META.c.name == "ledger_id")))
+
+    def delivered(self, name: str) -> str | None:
+        """The last day whose report has gone to that destination, as YYYY-MM-DD; None: none has."""
+        with self._store.reading() as db:
+            return db.scalar(select(META.c.value).where(META.c.name == _meta(name)))
+
+    def keep_delivered(self, name: str, day: str) -> None:
+        """Remember it, beside whoever leads: it is no record, so the chain does not hold it."""
+        with self._store.writing(fenced=False) as writer:
+            writer.db.execute(META.delete().where(META.c.name == _meta(name)))
+            writer.db.execute(META.insert(), {"name": _meta(name), "value": day})
+
+
+def _meta(name: str) -> str:
+    return f"report:{name}"

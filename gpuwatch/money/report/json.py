@@ -1,0 +1,234 @@
+"""The report as one JSON document; docs/report.md says what each key holds.
+
+Money is a text to the cent, so that the lines of each slicing add up to the whole; times are exact in milliseconds.
+"""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.usage import HOUR_MS
+from gpuwatch.money.accounting.savings import Saved, Saving
+from gpuwatch.money.accounting.totals import Total, shown
+from gpuwatch.money.forecast.month_end import MonthEnd
+from gpuwatch.money.report.inventory import Inventory
+from gpuwatch.money.report.report import Deeds, Report, Step
+from gpuwatch.money.report.sections import headline, title
+
+SCHEMA = 1
+_CENT = Fraction(1, 100)
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """Everything that is known, also what the other forms leave out for want of room."""
+    facts, stretch = report.facts, report.facts.stretch
+    return {
+        "schema": SCHEMA,
+        "title": title(report),
+        "headline": headline(report),
+        "since": _seconds(stretch.since),
+        "until": _seconds(stretch.until),
+        "timezone": stretch.zone.key,
+        "made_at": _time(facts.now),
+        "over": report.over,
+        "total": _total(report.whole, report.cents, report.wasted_cents),
+        "before": None
+        if report.before is None
+        else {
+            "since": _seconds(stretch.before.since),
+            "until": _seconds(stretch.before.until),
+            **_total(report.before, round(report.before.usd / _CENT), round(report.before.usd_wasted / _CENT)),
+        },
+        "by": {
+            by: [{"name": line.name, **_total(line.total, line.cents, line.wasted_cents)} for line in told]
+            for by, told in report.slices.items()
+        },
+        "unit": report.unit,
+        "steps": _steps(report.steps),
+        "saved": _saved(facts.saved),
+        "deeds": _deeds(facts.deeds),
+        "machines": None if facts.inventory is None else _machines(facts.inventory),
+        "health": None if facts.inventory is None else _health(facts.inventory),
+        "budgets": [_budget(state) for state in facts.budgets],
+        "forecast": {
+            "month": None if report.month is None else _month(report.month),
+            "year": [_month(each) for each in report.year],
+            "none_because": report.no_forecast,
+        },
+        "energy": asdict(report.energy),
+        "missing": {
+            "metered_since": None if facts.began is None else _time(facts.began),
+            "rounds": facts.rounds.count,
+            "gap_seconds": facts.rounds.gap_seconds,
+            "gaps": [[_time(begin), _time(end)] for begin, end in facts.rounds.gaps],
+            "unseen_days": sorted(day.isoformat() for day in facts.unseen),
+            "cut": facts.cut,
+        },
+    }
+
+
+def _total(total: Total, cents: int, wasted_cents: int) -> dict[str, Any]:
+    unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
+    return {
+        "usd": None if unknown else _usd(cents),
+        "usd_wasted": None if unknown else _usd(wasted_cents),
+        "machine_hours": total.node_ms / HOUR_MS,
+        "gpu_hours": total.gpu_ms / HOUR_MS,
+        "gpu_ms": {"billed": total.gpu_ms, **{use.value: ms for use, ms in total.gpu_ms_by_use.items()}},
+        "waste_ratio": total.waste_ratio,
+        "unpriced_machine_hours": total.unpriced_ms / HOUR_MS,
+    }
+
+
+def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+    _, cents = shown({str(step.begin): step.total.usd for step in steps}, _CENT)
+    _, wasted = shown({str(step.begin): step.total.usd_wasted for step in steps}, _CENT)
+    return [
+        {"at": _seconds(step.begin), **_total(step.total, cents[str(step.begin)], wasted[str(step.begin)])}
+        for step in steps
+    ]
+
+
+def _saved(saved: Saved) -> dict[str, Any]:
+    return {
+        **_saving(saved.whole, round(saved.whole.usd / _CENT)),
+        "stops": saved.stops,
+        "stops_without_a_known_end": saved.endless,
+        "still_cost_known": saved.still_known,
+        **{
+            by: [{"name": name, **_saving(each, cents[name])} for name, each in parts.items()]
+            for by, parts in (("by_pool", saved.by_pool), ("by_owner", saved.by_owner))
+            for cents in [shown({name: each.usd for name, each in parts.items()}, _CENT)[1]]
+        },
+    }
+
+
+def _saving(saving: Saving, cents: int) -> dict[str, Any]:
+    return {
+        "usd": _usd(cents),
+        "machine_hours": saving.ms / HOUR_MS,
+        "unpriced_machine_hours": saving.unpriced_ms / HOUR_MS,
+        "usd_of_stopped_machines": _usd(round(saving.still_usd / _CENT)),
+    }
+
+
+def _deeds(deeds: Deeds) -> dict[str, Any]:
+    return {
+        "counts": [
+            {"verb": verb.value, "status": status.value, "count": count}
+            for (verb, status), count in deeds.counts.items()
+        ],
+        "newest": [
+            {
+                "at": _time(each.at),
+                "verb": each.verb.value,
+                "status": each.status.value,
+                "node": each.node_id,
+                "pool": each.pool,
+                "owner": each.owner,
+                "why": each.why,
+                "detail": each.detail,
+            }
+            for each in deeds.newest
+        ],
+        "orders": [{**asdict(each), "at": _time(each.at)} for each in deeds.orders],
+    }
+
+
+def _machines(seen: Inventory) -> dict[str, Any]:
+    return {
+        "at": _time(seen.at),
+        "states": dict(seen.states),
+        "uses": dict(seen.uses),
+        "idle": [
+            {
+                "node": each.node.id,
+                "name": each.node.name,
+                "pool": each.node.pool,
+                "owner": each.node.owner,
+                "state": each.state.value,
+                "held_seconds": each.held_seconds,
+                "usd_per_hour": None if each.usd_per_hour is None else str(each.usd_per_hour),
+                "next": each.next_verb.value,
+                "why": each.why,
+            }
+            for each in seen.idle
+        ],
+        "stopped": [
+            {
+                "node": each.node.id,
+                "name": each.node.name,
+                "pool": each.node.pool,
+                "owner": each.node.owner,
+                "by_gpuwatch": each.by_gpuwatch,
+                "since": None if each.since is None else _time(each.since),
+            }
+            for each in seen.standing
+        ],
+    }
+
+
+def _health(seen: Inventory) -> dict[str, Any]:
+    return {
+        "at": _time(seen.at),
+        "gpus": dict(seen.health),
+        "not_well": [
+            {
+                "node": each.node.id,
+                "gpu": each.gpu,
+                "health": each.health.value,
+                "since": None if each.since is None else _time(each.since),
+                "remedy": each.remedy,
+                "why": each.sentence,
+            }
+            for each in seen.ill
+        ],
+    }
+
+
+def _budget(state: BudgetState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "scope": str(state.scope),
+        "month": state.month,
+        "usd_per_month": str(state.usd_per_month),
+        "usd_spent": _decimal(state.spent_usd),
+        "usd_forecast": _decimal(state.forecast_usd),
+        "usd_lower": _decimal(state.lower_usd),
+        "usd_upper": _decimal(state.upper_usd),
+        "probability_over": state.probability_over,
+        "unpriced_machine_hours": state.unpriced_hours,
+        "blocked": state.blocked,
+        "doubt": state.doubt,
+    }
+
+
+def _month(told: MonthEnd) -> dict[str, Any]:
+    return {
+        "month": f"{told.month:%Y-%m}",
+        "usd_of_days_over": str(told.actual),
+        "usd_expected": str(told.expected),
+        "usd_lower": _decimal(told.lower),
+        "usd_upper": _decimal(told.upper),
+        "method": told.method,
+        "warnings": list(told.warnings),
+    }
+
+
+def _usd(cents: int) -> str:
+    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
+
+
+def _decimal(amount: Decimal | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _seconds(at: int) -> str:
+    return _time(datetime.fromtimestamp(at, UTC))

@@ -1,0 +1,75 @@
+"""Which stretch of time somebody asks about, in days and months of a time zone."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from gpuwatch.money.accounting.slices import Calendar
+
+_DAY = timedelta(days=1)
+
+
+class PeriodError(ValueError):
+    """No such stretch of time; the sentence says what would be right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """[since, until) in seconds since 1970, and its days for people."""
+
+    zone: ZoneInfo
+    first: date
+    after: date  # the first day that is no longer in it
+
+    @property
+    def since(self) -> int:
+        """When its first day begins."""
+        return Calendar(self.zone).midnight(self.first)
+
+    @property
+    def until(self) -> int:
+        """When its last day ends."""
+        return Calendar(self.zone).midnight(self.after)
+
+    def __str__(self) -> str:
+        """For people, with its last day."""
+        last = self.after - _DAY
+        days = f"{self.first}" if last == self.first else f"{self.first} to {last}"
+        return f"{days} ({self.zone.key})"
+
+
+def period_of(
+    zone: ZoneInfo,
+    now: datetime,
+    *,
+    first: str | None = None,
+    last: str | None = None,
+    month: str | None = None,
+    day: str | None = None,
+) -> Period:
+    """From a first day to a last one, both in it; or a month, or a day; without any of these, this month.
+
+    Raises:
+        PeriodError: they are no dates, or contradict each other.
+
+    """
+    if sum([month is not None, day is not None, first is not None or last is not None]) > 1:
+        raise PeriodError("--month, --day and --from/--to exclude each other")
+    if day is not None:
+        first = last = day
+    if first is not None or last is not None:
+        begin = _date(first or last or "")
+        end = _date(last) if last is not None else now.astimezone(zone).date()
+        if end < begin:
+            raise PeriodError(f"the last day {end} lies before the first one {begin}")
+        return Period(zone=zone, first=begin, after=end + _DAY)
+    begin = now.astimezone(zone).date().replace(day=1) if month is None else _date(f"{month}-01", month)
+    return Period(zone=zone, first=begin, after=(begin + 31 * _DAY).replace(day=1))
+
+
+def _date(text: str, told: str | None = None) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        right = "a day such as 2026-03-01" if told is None else "a month such as 2026-03"
+        raise PeriodError(f"{told or text!r} is not {right}") from None

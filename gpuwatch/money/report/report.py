@@ -1,0 +1,320 @@
+"""PURE: the figures of a report on any stretch of days, out of what the ledger metered, intended and saw.
+
+All sums are exact; cents are made last, by largest remainders, so that the lines of every slicing add up to the same
+whole. What is not known is said and never filled in.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.usage import Terms, Use
+from gpuwatch.money.accounting.energy import Energy, EnergyKnobs, energy
+from gpuwatch.money.accounting.savings import Saved
+from gpuwatch.money.accounting.slices import Calendar
+from gpuwatch.money.accounting.totals import TAG, Row, Total, grouping, shown, whole
+from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
+from gpuwatch.money.forecast.series import DAY_SECONDS, Series
+from gpuwatch.money.report.inventory import Inventory
+
+SLICES = ("pool", "owner", "account", "type", "region", "capacity", "node")
+_CENT = Fraction(1, 100)
+_DAY = timedelta(days=1)
+_FORMS = {"hour": "%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}
+_MOST_DAYS = 62  # beyond, steps are months
+LEAD_DAYS = 14  # before a day's report, for its chart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Days of a place, from `first` until before `after`; `since` and `until` are seconds since 1970."""
+
+    zone: ZoneInfo
+    first: date
+    after: date
+
+    @property
+    def since(self) -> int:
+        """When the first day begins."""
+        return Calendar(self.zone).midnight(self.first)
+
+    @property
+    def until(self) -> int:
+        """When the last day ends."""
+        return Calendar(self.zone).midnight(self.after)
+
+    @property
+    def days(self) -> int:
+        """How many."""
+        return (self.after - self.first).days
+
+    @property
+    def before(self) -> "Stretch":
+        """What to compare with: of a day the same weekday a week ago, of a month the last one, else as many days."""
+        if self.days == 1:
+            return replace(self, first=self.first - 7 * _DAY, after=self.after - 7 * _DAY)
+        if self.first.day == self.after.day == 1:
+            months = 12 * (self.after.year - self.first.year) + self.after.month - self.first.month
+            month = self.first.year * 12 + self.first.month - 1 - months
+            return replace(self, first=date(month // 12, month % 12 + 1, 1), after=self.first)
+        return replace(self, first=self.first - self.days * _DAY, after=self.first)
+
+    def __str__(self) -> str:
+        """For people, with its last day."""
+        if self.days == 1:
+            return f"{self.first:%A} {self.first}"
+        return f"{self.first} to {self.after - _DAY}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One group of a slicing; its cents add up with those of the others to the whole's."""
+
+    name: str
+    total: Total
+    cents: int
+    wasted_cents: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One hour, day or month of the chart: it begins at (seconds since 1970)."""
+
+    label: str
+    begin: int
+    total: Total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """An intent and what came of it."""
+
+    at: datetime
+    verb: Verb
+    node_id: str
+    pool: str
+    owner: str | None
+    status: Status
+    why: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Somebody's pause, resume or acknowledgement."""
+
+    at: datetime
+    verb: str
+    pool: str | None
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deeds:
+    """What gpuwatch did: how many by verb and final status, the newest of them, and what people ordered."""
+
+    counts: Mapping[tuple[Verb, Status], int] = field(default_factory=dict)
+    newest: tuple[Deed, ...] = ()
+    orders: tuple[Order, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """How many there were, and the stretches of time too long to know what happened; the longest first."""
+
+    count: int = 0
+    gaps: tuple[tuple[datetime, datetime], ...] = ()
+
+    @property
+    def gap_seconds(self) -> float:
+        """Of all of them."""
+        return sum((end - begin).total_seconds() for begin, end in self.gaps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that a report is made of.
+
+    `times` are rows by time, of the stretch and of what lies before it. Budgets are as the stretch's last round saw
+    them, the inventory as the newest one does.
+    """
+
+    stretch: Stretch
+    now: datetime
+    nodes: Sequence[Row]
+    times: Sequence[Row]
+    began: datetime | None = None
+    cut: bool = False
+    unseen: frozenset[date] = frozenset()  # days without a row in which there was no round either
+    tags: tuple[str, ...] = ()
+    factors: EnergyKnobs = field(default_factory=EnergyKnobs)
+    rounds: Rounds = field(default_factory=Rounds)
+    saved: Saved = field(default_factory=Saved)
+    deeds: Deeds = field(default_factory=Deeds)
+    inventory: Inventory | None = None
+    budgets: tuple[BudgetState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The figures of one stretch of days."""
+
+    facts: Facts
+    whole: Total
+    cents: int
+    wasted_cents: int
+    slices: Mapping[str, tuple[Line, ...]]  # what wasted the most first
+    before: Total | None  # None: nothing was metered then
+    steps: tuple[Step, ...]
+    days: tuple[Step, ...]  # of a day's report: the two weeks up to it
+    energy: Energy
+    month: MonthEnd | None
+    year: tuple[MonthEnd, ...]
+    no_forecast: str | None
+
+    @property
+    def unit(self) -> str:
+        """What one of the steps is: an hour, a day or a month."""
+        return _unit(self.facts.stretch.days)
+
+    @property
+    def over(self) -> bool:
+        """Whether the stretch has ended."""
+        return self.facts.now.timestamp() >= self.facts.stretch.until
+
+
+def reported(facts: Facts) -> Report:
+    """The report."""
+    stretch, before = facts.stretch, facts.stretch.before
+    calendar = Calendar(stretch.zone)
+    parts = _by_labels(facts.nodes)
+    tags = [f"{TAG}{name}" for name in facts.tags if any(name in dict(row.terms.tags) for row, _ in parts)]
+    slices = {by: lines(merged(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
+    times = _by_time(facts.times)
+    total = whole(each for _, each in parts)
+    whole_cents, _ = shown({"": total.usd}, _CENT)
+    wasted_cents, _ = shown({"": total.usd_wasted}, _CENT)
+    earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
+    within = {begin: each for begin, each in times.items() if stretch.since <= begin < stretch.until}
+    month, year, trouble = _forecasts(facts, times, calendar)
+    lead = calendar.midnight(stretch.after - LEAD_DAYS * _DAY)
+    recent = {begin: each for begin, each in times.items() if lead <= begin < stretch.until}
+    return Report(
+        facts=facts,
+        whole=total,
+        cents=whole_cents,
+        wasted_cents=wasted_cents,
+        slices=slices,
+        before=whole(earlier) if earlier else None,
+        steps=_steps(within, stretch.days, calendar),
+        days=_steps(recent, LEAD_DAYS, calendar) if stretch.days == 1 else (),
+        energy=energy(total, facts.factors),
+        month=month,
+        year=year,
+        no_forecast=trouble,
+    )
+
+
+def _unit(days: int) -> str:
+    """What a chart of so many days has a bar for."""
+    return "hour" if days == 1 else "day" if days <= _MOST_DAYS else "month"
+
+
+def merged(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]) -> dict[str, Total]:
+    """The totals of groups, out of those of their parts."""
+    found: dict[str, list[Total]] = {}
+    for row, total in parts:
+        found.setdefault(group(row), []).append(total)
+    return {name: whole(totals) for name, totals in found.items()}
+
+
+def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
+    """With their cents, what wasted the most first."""
+    _, cents = shown({name: each.usd for name, each in groups.items()}, _CENT)
+    _, wasted = shown({name: each.usd_wasted for name, each in groups.items()}, _CENT)
+    told = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
+    return tuple(sorted(told, key=_worst_first))
+
+
+def _worst_first(line: Line) -> tuple[int, int, int, str]:
+    useful = line.total.gpu_ms_by_use[Use.USEFUL]
+    return -line.wasted_cents, useful - line.total.gpu_ms, -line.cents, line.name
+
+
+def _by_labels(rows: Iterable[Row]) -> list[tuple[Row, Total]]:
+    """One total for each node under one set of labels: prices change often, labels do not."""
+    unpriced: dict[Terms, Terms] = {}
+    found: dict[tuple[str | None, Terms], Total] = {}
+    for row in rows:
+        labels = unpriced.get(row.terms)
+        if labels is None:
+            labels = replace(row.terms, usd_per_hour=None, price_as_of=None, price_source=None)
+            unpriced[row.terms] = labels
+        found.setdefault((row.node_id, labels), Total()).add(row)
+    return [(Row(terms=labels, amounts=(), node_id=node_id), total) for (node_id, labels), total in found.items()]
+
+
+def _by_time(rows: Iterable[Row]) -> dict[int, Total]:
+    """One total for each hour or day, in order."""
+    found: dict[int, Total] = {}
+    for row in rows:
+        found.setdefault(row.begin or 0, Total()).add(row)
+    return dict(sorted(found.items()))
+
+
+def _steps(times: Mapping[int, Total], days: int, calendar: Calendar) -> tuple[Step, ...]:
+    """Hours of a day, days of up to two months, months of more. Of a sealed day no hours are known: it is one step."""
+    form = _FORMS[_unit(days)]
+    found: dict[tuple[str, int], list[Total]] = {}
+    begins: dict[tuple[str, int], int] = {}
+    for begin, total in times.items():
+        local = calendar.local(begin * 1000)
+        key = local.strftime(form), local.fold if days == 1 else 0  # an hour that clocks show twice is two steps
+        found.setdefault(key, []).append(total)
+        begins.setdefault(key, begin)
+    return tuple(
+        Step(label=label, begin=begins[label, fold], total=whole(each)) for (label, fold), each in found.items()
+    )
+
+
+def _forecasts(
+    facts: Facts, times: Mapping[int, Total], calendar: Calendar
+) -> tuple[MonthEnd | None, tuple[MonthEnd, ...], str | None]:
+    """Where the month of the last day ends, and the year after it, from whole days; or why not.
+
+    Days are the steps, and local ones: their dates stand for them as if all had 24 hours.
+    """
+    if facts.began is None:
+        return None, (), "nothing is metered yet"
+    today = facts.now.astimezone(facts.stretch.zone).date()
+    end = min(facts.stretch.after, today)
+    began = facts.began.astimezone(facts.stretch.zone)
+    day = began.date()
+    usd: dict[date, Fraction] = {}
+    for begin, total in times.items():
+        local = calendar.local(begin * 1000).date()
+        usd[local] = usd.get(local, Fraction(0)) + total.usd
+    first = min(usd, default=day)
+    partial = began.timestamp() > calendar.midnight(day)
+    values: list[float | None] = []
+    day = first = max(day, first)
+    while day < end:
+        unknown = day in facts.unseen or (partial and day == began.date())
+        values.append(None if unknown else float(usd.get(day, Fraction(0))))
+        day += _DAY
+    series = Series(start=_as_utc(first), step_seconds=DAY_SECONDS, values=tuple(values))
+    # A stretch that has ended is told as of its last moment, not of the next month's first.
+    at = _as_utc(end) - timedelta(microseconds=1)
+    try:
+        return month_end(series, at), year_ahead(series, at), None
+    except ValueError as error:
+        return None, (), str(error)
+
+
+def _as_utc(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -1,0 +1,182 @@
+"""What a report says, in which order and in which words; every renderer shows these sections and nothing else."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.usage import HOUR_MS, Use
+from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
+from gpuwatch.money.report import fleet_sections, money_sections
+from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, dollars, percent, usd
+from gpuwatch.money.report.report import Line, Report, Step
+
+_MOST_LINES = 10
+_SHOWN = frozenset({"pool", "owner", "node"})  # the others are in the JSON document
+_CENT = Fraction(1, 100)
+_TENTH_HOUR = Fraction(HOUR_MS, 10)
+OVER_TIME = "Cost over time"
+WASTE = "Waste is billed GPU-hours without useful activity / billed GPU-hours"
+
+
+def title(report: Report) -> str:
+    """The heading, and a mail's subject."""
+    return f"GPU report for {report.facts.stretch}"
+
+
+def headline(report: Report) -> str:
+    """The day in one sentence."""
+    if report.facts.began is None:
+        return "Nothing is metered yet; the controller does it from its first round on."
+    if not report.whole.node_ms:
+        return "No machine was billed."
+    machines = len({line.name for line in report.slices["node"]})
+    waste = report.whole.waste_ratio
+    told = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
+    if waste is not None:
+        told += f"; {usd(report.whole, report.wasted_cents)} of it, {percent(waste)} of the GPU-hours, was wasted"
+    return f"{told}. {_saved_words(report)}".strip()
+
+
+def _saved_words(report: Report) -> str:
+    saved = report.facts.saved.whole
+    if not saved.ms:
+        return ""
+    return f"Stopping idle machines saved about {dollars(round(saved.usd / _CENT))}."
+
+
+def sections(report: Report) -> Iterator[Section]:
+    """All of them that have something to say."""
+    for name, told in _SECTIONS:
+        parts = tuple(told(report))
+        if parts:
+            yield Section(title=name, parts=parts)
+
+
+def figures(report: Report) -> Figures:
+    """What is to be seen first."""
+    total, saved, waste = report.whole, report.facts.saved, report.whole.waste_ratio
+    stops = f"{saved.stops:,} stop{'s' if saved.stops != 1 else ''}, {saved.whole.ms / HOUR_MS:,.1f} machine-hours"
+    lacking = "+?" if saved.whole.unpriced_ms else ""
+    told = [
+        Figure("Cost", usd(total, report.cents), against(report)),
+        Figure("Wasted", usd(total, report.wasted_cents), "-" if waste is None else f"{percent(waste)} of GPU-hours"),
+        Figure("Saved (estimate)", f"{dollars(round(saved.whole.usd / _CENT))}{lacking}", stops),
+        Figure("Useful", "-" if waste is None else percent(1 - waste), f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
+    ]
+    seen = report.facts.inventory
+    if seen is not None:
+        told.append(Figure("Idle now", f"{len(seen.idle):,}", f"of {seen.states.get('running', 0):,} running machines"))
+    if report.month is not None:
+        told.append(Figure(f"{report.month.month:%B} will end at", f"${report.month.expected:,.2f}", "forecast"))
+    return Figures(tuple(told))
+
+
+def against(report: Report) -> str:
+    """The cost beside that of the days to compare with."""
+    before = report.facts.stretch.before
+    name = f"the {before.first:%A} before" if before.days == 1 else f"{before}"
+    if report.before is None:
+        return f"nothing metered on {name}" if before.days == 1 else f"nothing metered in {name}"
+    if not report.before.usd:
+        return f"$0.00 on {name}"
+    change = float(report.whole.usd / report.before.usd) - 1
+    return f"{change:+.1%} against {name}"
+
+
+def _doubts(report: Report) -> Iterator[Part]:
+    """What the figures lack."""
+    facts, zone = report.facts, report.facts.stretch.zone
+    told = []
+    if not report.over:
+        told.append(f"These days are not over: figures are as of {facts.now.astimezone(zone):%Y-%m-%d %H:%M}.")
+    if facts.began is not None and facts.began.timestamp() > facts.stretch.since:
+        told.append(f"Metering began at {facts.began.astimezone(zone):%Y-%m-%d %H:%M}; nothing before it is known.")
+    if facts.rounds.gaps:
+        begin, end = (each.astimezone(zone) for each in facts.rounds.gaps[0])
+        more = len(facts.rounds.gaps) - 1
+        told.append(
+            f"For {format_duration(facts.rounds.gap_seconds)} nobody looked: no round from {begin:%Y-%m-%d %H:%M} to "
+            f"{end:%Y-%m-%d %H:%M}{f', and {more} shorter gaps' if more else ''}."
+        )
+    for use, words in ((Use.SILENT, "nobody looked"), (Use.UNKNOWN, "nobody could tell what they did")):
+        ms = report.whole.gpu_ms_by_use[use]
+        if ms:
+            told.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they count as waste ({use.value}).")
+    if report.whole.unpriced_ms:
+        told.append(
+            f"{report.whole.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price: no sum holds them (+?)."
+        )
+    if facts.cut:
+        told.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
+    if facts.unseen:
+        told.append(f"Days of the forecast's history that nobody saw, and that hold no value: {len(facts.unseen)}.")
+    if told:
+        yield Words(tuple(told))
+
+
+def _over_time(report: Report) -> Iterator[Part]:
+    """Where in time the money went."""
+    for caption, steps in (("", report.steps), ("The two weeks up to it", report.days)):
+        if len(steps) > 1:
+            yield Bars(caption or f"By {report.unit}", tuple(_bar(step) for step in steps))
+
+
+def _bar(step: Step) -> Bar:
+    cents, wasted = round(step.total.usd / _CENT), round(step.total.usd_wasted / _CENT)
+    share = "" if step.total.waste_ratio is None else f", {percent(step.total.waste_ratio)} waste"
+    return Bar(label=step.label, useful=cents - wasted, wasted=wasted, written=usd(step.total, cents) + share)
+
+
+def _waste(report: Report) -> Iterator[Part]:
+    """Who and what wasted how much."""
+    for by, told in report.slices.items():
+        tag = by.startswith(TAG)
+        if by in _SHOWN or tag:
+            name = f"tag {by.removeprefix(TAG)}" if tag else {"node": "machine"}.get(by, by)
+            yield _slice(f"By {name}", name, told, report)
+
+
+def _slice(caption: str, by: str, told: Sequence[Line], report: Report) -> Table:
+    """The worst of them, and the others in one row: in each column the rows add up to the last one."""
+    hours = [shown({line.name: Fraction(ms(line.total)) for line in told}, _TENTH_HOUR) for ms in _COLUMNS.values()]
+    rows = []
+    for line in told[:_MOST_LINES]:
+        name = fleet_sections.called(report, line.name) if by == "machine" else line.name
+        tenths = [parts[line.name] for _, parts in hours]
+        rows.append((name, *_cells(tenths, line.total, line.cents, line.wasted_cents)))
+    rest = told[_MOST_LINES:]
+    if rest:
+        tenths = [sum(parts[line.name] for line in rest) for _, parts in hours]
+        cents = (sum(line.cents for line in rest), sum(line.wasted_cents for line in rest))
+        rows.append((f"{len(rest):,} others", *_cells(tenths, whole(line.total for line in rest), *cents)))
+    tenths = [total for total, _ in hours]
+    rows.append(("all", *_cells(tenths, report.whole, report.cents, report.wasted_cents)))
+    heads = (by, *_COLUMNS, "cost", "wasted", "waste")
+    return Table(
+        caption=caption, heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True, extra=frozenset({2, 3})
+    )
+
+
+def _cells(tenths: Sequence[int], total: Total, cents: int, wasted_cents: int) -> tuple[str, ...]:
+    waste = "-" if total.waste_ratio is None else percent(total.waste_ratio)
+    return (*(f"{tenth / 10:,.1f}" for tenth in tenths), usd(total, cents), usd(total, wasted_cents), waste)
+
+
+_COLUMNS: dict[str, Callable[[Total], int]] = {
+    "GPU-hours": lambda total: total.gpu_ms,
+    "useful": lambda total: total.gpu_ms_by_use[Use.USEFUL],
+    "idle": lambda total: sum(total.gpu_ms_by_use[use] for use in (Use.IDLE, Use.PARKED, Use.STALLED)),
+}
+_SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
+    ("What is not known", _doubts),
+    (OVER_TIME, _over_time),
+    ("Waste, and whose it is", _waste),
+    ("Idle machines", fleet_sections.idle),
+    ("Stopped machines", fleet_sections.standing),
+    ("Saved", money_sections.saved),
+    ("What gpuwatch did", fleet_sections.deeds),
+    ("Health", fleet_sections.health),
+    ("Budgets", money_sections.budgets),
+    ("Forecast", money_sections.forecast),
+    ("Energy", money_sections.energy),
+)

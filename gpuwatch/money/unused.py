@@ -1,0 +1,81 @@
+"""What is billed and used by no running machine, with its price, for people and for scripts."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.money import prices
+from gpuwatch.runtime.printable import legible
+
+_WORDS = {
+    LeftoverKind.UNATTACHED_VOLUME: "volume, attached to nothing",
+    LeftoverKind.STOPPED_VOLUME: "volume of the stopped {node}",
+    LeftoverKind.UNUSED_ADDRESS: "address, used by nothing",
+    LeftoverKind.STOPPED_ADDRESS: "address of the stopped {node}",
+}
+_GIB = 1024**3
+_CENT = Decimal("0.01")
+
+
+def usd_per_month(left: Leftover) -> Decimal | None:
+    """The list price of a month; None is not known, never free."""
+    if left.kind in {LeftoverKind.UNUSED_ADDRESS, LeftoverKind.STOPPED_ADDRESS}:
+        return prices.address_usd_per_month()
+    if left.size_bytes is None:
+        return None
+    return prices.volume_usd_per_month(
+        left.type, size_bytes=left.size_bytes, iops=left.iops, bytes_per_second=left.throughput_bytes_per_second
+    )
+
+
+def as_object(found: Sequence[Leftover]) -> dict[str, Any]:
+    """Everything, with the prices as texts, which lose nothing."""
+    rows = [
+        {
+            "id": left.id,
+            "kind": left.kind.value,
+            "name": left.name,
+            "type": left.type or None,
+            "size_bytes": left.size_bytes,
+            "node_id": left.node_id,
+            "region": left.region,
+            "account": left.account,
+            "usd_per_month": None if usd is None else str(usd.quantize(_CENT)),
+        }
+        for left in found
+        for usd in [usd_per_month(left)]
+    ]
+    return {
+        "leftovers": rows,
+        "usd_per_month": str(_sum(found).quantize(_CENT)),
+        "prices_as_of": prices.STORAGE_AS_OF.isoformat(),
+        "prices_source": prices.STORAGE_SOURCE,
+    }
+
+
+def as_text(found: Sequence[Leftover]) -> str:
+    """The dearest first, and the sum."""
+    if not found:
+        return "Nothing is left over: every volume and every address belongs to a machine that runs."
+    lines = [_line(left) for left in sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))]
+    unknown = sum(usd_per_month(left) is None for left in found)
+    more = f", and {unknown} without a known price" if unknown else ""
+    lines.append(f"{len(found)} left over, ${_sum(found):.2f} a month{more}.")
+    lines.append(f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}.")
+    return "\n".join(lines)
+
+
+def _line(left: Leftover) -> str:
+    """One of them."""
+    usd = usd_per_month(left)
+    price = "?" if usd is None else f"${usd:.2f}"
+    size = "" if left.size_bytes is None else f" {left.size_bytes // _GIB} GiB"
+    what = _WORDS[left.kind].format(node=left.node_id)
+    where = " ".join(filter(None, (left.region, left.account)))
+    return legible(f"{price:>10}  {left.id:<22} {left.type}{size}  {what}  {where}  {left.name}".rstrip())
+
+
+def _sum(found: Sequence[Leftover]) -> Decimal:
+    """Of what has a price."""
+    return sum((usd_per_month(left) or Decimal(0) for left in found), Decimal(0))

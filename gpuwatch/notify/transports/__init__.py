@@ -1,0 +1,1 @@
+"""Ways a message leaves: mail, Slack, webhook, apprise."""

@@ -1,0 +1,95 @@
+"""PURE: waiting times that need no knowledge of the pool, and what a restart costs.
+
+Rules, all of them:
+
+1. Everything is in seconds of the machine's rental: a restart of 600 costs as much as 600 idle seconds.
+2. A restart costs its machine time, as set or as measured, and what it costs in money besides divided by the machine's
+   price.
+3. While capacity is scarce a restart costs more: half as much again for each recent capacity error, up to three times.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuwatch.model.decision import Restarts, Wait
+from gpuwatch.model.duration import format_duration
+from gpuwatch.policies.idle_timeout.restart_times import ENOUGH
+
+LONGEST = 4.0  # restarts' cost, past which no guess keeps a node
+UNMEASURED_SECONDS = 600.0  # until enough starts are measured
+_MORE_PER_ERROR = 0.5
+_MOST = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """What a restart costs in seconds of rental, and what that was made of."""
+
+    seconds: float
+    measures: bool
+    known: Restarts
+    usd: float
+
+    @property
+    def why(self) -> str:
+        """The cost and where it comes from, but for what the configuration says, as a clause."""
+        told = [f"a restart costs {format_duration(self.seconds)}"]
+        if self.measures:
+            seen = self.known.starts
+            told.append(
+                f"not measured yet, {seen} of {ENOUGH} starts seen"
+                if self.known.seconds is None
+                else f"measured from {seen} starts"
+            )
+        if self.usd:
+            told.append("its money included")
+        if self.known.failed:
+            told.append(f"more for {self.known.failed} starts that failed lately")
+        return ", ".join(told)
+
+
+def restart(
+    cost: float | Literal["measured"], known: Restarts, *, usd: float = 0.0, usd_per_hour: float | None = None
+) -> Restart | None:
+    """A restart by a pool's settings and what is known of its starts; None: it takes a price, and there is none."""
+    machine = cost if cost != "measured" else UNMEASURED_SECONDS if known.seconds is None else known.seconds
+    seconds = restart_seconds(machine, usd=usd, usd_per_hour=usd_per_hour, capacity_errors=known.failed)
+    return None if seconds is None else Restart(seconds=seconds, measures=cost == "measured", known=known, usd=usd)
+
+
+def restart_seconds(
+    machine_seconds: float, *, usd: float = 0.0, usd_per_hour: float | None = None, capacity_errors: int = 0
+) -> float | None:
+    """What a restart costs in seconds of rental; None: it takes a price, and there is none."""
+    scarcity = min(_MOST, 1 + _MORE_PER_ERROR * capacity_errors)
+    if not usd:
+        return machine_seconds * scarcity
+    if usd_per_hour is None or usd_per_hour <= 0:
+        return None
+    return (machine_seconds + usd / usd_per_hour * 3600) * scarcity
+
+
+def fixed(seconds: float) -> Wait:
+    """The same wait for everybody."""
+    return Wait(seconds=seconds, why="the pool's settings say so")
+
+
+def break_even(restart: float) -> Wait:
+    """The wait that costs as much as a restart: never more than twice the optimum (ski rental)."""
+    return Wait(seconds=restart, why="so much idle rental costs as much as a restart")
+
+
+def randomized(restart: float, draw: float) -> Wait:
+    """A wait drawn with density e^(t/r) / (r (e-1)) on 0 to r: e/(e-1) = 1.58 times the optimum in expectation.
+
+    `draw` is even on 0 to 1; `draw_of` makes one.
+    """
+    return Wait(seconds=restart * math.log1p(draw * (math.e - 1)), why="drawn anew for each idle time")
+
+
+def draw_of(node_id: str, idle_since: str) -> float:
+    """A number from 0 to below 1 that is always the same for one node and the moment it turned idle."""
+    digest = hashlib.blake2b(f"{node_id}\n{idle_since}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest) / 2**48

@@ -1,0 +1,47 @@
+"""PURE: whether work waits for a pool.
+
+Rules, all of them:
+
+1. Work waits where a number of the pool's `idle.demand` is above zero, or a total that the pool scales by (`per_node`)
+   is above what its nodes should have.
+2. Work does not wait where every one of them is known and none says so. What could not be measured says neither.
+"""
+
+import math
+
+from gpuwatch.model.decision import Observation
+from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.policies import capacity
+from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.scaling import ScalingRules
+
+_PREFIX = "idle.demand."
+
+
+def queries(pool: str, rules: IdleRules) -> tuple[Query, ...]:
+    """What has to be measured for a pool besides what it scales by."""
+    return tuple(
+        Query(pool=pool, name=_PREFIX + name, expression=expression)
+        for name, expression in sorted(rules.demand.items())
+    )
+
+
+def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: ScalingRules) -> bool | None:
+    """Whether work waits for the pool in this round; None: not known, or the pool has no such number."""
+    limits = [(_PREFIX + name, 0.0) for name in rules.demand]
+    totals = [
+        (name, each.target) for name, each in scaling.metrics.items() if each.per_node and each.target is not None
+    ]
+    if totals:
+        count = capacity.now(observation, pool)
+        limits += [(name, target * count) for name, target in totals]
+    told = {_above(observation.measure(pool, name), limit) for name, limit in limits}
+    return True if True in told else None if None in told or not told else False
+
+
+def _above(measure: Measure | None, limit: float) -> bool | None:
+    """Whether a number is above its limit; one that is not, and of which a part is missing, is not known."""
+    if measure is None or measure.doubt is not None or measure.value is None or not math.isfinite(measure.value):
+        return None
+    partial = measure.samples is not None and measure.samples < (measure.expected or 1)
+    return True if measure.value > limit else None if partial else False

@@ -1,0 +1,89 @@
+"""PURE: idle nodes whose wait is over and that are kept all the same, as they are about to be needed.
+
+Rules, all of them:
+
+1. A window of the schedule that opens within a restart's cost (and, before a notice, its grace) keeps as many running
+   nodes as it will ask for, of idle ones those idle the shortest: they would be started again at once.
+2. Work that began to wait for the pool less than a restart's cost ago keeps its idle nodes, for up to four restarts of
+   idleness. What waits for longer does not fit them. `learned` has its own way with it, out of what it saved.
+3. What is kept gets no notice either; a notice that it has stays.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpuwatch.model.decision import Observation, Proposal, Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.policies import capacity, schedule
+from gpuwatch.policies.idle import IdleRules, restart_of
+from gpuwatch.policies.idle_timeout.break_even import LONGEST
+from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.step_cache import counted
+
+_ENDS = frozenset({Verb.NOTICE, Verb.STOP, Verb.TERMINATE})
+
+
+def kept(observation: Observation, proposal: Proposal, rules: IdleRules, windows: Mapping[str, Window]) -> Proposal:
+    """The idle policy's proposal with holds in the place of such steps."""
+    roster = observation.fleet.roster(proposal.pool)
+    ending = [
+        (step, node)
+        for step, node in zip(proposal.steps, roster.nodes, strict=True)
+        if step.verb is not Verb.HOLD and step.verb in _ENDS and node.state is NodeState.RUNNING
+    ]
+    if not ending:
+        return proposal
+    held = {step.node_id: step for step in _queued(observation, proposal.pool, rules, ending)}
+    left = [(step, node) for step, node in ending if step.node_id not in held]
+    held |= {step.node_id: step for step in _scheduled(observation, proposal.pool, rules, windows, left)}
+    steps = tuple(held.get(step.node_id, step) for step in proposal.steps)
+    return replace(proposal, steps=steps, reason=counted(steps)) if held else proposal
+
+
+def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]) -> Iterator[Step]:
+    """Rule 2."""
+    queued = observation.queued.get(pool)
+    if queued is None or rules.after == "learned":
+        return
+    told = f"work has waited for the pool for {format_duration(queued)}, which it may take"
+    for step, node in ending:
+        restart = restart_of(observation, pool, rules, observation.price(node))
+        if restart is None or node.activity.state is not State.IDLE:
+            continue
+        if queued < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
+            yield _hold(step, "queued", told, "No work that waits, or work that waits for longer.")
+
+
+def _scheduled(
+    observation: Observation,
+    pool: str,
+    rules: IdleRules,
+    windows: Mapping[str, Window],
+    ending: list[tuple[Step, Node]],
+) -> Iterator[Step]:
+    """Rule 1."""
+    prices = {observation.price(node) for _, node in ending} if windows else set()
+    costs = [cost.seconds for price in prices if (cost := restart_of(observation, pool, rules, price)) is not None]
+    if not costs:
+        return
+    ahead = {
+        notice: schedule.coming(windows, observation.now, max(costs) + rules.notice * notice)
+        for notice in (False, True)
+    }
+    count = capacity.now(observation, pool)
+    for step, _ in sorted(ending, key=lambda each: -each[1].activity.held_seconds):
+        found = ahead[step.verb is Verb.NOTICE]
+        if found is None or count > found[2]:
+            count -= 1
+            continue
+        name, at, floor = found
+        left = format_duration((at - observation.now).total_seconds())
+        told = f"the window {name} opens in {left} and asks for {floor} nodes: it would be started again at once"
+        yield _hold(step, "window_ahead", told, "A lower at_least of that window.")
+
+
+def _hold(step: Step, code: str, told: str, change: str) -> Step:
+    """The step turned into a hold."""
+    reason = replace(step.reason, code=code, sentence=f"{step.reason.sentence.removesuffix('.')}; {told}.")
+    return replace(step, verb=Verb.HOLD, reason=reason, change=change)

@@ -1,0 +1,108 @@
+"""PURE: whether a notice still stands, and when what it promised may happen. Policy and guard ask the same questions.
+
+Rules, all of them:
+
+1. A notice stands for its own action or a milder one, in its own pool. Anything else takes a new notice.
+2. It does not stand once the controller did nothing for a while: was paused, only observed, or was away for longer than
+   the grace. Its owner may have taken that for the end of it.
+3. What it announced may happen at the promised time and not before; a pool that gives less grace now changes nothing,
+   one that gives more does.
+4. The grace also has to pass on a clock that nobody sets: the agent's own count of idleness. Where there is none (a
+   stopped node, a window of Prometheus), times in which the controller was away do not count.
+5. A notice that was not used within a day after its time is out of date; one that waits for an approval, within a week.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from gpuwatch.model.decision import Step, Verb
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.promise import Interruption, Notice
+
+_CURRENT = timedelta(days=1)
+_CURRENT_UNAPPROVED = timedelta(days=7)
+_WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away": "gpuwatch made no rounds"}
+
+
+def promising(said: Step, then: Verb, node: Node, grace_seconds: float) -> Step:
+    """The step of a notice with what it is to promise; the time is promised when it is given."""
+    told = {"action": then.value, "grace_seconds": repr(grace_seconds)}
+    if node.state is not NodeState.STOPPED:
+        told["idle_seconds"] = repr(node.activity.held_seconds)
+    return replace(said, arguments=told)
+
+
+def withdrawn(notice: Notice, pool: str) -> str | None:
+    """Why a notice no longer stands, whatever its node does; None: it stands."""
+    promise = notice.promise
+    if promise is None:
+        return f"{named(notice)} is of an earlier version and does not say what it promised"
+    if promise.pool != pool:
+        return f"{named(notice)} was for pool {promise.pool}, and the node is in pool {pool} now"
+    between = next((each for each in notice.interruptions if _ends(each, promise.grace_seconds)), None)
+    if between is None:
+        return None
+    until = "" if between.until is None else f" until {when(between.until)}"
+    return f"{named(notice)} came before a time without action: {_WORDS[between.why]} from {when(between.since)}{until}"
+
+
+def _ends(between: Interruption, grace_seconds: float) -> bool:
+    """Whether a notice does not outlive it."""
+    return between.why != "away" or between.seconds > grace_seconds
+
+
+def sharper(notice: Notice, verb: Verb) -> str | None:
+    """Why a notice does not cover a removal; the end of a group's protection is a termination by the group."""
+    promise = notice.promise
+    if promise is not None and (promise.action == "terminate" or verb is Verb.STOP):
+        return None
+    said = "nothing that can be read" if promise is None else f"a {promise.action}"
+    return f"{named(notice)} promised {said}, not a terminate"
+
+
+def left_seconds(notice: Notice, node: Node, grace_seconds: float, now: datetime) -> float:
+    """How long to wait until what a notice promised may happen; 0.0 or less: not any more.
+
+    `grace_seconds` is what the pool gives now.
+    """
+    promise = notice.promise
+    if promise is None:
+        return float("inf")
+    grace = max(grace_seconds, promise.grace_seconds)
+    since = (now - notice.at).total_seconds()
+    by_date = (promise.stop_at - now).total_seconds()
+    counted = node.activity.held_seconds - (promise.idle_seconds or 0.0)
+    if promise.idle_seconds is None or node.state is NodeState.STOPPED or node.signal.windowed:
+        counted = since - sum(each.seconds for each in notice.interruptions if each.why == "away")
+    return max(by_date, grace - since, grace - counted)
+
+
+def outdated(notice: Notice, now: datetime) -> str | None:
+    """Why a notice is too old to be used; None: it is not."""
+    promise = notice.promise
+    if promise is None:
+        return f"{named(notice)} does not say what it promised"
+    due = promise.due(notice.at)
+    limit = _CURRENT_UNAPPROVED if promise.approval else _CURRENT
+    if now - due <= limit:
+        return None
+    return f"{promised(notice)} and that was {format_duration((now - due).total_seconds())} ago"
+
+
+def promised(notice: Notice) -> str:
+    """What a notice said, as the beginning of a sentence."""
+    promise = notice.promise
+    if promise is None:
+        return named(notice)
+    return f"{named(notice)} promised a {promise.action} not before {when(promise.due(notice.at))}"
+
+
+def named(notice: Notice) -> str:
+    """Which notice."""
+    return f"The notice of {when(notice.at)}"
+
+
+def when(at: datetime) -> str:
+    """A time for people."""
+    return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,43 @@
+"""PURE: what people are told of steps that do not come to an end: a machine that hangs, and one the cloud refuses."""
+
+from collections.abc import Iterator
+
+from gpuwatch.model.decision import REMOVALS, SETTLE_TIMEOUT, Advice, Done, Observation, OpenIntent, Reason, Status
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import NodeState
+
+
+def advice(observation: Observation, pool: str) -> Iterator[Advice]:
+    """One piece of advice for each node of the pool whose step hangs, or whose removal was given up as refused."""
+    for entry in observation.ledger.open_intents:
+        if entry.last is not None and entry.last.status is Status.UNSEEN:
+            continue  # what is to be done about it is told with the pool
+        if entry.intent.pool == pool and not entry.resumable and observation.now - entry.intent.at > SETTLE_TIMEOUT:
+            yield Advice(target=entry.intent.node_id, reason=_hangs(observation, entry))
+    refused = {done.node_id: done for done in observation.ledger.recent if done.refused and done.verb in REMOVALS}
+    for node_id, done in refused.items():
+        node = observation.fleet.find(node_id)
+        if done.pool == pool and node is not None and node.state is NodeState.RUNNING:
+            yield Advice(target=node_id, reason=_refused(done))
+
+
+def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
+    """What was asked for long ago and does not show."""
+    intent, node = entry.intent, observation.fleet.find(entry.intent.node_id)
+    seen = "" if node is None else f": the cloud shows it {node.state.value}"
+    age = format_duration((observation.now - intent.at).total_seconds())
+    sentence = (
+        f"Its {intent.verb.value} was asked for {age} ago and has not come to an end{seen}. It holds up no other "
+        "machine. Look at it in the cloud's console; docs/runbooks/GpuwatchLedgerUnsettled.md says what to do."
+    )
+    return Reason(code="unsettled", sentence=sentence)
+
+
+def _refused(done: Done) -> Reason:
+    """What the cloud does not allow."""
+    why = done.detail.removeprefix("given up: ")
+    sentence = (
+        f"The cloud refuses its {done.verb.value} ({why}), so it is left alone for limits.refusal_cooldown. Lift what "
+        "forbids it there, let its pool `terminate` where a stop is impossible, or tag it gpuwatch:protect."
+    )
+    return Reason(code="refused", sentence=sentence)

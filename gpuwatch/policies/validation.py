@@ -1,0 +1,61 @@
+"""PURE: what is wrong together, and what is known to mislead, in all pools' rules and names."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gpuwatch.model.setting import Contradiction
+from gpuwatch.model.similar_names import folded, meant
+from gpuwatch.policies import PoolRules, scaling, schedule
+
+Path = tuple[str, ...]
+_BUILT_IN = "default"
+
+
+def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Sequence[str]]) -> Iterator[Contradiction]:
+    """What no single key's bounds can tell."""
+    yield from schedule.calendar_contradictions(calendars, ("calendars",))
+    yield from _names(pools)
+    for name, rules in pools.items():
+        here = ("pools", name)
+        yield from scaling.contradictions(rules.scaling, (*here, "scaling"))
+        yield from schedule.contradictions(rules.schedule, calendars, (*here, "schedule"))
+        if rules.max_nodes is not None and rules.max_nodes < rules.min_nodes:
+            yield Contradiction(
+                keys=((*here, "max_nodes"), (*here, "min_nodes")),
+                wrong=f"pools.{name}.max_nodes ({rules.max_nodes}) is below pools.{name}.min_nodes ({rules.min_nodes})",
+                right=f"a max_nodes of {rules.min_nodes} or more",
+            )
+
+
+def unknown(pools: Mapping[str, PoolRules], written: Iterable[tuple[Path, str]]) -> Iterator[Contradiction]:
+    """Pools, by the keys that name them, that the settings do not have."""
+    known = {_BUILT_IN, *pools}
+    for path, name in written:
+        if name not in known:
+            yield Contradiction(
+                keys=(path,),
+                wrong=f"the settings have no pool {name!r}",
+                right=f"a pool of the settings. {meant(name, known)}",
+            )
+
+
+def _names(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
+    """Names that people could not tell apart, or not write in a tag: a slip would put a machine under other rules."""
+    seen = {folded(_BUILT_IN): _BUILT_IN}
+    for name in pools:
+        if not name.strip() or name != name.strip():
+            yield Contradiction(
+                keys=(("pools", name),), wrong=f"the name {name!r} is empty or has blanks around it", right="a word"
+            )
+        other = seen.setdefault(folded(name) or name, name)
+        if other != name:
+            yield Contradiction(
+                keys=(("pools", name),),
+                wrong=f"the names {name!r} and {other!r} differ in case, blanks or punctuation only",
+                right="names that differ in their letters or digits; `default` is always one of them",
+            )
+
+
+def warnings(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
+    """Choices that are allowed and known to mislead."""
+    for name, rules in pools.items():
+        yield from scaling.warnings(rules.scaling, ("pools", name, "scaling"))

@@ -1,0 +1,1 @@
+"""A small HTTP server with TLS, authentication and limits, for agent and controller."""

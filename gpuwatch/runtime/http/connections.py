@@ -1,0 +1,135 @@
+"""Who is connected: how many at a time, of whom, and until when. Where every place is taken, the slow make room."""
+
+import contextlib
+import socket
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+from gpuwatch.runtime.clock import Clock
+
+_NOTHING = b"Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+FULL = b"HTTP/1.1 503 Service Unavailable\r\n" + _NOTHING
+GREEDY = b"HTTP/1.1 429 Too Many Requests\r\n" + _NOTHING
+
+
+@dataclass(slots=True, kw_only=True)
+class _Visit:
+    """An open connection: whose, until when it must have said something sensible, and what it is told if it is cut.
+
+    Not cut to make room for others is who does not keep us waiting: its thread had no turn yet, or its request is at
+    work here. Its `since` is None.
+    """
+
+    client: str
+    until: float
+    farewell: bytes
+    since: float | None = None
+
+
+class Places:
+    """The places of a server; every method may be called by any thread."""
+
+    def __init__(self, *, most: int, most_of_one: int, timeout_seconds: float, clock: Clock) -> None:
+        """All free."""
+        self._most, self._most_of_one = most, most_of_one
+        self._timeout_seconds, self._clock = timeout_seconds, clock
+        self._open: dict[socket.socket, _Visit] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def taken(self) -> list[socket.socket]:
+        """All connections."""
+        with self._lock:
+            return list(self._open)
+
+    @property
+    def late(self) -> list[socket.socket]:
+        """Those whose time is up: they say nothing, drip, or do not read their answer."""
+        now = self._clock.monotonic()
+        with self._lock:
+            return [connection for connection, visit in self._open.items() if now >= visit.until]
+
+    def take(self, connection: socket.socket, client: str, *, plain: bool) -> bytes | None:
+        """A place for a connection of that client, or what to say because there is none.
+
+        With `plain`, who makes room for it is told why, which with TLS nobody can be.
+        """
+        with self._lock:
+            held = Counter(visit.client for visit in self._open.values())
+            if held[client] >= self._most_of_one:
+                return GREEDY
+            if len(self._open) >= self._most and not self._make_room(held):
+                return FULL
+            until = self._clock.monotonic() + self._timeout_seconds
+            self._open[connection] = _Visit(client=client, until=until, farewell=FULL if plain else b"")
+        return None
+
+    def _make_room(self, held: Mapping[str, int]) -> bool:
+        """Cut who has kept us waiting for longest, of the client that has most places; whether there was one."""
+        waiting = [
+            (-held[visit.client], visit.since, at) for at, visit in self._open.items() if visit.since is not None
+        ]
+        if not waiting:
+            return False
+        *_, longest = min(waiting, key=itemgetter(0, 1))
+        farewell = self._open.pop(longest).farewell
+        if farewell:
+            with contextlib.suppress(OSError):
+                longest.send(farewell, socket.MSG_DONTWAIT)
+        cut(longest)
+        return True
+
+    def wrapped(self, connection: socket.socket, encrypted: socket.socket) -> None:
+        """The place is now that of the same connection with TLS around it."""
+        with self._lock:
+            self._open[encrypted] = self._visit(connection)
+            del self._open[connection]
+
+    def listening(self, connection: socket.socket) -> None:
+        """Whatever it wants, it should say now."""
+        with self._lock:
+            self._visit(connection).since = self._clock.monotonic()
+
+    def working(self, connection: socket.socket) -> None:
+        """Its request is read: it keeps its place until the answer is there."""
+        with self._lock:
+            self._visit(connection).since = None
+
+    def answering(self, connection: socket.socket) -> None:
+        """Its answer is on the way: from now on nothing else can be said to it."""
+        with self._lock:
+            visit = self._visit(connection)
+            visit.since, visit.farewell = self._clock.monotonic(), b""
+
+    def again(self, connection: socket.socket) -> None:
+        """It has its time for one more request."""
+        with self._lock:
+            visit = self._visit(connection)
+            visit.since = self._clock.monotonic()
+            visit.until = visit.since + self._timeout_seconds
+
+    def leave(self, connection: socket.socket) -> None:
+        """Its place is free."""
+        with self._lock:
+            self._open.pop(connection, None)
+
+    def _visit(self, connection: socket.socket) -> _Visit:
+        """What is known of a connection.
+
+        Raises:
+            ConnectionAbortedError: it had to make room for another.
+
+        """
+        if connection not in self._open:
+            raise ConnectionAbortedError("cut, to make room for another")
+        return self._open[connection]
+
+
+def cut(connection: socket.socket) -> None:
+    """End a connection under its thread's feet: reads return empty, writes fail."""
+    with contextlib.suppress(OSError):
+        # Not SSLSocket's own, which first takes the encryption away: the thread may be about to write.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)

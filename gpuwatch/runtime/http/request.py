@@ -1,0 +1,138 @@
+"""What is asked over HTTP: how much of it is read, and who asks."""
+
+import io
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http.client import LineTooLong
+from typing import Any, BinaryIO
+
+from gpuwatch.runtime.http.access import basic_credentials
+
+LARGEST_HEAD_BYTES = 16384  # of a request: its first line and its headers
+LARGEST_BODY_BYTES = 16384
+
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# An empty line may come before a request (RFC 9112, 2.2), and ends a head.
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/\d\.\d)?\r\n")
+_FIELD_LINE = re.compile(rb"(" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+_ONCE = ("Content-Length", "Transfer-Encoding", "Host", "Authorization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What an app is asked. `user` is who was let in by a password or a certificate; None: nobody had to say.
+
+    `headers` are by names in lower case. `body` is None where it is too large or nobody tells its length.
+    """
+
+    method: str
+    target: str  # path and query as they came
+    client: str  # its address
+    user: str | None = None
+    secure: bool = False  # it came over TLS
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = b""
+
+
+class Ration(io.BufferedIOBase):
+    """Reads lines, and of each request no more bytes than a head may have.
+
+    What is no line of a head by RFC 9112 makes it `malformed`, and ends it: Python's own parser takes a lone CR for the
+    end of a line, joins folded lines and passes over others, and what a proxy reads differently can hide a request.
+    """
+
+    def __init__(self, source: BinaryIO | io.BufferedIOBase) -> None:
+        self._source = source
+        self.begin()
+
+    def begin(self) -> None:
+        """A new request has a new ration."""
+        self.left = LARGEST_HEAD_BYTES
+        self._malformed = False
+        self._form = _REQUEST_LINE
+
+    def malformed(self) -> bool:
+        """Whether a line that was read is none of a head."""
+        return self._malformed
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        """A line, or as much of it as is left; nothing more of a head that is malformed."""
+        if self._malformed:
+            return b""
+        if self.left <= 0:
+            raise LineTooLong("head")
+        asked = self.left if size is None or size < 0 else min(size, self.left)
+        line = self._source.readline(asked)
+        self.left -= len(line)
+        if line and self.left > 0:  # what is cut off is too long, as the next line will tell
+            self._malformed = self._form.fullmatch(line) is None
+            self._form = _FIELD_LINE
+        return line
+
+    def body(self, size: int) -> bytes:
+        """What follows a head, whole or cut short."""
+        return self._source.read(size)
+
+    def close(self) -> None:
+        """Close what it reads from."""
+        self._source.close()
+
+
+def ambiguous(headers: Message) -> bool:
+    """Whether two readers may differ on where the request ends, for whom it is, or who sends it."""
+    twice = any(len(headers.get_all(name, ())) > 1 for name in _ONCE)
+    return twice or ("Content-Length" in headers and "Transfer-Encoding" in headers)
+
+
+def asked(
+    line: tuple[str, str, str], headers: Message, source: Ration, connection: socket.socket, *, gated: bool
+) -> Request:
+    """A request of a method, a target and a client's address; where there is a gate, it has let its user pass."""
+    given = basic_credentials(headers.get("Authorization", "")) if gated else None
+    told = headers.get("Content-Length", "0")
+    known = told.isdecimal() and told.isascii() and len(told) <= len(str(LARGEST_BODY_BYTES))
+    length = int(told) if known and "Transfer-Encoding" not in headers else LARGEST_BODY_BYTES + 1
+    return Request(
+        method=line[0],
+        target=line[1],
+        client=line[2],
+        user=given[0] if given is not None else _named(connection),
+        secure=isinstance(connection, ssl.SSLSocket),
+        headers={name.lower(): value for name, value in headers.items()},
+        body=source.body(length) if length <= LARGEST_BODY_BYTES else None,
+    )
+
+
+def _named(connection: socket.socket) -> str | None:
+    """The common name of the client's certificate, which the handshake has verified."""
+    told: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    for part in (told or {}).get("subject", ()):
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    return None
+
+
+def names_of(connection: socket.socket) -> frozenset[str]:
+    """The subjectAltNames of the client's certificate, of whatever kind."""
+    told: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    return frozenset(str(value) for _, value in (told or {}).get("subjectAltName", ()))
+
+
+def without_bearer(text: str, prefix: str | None) -> str:
+    """A line for the log: paths that begin so say who may come in, and must not be read there."""
+    return text if prefix is None else re.sub(rf"({re.escape(prefix)})[^\s\"']+", r"\1…", text)
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether the header allows gzip."""
+    for entry in accept_encoding.lower().split(","):
+        coding, _, quality = entry.partition(";")
+        if coding.strip() == "gzip":
+            return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False

@@ -1,0 +1,1 @@
+"""Metric families and Prometheus' text format."""

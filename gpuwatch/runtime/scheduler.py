@@ -1,0 +1,43 @@
+"""APScheduler's jobs on a clock that does not jump, whatever is done to the host's wall clock.
+
+APScheduler compares wall-clock times: after a clock was set back by a day, no job would run for a day; after a step
+forward, waits would be cut short. Here a step of the clock moves the times of all jobs with it.
+"""
+
+from datetime import UTC, timedelta
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from gpuwatch.runtime.clock import Clock
+
+# Less is no step: a slew of NTP, or the time between two readings. It moves a job by as much at most.
+_STEP_SECONDS = 1.0
+# A step in the very moment in which a wait is computed would make it wrong: it is computed again so often.
+_LOOKS_SECONDS = 15.0
+
+
+class SteadyScheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler 3 has no types
+    """A BackgroundScheduler whose jobs keep their distances by the monotonic clock. `clock` must be the host's."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Without jobs, not started."""
+        self._clock = clock
+        self._offset = self._wall_ahead()
+        super().__init__(timezone=UTC)
+
+    def _wall_ahead(self) -> float:
+        """How far the wall clock is ahead of the monotonic one; constant unless somebody sets it."""
+        before = self._clock.monotonic()
+        return self._clock.now().timestamp() - (before + self._clock.monotonic()) / 2
+
+    def _process_jobs(self) -> float | None:
+        """Run what is due. APScheduler calls this whenever its wait, which is monotonic, is over."""
+        offset = self._wall_ahead()
+        step = offset - self._offset
+        if abs(step) >= _STEP_SECONDS:
+            self._offset = offset
+            for job in self.get_jobs():
+                if job.next_run_time is not None:
+                    job.modify(next_run_time=job.next_run_time + timedelta(seconds=step))
+        due: float | None = super()._process_jobs()
+        return None if due is None else min(due, _LOOKS_SECONDS)

@@ -1,0 +1,196 @@
+"""The controller's secrets: each in a file of its own, or where a reference in the place of the file's name leads to.
+
+credential:NAME is what systemd's LoadCredential= calls so; ssm:NAME a parameter of AWS Systems Manager, decrypted;
+secretsmanager:NAME a secret of AWS Secrets Manager, and secretsmanager:NAME#KEY one text of its JSON.
+AWS is asked again every few minutes at most; while it gives no answer, its last one stays in use for a day.
+No secret is ever part of an error, a log line or a repr.
+"""
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from gpuwatch.model.setting import Contradiction
+from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.reload import signatures
+
+_LOG = logging.getLogger(__name__)
+
+CREDENTIAL = "credential"
+AWS = ("ssm", "secretsmanager")
+_FRESH_SECONDS = 300.0
+_RETRY_SECONDS = 60.0
+_KEPT_SECONDS = 86400.0
+_PLAIN_FILES = frozenset({"users_file"})  # what an agent reads as well, and no secret but hashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The last answer, when it came, and when to ask again, all by the monotonic clock."""
+
+    value: bytes | None = field(default=None, repr=False)
+    at: float = 0.0
+    again_at: float
+    failure: str | None = None
+
+
+class Vault:
+    """What AWS has told, by reference; any thread may ask."""
+
+    def __init__(self, clock: Clock, fetch: Callable[[str, str], bytes]) -> None:
+        """`fetch` asks a store for a name, and raises OSError."""
+        self._clock = clock
+        self._fetch = fetch
+        self._turn = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+
+    def read(self, named: str) -> bytes:
+        """The secret; raises OSError."""
+        with self._turn:
+            now = self._clock.monotonic()
+            kept = self._kept.get(named)
+            if kept is None or now >= kept.again_at:
+                kept = self._kept[named] = self._asked(named, kept, now)
+        if kept.value is None:
+            raise unread(named, kept.failure or "")
+        return kept.value
+
+    def _asked(self, named: str, before: _Kept | None, now: float) -> _Kept:
+        try:
+            value = self._fetch(*_parts(named))
+        except OSError as error:
+            why = str(error.strerror or error)
+            if before is None or before.value is None or now - before.at >= _KEPT_SECONDS:
+                return _Kept(failure=why, again_at=now + _RETRY_SECONDS)
+            if before.failure != why:
+                _LOG.warning("%s cannot be read, its last value stays in use: %s", named, why)
+            return replace(before, failure=why, again_at=now + _FRESH_SECONDS)
+        return _Kept(value=value, at=now, again_at=now + _FRESH_SECONDS)
+
+
+class Stores(Protocol):
+    """Where references to other stores lead. Two that are equal lead to the same place."""
+
+    def fetch(self, store: str, name: str) -> bytes:
+        """The secret; raises OSError."""
+
+
+class NoStores:
+    """Before the settings are read, no store is known."""
+
+    def fetch(self, store: str, name: str) -> bytes:
+        """Always an OSError."""
+        raise unread(f"{store}:{name}", "no store is set up")
+
+
+class _Process:
+    """The vault of this process, which all readers share: as the settings say since `use`."""
+
+    stores: Stores = NoStores()
+    vault = Vault(SystemClock(), stores.fetch)
+
+
+def use(stores: Stores) -> None:
+    """Ask there from now on; what is known already is known still, unless it is another place."""
+    if stores != _Process.stores:
+        _Process.stores, _Process.vault = stores, Vault(SystemClock(), stores.fetch)
+
+
+def read_secret(named: str) -> bytes:
+    """What a file, or what a reference leads to, holds.
+
+    Raises:
+        OSError: it cannot be read; `strerror` has the reason.
+
+    """
+    if is_reference(named):
+        wrong = _mistake(named)
+        if wrong is not None:
+            raise unread(named, wrong)
+        store, name = _parts(named)
+        if store in AWS:
+            return _Process.vault.read(named)
+        path = _credential(name)
+        if not path.is_file():
+            raise unread(named, f"systemd has handed over no credential {name}; write LoadCredential={name}:FILE")
+        return path.read_bytes()
+    return Path(named).read_bytes()
+
+
+def version_of(named: str) -> object:
+    """What tells a secret from its successor, where it is not a file of that name: for `Reread`."""
+    if not is_reference(named):
+        return None
+    try:
+        store, name = _parts(named)
+        return hash(read_secret(named)) if store in AWS else signatures([_credential(name)])
+    except OSError:
+        return None
+
+
+def is_reference(named: str) -> bool:
+    """Whether it is no file's name."""
+    return _parts(named)[0] in {CREDENTIAL, *AWS}
+
+
+def contradictions(settings: object) -> Iterator[Contradiction]:
+    """References that lead nowhere, or stand where only a file does."""
+    for path, named in files_named(settings):
+        if not is_reference(named):
+            continue
+        where = ".".join(path)
+        if path[0] == "agent" or path[-1] in _PLAIN_FILES:
+            yield Contradiction(keys=(path,), wrong=f"{where} takes no reference such as {named!r}", right="a file")
+        elif (wrong := _mistake(named)) is not None:
+            right = "credential:NAME, ssm:/path/name, secretsmanager:NAME, secretsmanager:NAME#KEY, or a file"
+            yield Contradiction(keys=(path,), wrong=f"{where} {named!r}: {wrong}", right=right)
+
+
+def files_named(knobs: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every key that ends in `_file` and is set, with its value."""
+    if isinstance(knobs, Mapping):
+        for name, each in knobs.items():
+            yield from files_named(each, (*path, str(name)))
+    elif isinstance(knobs, str):
+        if path[-1].endswith("_file"):
+            yield path, knobs
+    elif is_dataclass(knobs):
+        for each in fields(knobs):
+            yield from files_named(getattr(knobs, each.name), (*path, each.name))
+
+
+def _parts(named: str) -> tuple[str, str]:
+    store, _, name = named.partition(":")
+    return store, name
+
+
+def _mistake(named: str) -> str | None:
+    """Why a reference can lead nowhere."""
+    store, name = _parts(named)
+    if not name or (store == "secretsmanager" and "" in name.split("#", 1)):
+        return "it names nothing"
+    if store == CREDENTIAL and ("/" in name or name in {".", ".."}):
+        return "a credential's name is no path"
+    return None
+
+
+def _credential(name: str) -> Path:
+    """Where systemd puts it: systemd.exec(5), Credentials; raises OSError."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder:
+        raise unread(
+            f"{CREDENTIAL}:{name}",
+            "systemd hands this process no credentials ($CREDENTIALS_DIRECTORY is not set); "
+            f"run it by a unit with LoadCredential={name}:FILE",
+        )
+    return Path(folder, name)
+
+
+def unread(named: str, why: str) -> OSError:
+    """An error whose `strerror` is ours."""
+    return OSError(errno.EIO, why, named)

@@ -1,0 +1,190 @@
+"""What each idle policy would have cost and saved over recorded gaps, beside who knew every end.
+
+A restart is charged as `restart` seconds of rental in the bill and in the cost alike. The ratio to the optimum scores
+the gaps whose end is known, as docs/policies/timing.md does; bill, restarts and the ratio to break-even take all gaps.
+"""
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal
+
+from gpuwatch.model.duration import parse_duration
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_timeout.break_even import draw_of, randomized
+from gpuwatch.simulate.backtest import pool_rules
+from gpuwatch.simulate.backtest.gaps import History
+from gpuwatch.simulate.backtest.prices import node_prices_of, usd
+from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, optimum
+from gpuwatch.simulate.backtest.stops import Stopped, stops_of
+
+Rule = Literal["break_even", "randomized", "learned"]
+_RULES: Mapping[str, Rule] = {"break_even": "break_even", "randomized": "randomized", "learned": "learned"}
+_RIGHT = "never, after=<duration> such as after=10m, after=break_even, after=randomized or after=learned"
+_HOUR = 3600.0
+_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A policy by its name. `after` is seconds or a rule's name, infinite for `never`.
+
+    `rules` are a pool's own, where they and not `after` alone are to be tried.
+    """
+
+    name: str
+    after: float | Rule
+    rules: PoolRules | None = None
+
+    @property
+    def never(self) -> bool:
+        """Whether it stops nothing."""
+        return self.after == math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One policy's. Ratios are None where there is nothing to divide by, money where a machine has no list price."""
+
+    policy: Policy
+    waits: Sequence[float]  # how long each gap of the history was let be
+    cost: Cost
+    idle_cost_ratio_to_optimum: float | None
+    idle_cost_ratio_to_break_even: float | None
+    bill_saved_ratio: float | None
+    node_hours_billed: float
+    node_hours_saved: float
+    gpu_hours_billed: float
+    gpu_hours_saved: float
+    billed_usd: Decimal | None
+    saved_usd: Decimal | None
+    stops: int
+    stops_per_node_day: float | None
+    nodes_stopped_again: int  # within a day of an earlier stop
+    most_stops_in_a_day: int  # of one node
+    restarts_per_node_day: float | None
+    people_waited_seconds: float
+    people_waited_seconds_per_node_day: float | None
+    suspected_wrong_stops: int
+    suspected_wrong_ratio: float | None
+
+    @property
+    def restarts(self) -> int:
+        """How many of its stops were needed again."""
+        return self.cost.restarts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a restart costs in rental, a boot's length, and how soon after a stop a need makes the stop suspect."""
+
+    restart: float = 600.0
+    boot: float = 180.0
+    regret: float = 900.0
+
+
+def policy_of(text: str) -> Policy:
+    """The policy of a name.
+
+    Raises:
+        ValueError: there is none; the text says what would be right.
+
+    """
+    if text == "never":
+        return Policy(name=text, after=math.inf)
+    key, _, value = text.partition("=")
+    if key != "after":
+        raise ValueError(f"{text!r} is not a policy; right would be {_RIGHT}")
+    if value in _RULES:
+        return Policy(name=text, after=_RULES[value])
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}, or {_RIGHT}") from error
+    if not isinstance(seconds, float) or not 0 < seconds < math.inf:
+        raise ValueError(f"{text!r}: the duration is not above 0; right would be {_RIGHT}")
+    return Policy(name=text, after=seconds)
+
+
+def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[float]:
+    """How long each gap is let be; nothing is known ahead of time."""
+    if policy.rules is not None:
+        idle = policy.rules.idle
+        own = waits_of(replace(policy, rules=None), gaps, pool_rules.restart_seconds(idle))
+        return [pool_rules.in_all(idle, wait) for wait in own]
+    if policy.after == "learned":
+        return learned_waits(gaps, restart)
+    if policy.after == "randomized":
+        return [randomized(restart, draw_of(gap.node_id, f"{gap.begin:.0f}")).seconds for gap in gaps]
+    return [restart if policy.after == "break_even" else policy.after] * len(gaps)
+
+
+def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
+    """One policy over a history."""
+    return _charged(policy, waits_of(policy, history.gaps, terms.restart), history, terms)
+
+
+def optimum_of(history: History, terms: Terms) -> Figures:
+    """Who knew every end: keeps what is needed sooner than a restart is worth, and stops all else at once."""
+    waits = [math.inf if gap.needed and gap.seconds <= terms.restart else 0.0 for gap in history.gaps]
+    return _charged(Policy(name="optimum", after=0.0), waits, history, terms)
+
+
+def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> Figures:
+    gaps, node_seconds = history.gaps, history.node_seconds
+    whole = cost(gaps, waits, terms.restart)
+    needed = [(gap, wait) for gap, wait in zip(gaps, waits, strict=True) if gap.needed]
+    scored = cost([gap for gap, _ in needed], [wait for _, wait in needed], terms.restart)
+    even = cost(gaps, [terms.restart] * len(gaps), terms.restart)
+    saved, stops, suspects = dict.fromkeys(node_seconds, 0.0), 0, 0
+    for stop in stops_of(gaps, waits, terms.restart):
+        saved[stop.gap.node_id] += stop.saved_seconds
+        stops += 1
+        suspects += stop.suspect(terms.regret)
+    billed = {name: seconds - saved[name] for name, seconds in node_seconds.items()}
+    most = _most_in_a_day(stops_of(gaps, waits, terms.restart))
+    gpus = {life.name: len(life.gpus) for life in history.lives}
+    days = sum(node_seconds.values()) / _DAY
+    priced = node_prices_of(history)
+    all_usd, saved_usd = usd(priced, node_seconds), usd(priced, saved)
+    return Figures(
+        policy=policy,
+        waits=waits,
+        cost=whole,
+        idle_cost_ratio_to_optimum=_ratio(scored.seconds, optimum(gaps, terms.restart)),
+        idle_cost_ratio_to_break_even=_ratio(whole.seconds, even.seconds),
+        bill_saved_ratio=_ratio(sum(saved.values()), sum(node_seconds.values())),
+        node_hours_billed=sum(billed.values()) / _HOUR,
+        node_hours_saved=sum(saved.values()) / _HOUR,
+        gpu_hours_billed=sum(seconds * gpus[name] for name, seconds in billed.items()) / _HOUR,
+        gpu_hours_saved=sum(seconds * gpus[name] for name, seconds in saved.items()) / _HOUR,
+        billed_usd=None if all_usd is None or saved_usd is None else all_usd - saved_usd,
+        saved_usd=saved_usd,
+        stops=stops,
+        stops_per_node_day=_ratio(stops, days),
+        nodes_stopped_again=sum(each > 1 for each in most.values()),
+        most_stops_in_a_day=max(most.values(), default=0),
+        restarts_per_node_day=_ratio(whole.restarts, days),
+        people_waited_seconds=whole.restarts * terms.boot,
+        people_waited_seconds_per_node_day=_ratio(whole.restarts * terms.boot, days),
+        suspected_wrong_stops=suspects,
+        suspected_wrong_ratio=_ratio(suspects, stops),
+    )
+
+
+def _most_in_a_day(stops: Iterable[Stopped]) -> Mapping[str, int]:
+    """The most stops of each node within any 24 hours; one node's come in the order of time."""
+    recent, most = defaultdict[str, deque[float]](deque), defaultdict[str, int](int)
+    for stop in stops:
+        times = recent[stop.gap.node_id]
+        times.append(stop.at)
+        while times[0] <= stop.at - _DAY:
+            times.popleft()
+        most[stop.gap.node_id] = max(most[stop.gap.node_id], len(times))
+    return most
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None

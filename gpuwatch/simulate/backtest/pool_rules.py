@@ -1,0 +1,57 @@
+"""A pool's own rules on trial: what of them is played, and how long they let a node be.
+
+They are played at their harshest. Left out is what only keeps nodes and of which a recording knows nothing: floors,
+`requires`, `demand`, and the hours of the schedule's windows, whose waits are trials of their own. A removal is played
+as a stop, so that a node that is needed again comes back and is tried again.
+"""
+
+import math
+from dataclasses import replace
+
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.fingerprint import waits
+from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_timeout.break_even import UNMEASURED_SECONDS
+
+_LEAST_SECONDS = 60.0  # before which no wait that is drawn or learned ends
+_TOO_OLD_SECONDS = 300.0  # for which a node past `max_age` waits
+
+
+def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
+    """What is played, once for each wait that the pool may use: its own first."""
+    idle = replace(
+        rules.idle,
+        then="stop" if rules.idle.then == "terminate" else rules.idle.then,
+        parked="stop" if rules.idle.parked == "terminate" else rules.idle.parked,
+        terminate_after=None,
+        instance_store="discard",
+        requires=(),
+        demand={},
+    )
+    return tuple(PoolRules(warm_up=rules.warm_up, idle=replace(idle, after=after)) for after in waits(rules))
+
+
+def restart_seconds(idle: IdleRules) -> float:
+    """What a restart costs in machine time, as far as settings tell; money besides would only let nodes wait longer."""
+    return UNMEASURED_SECONDS if idle.restart_cost == "measured" else idle.restart_cost
+
+
+def in_all(idle: IdleRules, wait: float) -> float:
+    """From turning idle to removal: the notice follows a wait that is set, and is a part of one drawn or learned."""
+    if idle.after in {"randomized", "learned"}:
+        return max(_LEAST_SECONDS, wait - idle.notice) + idle.notice
+    return wait + idle.notice
+
+
+def least_seconds(idle: IdleRules) -> float:
+    """The shortest idleness after which these rules may stop a node; 0 where it depends on what is measured."""
+    after: float
+    if isinstance(idle.after, float):
+        after = idle.after
+    elif idle.restart_cost == "measured":
+        return 0.0
+    else:
+        after = idle.restart_cost if idle.after == "break_even" else min(_LEAST_SECONDS, idle.restart_cost)
+    parked = idle.parked_after if idle.parked != "tell" else math.inf
+    too_old = _TOO_OLD_SECONDS if idle.max_age is not None else math.inf
+    return min(after, parked, too_old)

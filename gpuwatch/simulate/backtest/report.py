@@ -1,0 +1,237 @@
+"""The run that all reports come from, and what it says for tools."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+
+from gpuwatch.model.duration import format_duration
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, figures_of, optimum_of
+from gpuwatch.simulate.backtest.gaps import History
+from gpuwatch.simulate.backtest.prices import prices_of
+from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
+from gpuwatch.simulate.backtest.stops import Told, foremost, stops_of
+from gpuwatch.simulate.fleet.options import Options
+
+LISTED = 20  # stops of each policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One policy: its figures, and what the check of a part saw; None where nothing was played."""
+
+    figures: Figures
+    checked: Checked | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """One history under several policies. `replayed_per_second` is node-hours of all policies a real second."""
+
+    source: str
+    history: History
+    terms: Terms
+    lines: tuple[Line, ...]
+    optimum: Figures
+    replayed_per_second: float
+
+    @property
+    def node_hours(self) -> float:
+        """How long its nodes existed together."""
+        return sum(self.history.node_seconds.values()) / 3600
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check saw a wrong stop or a violation."""
+        seen = [line.checked for line in self.lines if line.checked is not None]
+        return not any(checked.wrongly_stopped or checked.violations for checked in seen)
+
+    def listed(self, figures: Figures, most: int) -> list[Told]:
+        """The stops of a policy for a list: suspected wrong ones first, then the largest savings."""
+        stops = stops_of(self.history.gaps, figures.waits, self.terms.restart)
+        return foremost(self.history, stops, self.terms.regret, most)
+
+    def when(self, seconds: float) -> str:
+        """A moment for people: UTC where the source knows it, else days and time of day from its begin."""
+        if self.history.begins_at is not None:
+            return f"{self.history.begins_at + timedelta(seconds=int(seconds)):%Y-%m-%d %H:%M:%S}"
+        days, rest = divmod(int(seconds), 86400)
+        return f"{days}d {rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+
+
+def backtest(
+    source: str,
+    history: History,
+    options: Options,
+    policies: Sequence[Policy],
+    terms: Terms,
+    bounds: Bounds | None,
+    clock: Clock,
+) -> Backtest:
+    """Charge every policy for the history, and play a part of it under each; without bounds nothing is played."""
+    begun = clock.monotonic()
+    told = [figures_of(policy, history, terms) for policy in policies]
+    seconds = clock.monotonic() - begun
+    played = max(1, sum(not policy.never for policy in policies))
+    share = None if bounds is None else replace(bounds, real_seconds=bounds.real_seconds / played)
+    lines = tuple(
+        Line(
+            figures=each,
+            checked=None if share is None else check(each.policy, history, options, terms.restart, share, clock),
+        )
+        for each in told
+    )
+    node_hours = sum(history.node_seconds.values()) / 3600
+    return Backtest(
+        source=source,
+        history=history,
+        terms=terms,
+        lines=lines,
+        optimum=optimum_of(history, terms),
+        replayed_per_second=node_hours * len(policies) / max(seconds, 1e-9),
+    )
+
+
+# How figures are written for people.
+
+
+def _percent(ratio: float) -> str:
+    return f"{ratio:.1%}"
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.3f}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.1f}" if abs(hours) < 10_000 else f"{hours:,.0f}"  # noqa: PLR2004  a tenth says nothing there
+
+
+def _money(usd: Decimal) -> str:
+    return f"{usd:,.2f}" if abs(usd) < 10_000 else f"{usd:,.0f}"  # noqa: PLR2004  cents say nothing there
+
+
+def _count(count: int) -> str:
+    return f"{count:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A figure: its key in JSON and name in `Figures`, its words, how it is written, whether to the optimum's, too."""
+
+    key: str
+    words: str
+    write: Callable[..., str]
+    compared: bool = False
+
+    def written(self, figures: Figures) -> str:
+        """For people; a dash where it is not known."""
+        value = getattr(figures, self.key)
+        return "-" if value is None else self.write(value)
+
+    def ratio(self, figures: Figures, optimum: Figures) -> float | None:
+        """A policy's over the optimum's; None where there is nothing to divide by."""
+        part, whole = getattr(figures, self.key), getattr(optimum, self.key)
+        return None if part is None or not whole else float(part / whole)
+
+
+MEASURES = (
+    Measure(key="idle_cost_ratio_to_optimum", words="idle cost ÷ optimum", write=_ratio),
+    Measure(key="idle_cost_ratio_to_break_even", words="idle cost ÷ break-even", write=_ratio),
+    Measure(key="bill_saved_ratio", words="part of the bill saved", write=_percent, compared=True),
+    Measure(key="node_hours_billed", words="node-hours billed", write=_hours, compared=True),
+    Measure(key="node_hours_saved", words="node-hours saved", write=_hours, compared=True),
+    Measure(key="gpu_hours_billed", words="GPU-hours billed", write=_hours, compared=True),
+    Measure(key="gpu_hours_saved", words="GPU-hours saved", write=_hours, compared=True),
+    Measure(key="billed_usd", words="USD billed", write=_money, compared=True),
+    Measure(key="saved_usd", words="USD saved", write=_money, compared=True),
+    Measure(key="stops", words="stops", write=_count, compared=True),
+    Measure(key="stops_per_node_day", words="stops per node-day", write=_ratio),
+    Measure(key="nodes_stopped_again", words="nodes stopped again within a day", write=_count, compared=True),
+    Measure(key="most_stops_in_a_day", words="most stops of a node in a day", write=_count, compared=True),
+    Measure(key="restarts", words="restarts", write=_count, compared=True),
+    Measure(key="restarts_per_node_day", words="restarts per node-day", write=_ratio),
+    Measure(key="people_waited_seconds", words="people waited", write=format_duration, compared=True),
+    Measure(key="people_waited_seconds_per_node_day", words="people waited per node-day", write=format_duration),
+    Measure(key="suspected_wrong_stops", words="suspected wrong stops", write=_count),
+    Measure(key="suspected_wrong_ratio", words="part of the stops suspected wrong", write=_percent),
+)
+
+
+def as_json(told: Backtest, most: int = LISTED) -> dict[str, object]:
+    """For tools; docs/backtest.md defines each key. `most` bounds each list of stops."""
+    return {
+        "trace": told.source,
+        "begins_at": None if told.history.begins_at is None else told.history.begins_at.isoformat(),
+        "nodes": len(told.history.lives),
+        "node_hours": round(told.node_hours, 4),
+        "gaps": len(told.history.gaps),
+        "restart_cost_seconds": told.terms.restart,
+        "boot_seconds": told.terms.boot,
+        "regret_seconds": told.terms.regret,
+        "prices": [
+            {"instance_type": kind, "usd_per_hour": None, "as_of": None, "source": None}
+            if price is None
+            else {
+                "instance_type": kind,
+                "usd_per_hour": float(price.usd_per_hour),
+                "as_of": price.as_of.isoformat(),
+                "source": price.source,
+            }
+            for kind, price in prices_of(told.history).items()
+        ],
+        "policies": [_policy(told, line, most) for line in told.lines],
+        "optimum": _figures(told.optimum),
+        "node_hours_per_second": round(told.replayed_per_second),
+    }
+
+
+def _policy(told: Backtest, line: Line, most: int) -> dict[str, object]:
+    figures, checked = line.figures, line.checked
+    return {
+        "name": figures.policy.name,
+        **_figures(figures),
+        "to_optimum": {
+            measure.key: _plain(measure.ratio(figures, told.optimum)) for measure in MEASURES if measure.compared
+        },
+        "wrongly_stopped": None if checked is None else checked.wrongly_stopped,
+        "violations": None if checked is None else len(checked.violations),
+        "violated": [] if checked is None else list(checked.violations[:20]),
+        "checked_hours": 0.0 if checked is None else round(checked.hours, 4),
+        "checked_whole": checked is not None and checked.whole,
+        "checked_node_hours": 0.0 if checked is None else round(checked.node_hours, 4),
+        "checked_stops": 0 if checked is None else checked.stops,
+        "would_have_stopped": [_stop(told, each) for each in told.listed(figures, most)],
+    }
+
+
+def _figures(figures: Figures) -> dict[str, object]:
+    return {measure.key: _plain(getattr(figures, measure.key)) for measure in MEASURES}
+
+
+def _plain(value: float | Decimal | None) -> float | None:
+    """A number for JSON: counts as they are, money to the cent, the rest to six places."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _stop(told: Backtest, each: Told) -> dict[str, object]:
+    gap, begins_at = each.stop.gap, told.history.begins_at
+    moments = {"idle_since": gap.begin, "stopped_at": each.stop.at, "needed_at": gap.end if gap.needed else None}
+    absolute = {
+        name: None if at is None else (begins_at + timedelta(seconds=at)).isoformat()
+        for name, at in moments.items()
+        if begins_at is not None
+    }
+    return {
+        "node": gap.node_id,
+        "pool": each.pool,
+        **{f"{name}_seconds": _plain(at) for name, at in moments.items()},
+        **absolute,
+        "node_hours_saved": round(each.stop.saved_seconds / 3600, 6),
+        "saved_usd": _plain(each.saved_usd),
+        "suspect": each.suspect,
+        "evidence": each.evidence,
+    }

@@ -1,0 +1,127 @@
+"""Nodes as a source tells of them, stretch by stretch in the order of time, and the history that they make.
+
+What is not told is out of sight: it is neither idle nor paid for. Unknown time is paid for and not idle, either.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from itertools import pairwise
+
+from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.simulate.backtest.gaps import History, Known, of_lives
+from gpuwatch.simulate.fleet.options import Options
+from gpuwatch.simulate.fleet.traces import machine_for
+from gpuwatch.simulate.fleet.workloads import Life
+
+DEFAULT_POOL = "default"
+
+
+class Kind(IntEnum):
+    """What a node does for a while."""
+
+    UNKNOWN = 0
+    BUSY = 1
+    PARKED = 2  # memory held, nothing computed
+    IDLE = 3
+
+
+@dataclass(slots=True)
+class Run:
+    """A node does the same from `begin` to `end`. `gpus` is how many told so, 0 where nobody counts them."""
+
+    begin: float
+    end: float
+    kind: Kind
+    gpus: int
+    words: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Told:
+    """One node; times are seconds from the history's begin. `parked_is` is what held memory counts as."""
+
+    name: str
+    parked_is: Kind = Kind.BUSY
+    pool: str = DEFAULT_POOL
+    instance_type: str | None = None
+    gpus: int = 0
+    runs: list[Run] = field(default_factory=list)
+
+    def add(self, begin: float, end: float, kind: Kind, *, gpus: int = 0, words: str = "") -> None:
+        """What it did from the end of what is known, or from `begin`, on; `words` are why, where it begins to be so."""
+        if kind is Kind.PARKED:
+            kind, words = self.parked_is, words or "memory held"
+        runs = self.runs
+        if runs:
+            last = runs[-1]
+            if begin <= last.end and last.kind is kind and last.gpus == gpus:
+                last.end = max(last.end, end)
+                return
+            begin = max(begin, last.end)
+        if begin < end:
+            runs.append(Run(begin, end, kind, gpus, words))
+
+    def settle(self, moment: float) -> None:
+        """Idle only while all of its GPUs say so; their number is the most that it had for longer than a moment.
+
+        In one moment the GPU that goes and the one that comes in its place may both be seen.
+        """
+        lasting = defaultdict[int, float](float)
+        for run in self.runs:
+            lasting[run.gpus] += run.end - run.begin
+        most = max([gpus for gpus, seconds in lasting.items() if seconds > 1.5 * moment] or lasting, default=0)
+        self.gpus = self.gpus or most
+        for run in self.runs:
+            if run.kind is Kind.IDLE and run.gpus < most:
+                run.kind = Kind.UNKNOWN
+
+
+def history_of_nodes(
+    told: Iterable[Told], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
+) -> History:
+    """The history that they make; `moment` is the shortest time of which the source tells.
+
+    Raises:
+        TraceError: no machine type has so many GPUs, and none is told.
+
+    """
+    nodes = {node.name: node for node in sorted(told, key=lambda node: node.name) if node.runs}
+    words = {}
+    for node in nodes.values():
+        node.settle(moment)
+        idle = [(run.begin, run.words) for run in node.runs if run.kind is Kind.IDLE]
+        words[node.name] = ([begin for begin, _ in idle], [why for _, why in idle])
+
+    def why(life: Life, begin: float) -> str:
+        begins, reasons = words[life.name]
+        return reasons[bisect_right(begins, begin) - 1]
+
+    return of_lives((_known(node, horizon, options) for node in nodes.values()), horizon, why, begins_at=begins_at)
+
+
+def _known(node: Told, horizon: float, options: Options) -> Known:
+    """The node as a life."""
+    busy = [(run.begin, run.end) for run in node.runs if run.kind is Kind.BUSY]
+    sure = Spans((run.begin, run.end) for run in node.runs if run.kind is not Kind.UNKNOWN)
+    edges = [(-1.0, 0.0), *sure, (horizon, horizon + 1.0)]
+    silent = Spans((end, begin) for (_, end), (begin, _) in pairwise(edges))
+    gpus = node.gpus or options.gpus_per_node
+    life = Life(
+        name=node.name,
+        story="recorded",
+        instance_type=options.instance_type or node.instance_type or machine_for(gpus),
+        pool=node.pool,
+        gpus=(Programme(tuple(_phases(Spans(busy)))),) * gpus,
+        silent=silent,
+    )
+    return Known(life=life, begin=0.0, seconds=sum(run.end - run.begin for run in node.runs))
+
+
+def _phases(busy: Spans) -> Iterator[Phase]:
+    for begin, end in busy:
+        yield Phase(at=begin, utilization_ratio=1.0)
+        yield Phase(at=end)

@@ -1,0 +1,214 @@
+"""A range of a Prometheus-compatible API as a history: asked chunk by chunk, folded at once, so that memory is bounded.
+
+Steps begin at whole multiples of the step in Unix time, and each is judged by itself, so chunks may be of any length.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import urlsplit
+
+from gpuwatch.controller.observe.prometheus_api import Answer, Labels, PromApi
+from gpuwatch.simulate.backtest.gaps import History
+from gpuwatch.simulate.backtest.sources import questions
+from gpuwatch.simulate.backtest.sources.nodes import DEFAULT_POOL, Kind, Told, history_of_nodes
+from gpuwatch.simulate.backtest.sources.steps import Remembered, Stretch, agents_stretches, exporters_stretches, merged
+from gpuwatch.simulate.backtest.sources.window import SourceError, Window
+from gpuwatch.simulate.fleet.options import Options
+
+STEPS_SECONDS = (15.0, 300.0)  # in a longer step a hole in the samples could hide
+_MOST_POINTS = 11_000  # of one series in an answer: Prometheus refuses more
+_POINTS_AT_ONCE = 300_000  # of one answer, some 8 MB
+_LEAST_STEPS = 16  # of a chunk that the server refuses
+_PROBES = 500  # moments at which is looked who tells anything
+
+_PORT = re.compile(r":\d+$")
+
+Dialect = Literal["gpuwatch", "dcgm", "nvidia_smi", "nvitop"]
+Target = tuple[str, ...]
+Rows = tuple[tuple[Labels, float], ...]
+
+
+@dataclass(kw_only=True)
+class PrometheusRange:
+    """One range of one API. `pool` limits it to targets with that label; `parked_is` is what held memory counts as."""
+
+    api: PromApi
+    window: Window
+    step: float
+    pool: str | None = None
+    parked_is: Kind = Kind.BUSY
+    _told: dict[str, Told] = field(default_factory=dict, init=False)
+    _past: dict[str, Remembered] = field(default_factory=lambda: defaultdict(Remembered), init=False)
+
+    def history(self, options: Options) -> History:
+        """All of it.
+
+        Raises:
+            SourceError: it cannot be asked, or tells nothing of the range.
+            TraceError: no machine type has so many GPUs, and none is told.
+
+        """
+        begin, end = (at.timestamp() // self.step * self.step for at in (self.window.begin, self.window.end))
+        steps = min(_MOST_POINTS, max(_LEAST_STEPS, _POINTS_AT_ONCE // self._series()))
+        at = begin
+        while at < end:
+            until = min(end, at + steps * self.step)
+            self._chunk(at, until, begin)
+            at = until
+        if not self._told:
+            pool = "" if self.pool is None else f" whose label {questions.POOL} is {self.pool!r}"
+            raise SourceError(f"{self.place} tells of no node{pool} in a whole step from {self.window}")
+        began = _at(begin)
+        return history_of_nodes(self._told.values(), end - begin, began, options, moment=self.step)
+
+    @property
+    def place(self) -> str:
+        """Where it is and whose metrics are asked for, in words that hold no secret."""
+        return f"{_place(self.api)} ({self.api.knobs.dialect})"
+
+    def _series(self) -> int:
+        """How many series there are at most, which says how much may be asked at once."""
+        found = series_of(self.api, self.window, [self.api.knobs.dialect])
+        if not found:
+            metric = questions.metric_of(self.api.knobs.dialect)
+            raise SourceError(f"{self.place} has no {metric} from {self.window}; see --dialect, --from and --to")
+        return found[self.api.knobs.dialect]
+
+    def _chunk(self, begin: float, end: float, origin: float) -> None:
+        """Ask about a part and fold it; one that is refused, or in which a target is renamed, is halved."""
+        knobs, steps = self.api.knobs, round((end - begin) / self.step)
+        asked = questions.facts(knobs, end - begin, self.pool)
+        told = _believed(self.api, self.api.instant(asked, _at(end)) if asked else {})
+        facts = {name: answer.rows for name, answer in told.items()}
+        names = self._words(facts.get("names", ()), questions.node_label(knobs))
+        if steps == 1 or all(len(each) == 1 for each in names.values()):
+            expressions = questions.questions(knobs, self.step, self.pool)
+            answers = self.api.ranged(expressions, begin + self.step, end, self.step)
+            if _doubt(answers) is None or steps <= _LEAST_STEPS:
+                self._fold(_believed(self.api, answers), names, origin)
+                self._describe(facts, names)
+                return
+        middle = begin + steps // 2 * self.step
+        self._chunk(begin, middle, origin)
+        self._chunk(middle, end, origin)
+
+    def _fold(self, answers: Mapping[str, Answer], names: Mapping[Target, set[str]], origin: float) -> None:
+        """What every node did in a chunk."""
+        values = defaultdict[Target, dict[str, dict[float, float]]](dict)
+        for query, answer in answers.items():
+            for labels, points in answer.series:
+                of_query = values[self._target(labels)].setdefault(query, {})
+                if query == "states":
+                    bit = questions.Bits.__members__.get(labels.get("state", "").upper(), questions.Bits.UNKNOWN)
+                    of_query.update({at: of_query.get(at, 0) + bit for at, _ in points})
+                else:
+                    of_query.update(points)
+        stretches = agents_stretches if self._agents else exporters_stretches
+        of_node = defaultdict[str, list[tuple[Target, Iterator[Stretch]]]](list)
+        for target, told in values.items():
+            name = self._name(target, names)
+            if name is not None:
+                of_node[name].append((target, stretches(told, self.step, self._past[name])))
+        for name, targets in of_node.items():
+            every = [each for _, each in targets]
+            for each in every[0] if len(every) == 1 else merged(every):
+                self._node(name, targets[-1][0]).add(
+                    each.begin - origin, each.end - origin, each.kind, gpus=each.gpus, words=each.words
+                )
+
+    def _node(self, name: str, target: Target) -> Told:
+        told = self._told.get(name)
+        if told is None:
+            told = self._told[name] = Told(name=name, parked_is=self.parked_is)
+            told.pool = target[-1] or DEFAULT_POOL
+        return told
+
+    def _describe(self, facts: Mapping[str, Rows], names: Mapping[Target, set[str]]) -> None:
+        """What our agents tell of their machines; the newest counts."""
+        types = self._words(facts.get("types", ()), "instance_type")
+        gpus = {self._target(labels): int(value) for labels, value in facts.get("gpus", ())}
+        for target in types.keys() | gpus.keys():
+            told = self._told.get(self._name(target, names) or "")
+            if told is not None:
+                told.gpus = gpus.get(target, told.gpus)
+                told.instance_type = min(types.get(target, {""})) or told.instance_type
+                told.pool = target[-1] or told.pool
+
+    @property
+    def _agents(self) -> bool:
+        return self.api.knobs.dialect == questions.AGENT
+
+    def _target(self, labels: Labels) -> Target:
+        return tuple([labels.get(label, "") for label in questions.labels_of(self.api.knobs)])
+
+    def _words(self, rows: Rows, label: str) -> dict[Target, set[str]]:
+        """What a label says of each target."""
+        found = defaultdict[Target, set[str]](set)
+        for labels, _ in rows:
+            found[self._target(labels)].add(labels.get(label, ""))
+        return found
+
+    def _name(self, target: Target, names: Mapping[Target, set[str]]) -> str | None:
+        """What the node is called; None where that is not clear."""
+        if not self._agents:
+            label = questions.labels_of(self.api.knobs).index(questions.node_label(self.api.knobs))
+            return _PORT.sub("", target[label]).strip("[]") or None
+        called = names.get(target, set())
+        return next(iter(called)) or None if len(called) == 1 else None
+
+
+def dialect_of(api: PromApi, window: Window) -> Dialect:
+    """The first of the dialects that the API has anything of: our own agents', where there are any.
+
+    Raises:
+        SourceError: it has nothing of any, or cannot be asked.
+
+    """
+    dialects: tuple[Dialect, ...] = ("gpuwatch", "dcgm", "nvidia_smi", "nvitop")
+    found = series_of(api, window, dialects)
+    if not found:
+        known = ", ".join(f"{questions.metric_of(dialect)} ({dialect})" for dialect in dialects)
+        raise SourceError(f"{_place(api)} has none of these metrics from {window}: {known}")
+    return next(dialect for dialect in dialects if dialect in found)
+
+
+def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str, int]:
+    """How many series tell of use in each of these dialects that the API has anything of.
+
+    Raises:
+        SourceError: it cannot be asked.
+
+    """
+    begin, end = window.begin.timestamp(), window.end.timestamp()
+    asked = {dialect: f"count({questions.metric_of(dialect)})" for dialect in dialects}
+    answers = _believed(api, api.ranged(asked, begin, end, math.ceil((end - begin) / _PROBES)))
+    counts = {
+        name: [float(value) for _, points in each.series for _, value in points] for name, each in answers.items()
+    }
+    return {name: int(max(each)) for name, each in counts.items() if each}
+
+
+def _place(api: PromApi) -> str:
+    """Its URL without a password that somebody may have put there."""
+    told = urlsplit(api.knobs.url or "")
+    return f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}".rstrip("/")
+
+
+def _believed(api: PromApi, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:
+    doubt = _doubt(answers)
+    if doubt is not None:
+        raise SourceError(f"{_place(api)}: {doubt}")
+    return answers
+
+
+def _doubt(answers: Mapping[str, Answer]) -> str | None:
+    return next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

@@ -1,0 +1,154 @@
+"""The report for terminals: two tables of figures, the foremost stops, and sentences, within about 120 columns."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpuwatch.model.duration import format_duration
+from gpuwatch.runtime.printable import legible
+from gpuwatch.simulate.backtest.compare import Figures
+from gpuwatch.simulate.backtest.prices import prices_of
+from gpuwatch.simulate.backtest.report import MEASURES, Backtest, Line
+from gpuwatch.simulate.backtest.stops import Told
+
+LISTED = 5  # stops of each policy
+_BY_KEY = {measure.key: measure for measure in MEASURES}
+_COST = {
+    "cost/optimum": "idle_cost_ratio_to_optimum",
+    "bill saved": "bill_saved_ratio",
+    "hours billed": "node_hours_billed",
+    "hours saved": "node_hours_saved",
+    "GPU-hours saved": "gpu_hours_saved",
+    "USD billed": "billed_usd",
+    "USD saved": "saved_usd",
+}
+_TROUBLE = {
+    "stops": "stops",
+    "restarts": "restarts",
+    "per node-day": "restarts_per_node_day",
+    "waited": "people_waited_seconds",
+    "suspect": "suspected_wrong_stops",
+    "of stops": "suspected_wrong_ratio",
+    "stopped again": "nodes_stopped_again",
+    "most a day": "most_stops_in_a_day",
+}
+_CHECKS = ("wrong", "violations")
+
+
+def as_text(told: Backtest, most: int = LISTED) -> str:
+    """For people; `most` stops of each policy."""
+    figures = [*(line.figures for line in told.lines), told.optimum]
+    checks = [*(checked_cells(line) for line in told.lines), ("-", "-")]
+    cost = [_cells(each, _COST) for each in figures]
+    trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
+    stops = (line for each in told.lines if each.figures.stops for line in _stops(told, each.figures, most))
+    lines = [
+        *_table(("policy", *_COST), cost),
+        "",
+        *_table(("policy", *_TROUBLE, *_CHECKS), trouble),
+        "",
+        *stops,
+        *sentences(told),
+    ]
+    return "\n".join(map(legible, lines))
+
+
+def checked_cells(line: Line) -> tuple[str, str]:
+    """Wrong stops and violations that the check saw; dashes where nothing was played."""
+    seen = line.checked
+    return ("-", "-") if seen is None else (str(seen.wrongly_stopped), str(len(seen.violations)))
+
+
+def sentences(told: Backtest) -> Iterator[str]:
+    """What the tables do not say."""
+    terms, nodes, gaps = told.terms, len(told.history.lives), len(told.history.gaps)
+    yield f"{told.source}: {nodes:,} nodes, {told.node_hours:,.0f} node-hours, {gaps:,} idle gaps."
+    if told.history.begins_at is not None:
+        yield f"From {told.when(0)} to {told.when(told.history.horizon_seconds)}; all times are UTC."
+    yield (
+        f"A restart costs {format_duration(terms.restart)} of rental, and people wait {format_duration(terms.boot)} "
+        f"for it; a stop is suspect if the node is needed again within {format_duration(terms.regret)}."
+    )
+    yield from _prices(told)
+    played = [line.checked for line in told.lines if line.checked is not None and line.checked.hours > 0]
+    if played:
+        least = format_duration(min(each.hours for each in played) * 3600)
+        yield (
+            f"Wrong stops and violations: among {sum(each.stops for each in played):,} stops in "
+            f"{sum(each.node_hours for each in played):,.0f} node-hours that the real controller played, of "
+            f"{'the whole history' if all(each.whole for each in played) else f'the first {least} or more'}."
+        )
+    else:
+        yield "Nothing was played through the real controller: wrong stops and violations are not known."
+    for line in told.lines:
+        for violation in () if line.checked is None else line.checked.violations[:5]:
+            yield f"{line.figures.policy.name}: {violation}"
+
+
+def stops_told(figures: Figures, most: int) -> str:
+    """How many stops there are and which of them are listed."""
+    which = "" if figures.stops <= most else f"; the first {most}, suspects before the largest savings"
+    return f"{figures.policy.name} would have stopped nodes {figures.stops:,} times{which}:"
+
+
+def again(told: Backtest, each: Told) -> str:
+    """When a stopped node was needed again."""
+    return told.when(each.stop.gap.end) if each.stop.gap.needed else "-"
+
+
+def usd_words(each: Told) -> str:
+    """What a stop saved, below 0 what it lost."""
+    return "-" if each.saved_usd is None else f"{each.saved_usd:,}"
+
+
+def _cells(figures: Figures, columns: dict[str, str]) -> tuple[str, ...]:
+    return figures.policy.name, *(_BY_KEY[key].written(figures) for key in columns.values())
+
+
+def _prices(told: Backtest) -> Iterator[str]:
+    """Where the money comes from, a sentence for each source."""
+    listed = prices_of(told.history)
+    missing = [kind for kind, price in listed.items() if price is None]
+    if missing:
+        yield f"Money is not known: there is no list price for {', '.join(missing)}."
+    for source, as_of in sorted({(price.source, price.as_of) for price in listed.values() if price is not None}):
+        kinds = (
+            f"{kind} {price.usd_per_hour} USD an hour"
+            for kind, price in listed.items()
+            if price is not None and (price.source, price.as_of) == (source, as_of)
+        )
+        yield f"Priced as {', '.join(kinds)}: {source}, as of {as_of}."
+
+
+def _stops(told: Backtest, figures: Figures, most: int) -> Iterator[str]:
+    if most == 0:
+        return
+    yield stops_told(figures, most)
+    listed = told.listed(figures, most)
+    rows = [
+        (
+            "suspect" if each.suspect else "",
+            told.when(each.stop.at),
+            each.stop.gap.node_id,
+            f"{each.stop.saved_seconds / 3600:,.2f}",
+            usd_words(each),
+        )
+        for each in listed
+    ]
+    heads, *lines = _table(("", "stopped at", "node", "hours saved", "USD saved"), rows, left={0, 1, 2})
+    yield heads
+    for line, each in zip(lines, listed, strict=True):
+        yield from (line, f"    {each.evidence}")
+    yield ""
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: frozenset[int] | set[int] = frozenset({0})
+) -> Iterator[str]:
+    """Lines of columns as wide as they must be."""
+    lines = [heads, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (
+            cell.ljust(width) if number in left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

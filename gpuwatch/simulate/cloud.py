@@ -1,0 +1,212 @@
+"""A cloud in memory, on whatever clock it is handed: same protocol, same refusals, no network.
+
+Machines need `pending_seconds` to start and `stopping_seconds` to stop. Changes fall due at exact times, whenever
+somebody looks next, so `history` is the truth for billing. Nothing is random: faults come from the `faults` hook.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+
+from gpuwatch.clouds import (
+    DECISION_ID,
+    FLEET_TAG,
+    NO_GPU,
+    POOL_TAG,
+    START_IS_DONE,
+    STOP_IS_DONE,
+    TERMINATE_IS_DONE,
+    CloudError,
+    Leftover,
+    LeftoverKind,
+    NotFoundError,
+    ProtectedError,
+    refuse_foreign_tags,
+)
+from gpuwatch.clouds.permit import Permit, check_in_force
+from gpuwatch.clouds.tags import DEFAULT_POOL
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines
+
+__all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
+
+_DISK_BYTES = 100 * 1024**3
+
+
+class SimulatedCloud(Machines):
+    """The protocol, over machines in memory."""
+
+    def nodes(self) -> Sequence[Node]:
+        """All GPU machines that are not terminated; the same tuple again while nothing changes."""
+        with self._call("nodes"):
+            for node_id in self._timed:
+                self._reread(node_id)
+            if self._listed is None:
+                self._listed = tuple(
+                    node
+                    for _, node in sorted(self._nodes.items(), key=itemgetter(0))
+                    if node.state is not NodeState.TERMINATED and node.known_gpus > 0
+                )
+            return self._listed
+
+    def node(self, node_id: str) -> Node:
+        """One machine as it is now."""
+        with self._call("node", node_id):
+            self._known(node_id)
+            self._reread(node_id)
+            return self._nodes[node_id]
+
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+        """Running becomes stopping, and stopped `stopping_seconds` later."""
+        del key  # a second stop changes nothing
+        with self._call("stop", node_id):
+            permit.check()
+            if self._may(node_id, NodeState.RUNNING, done=STOP_IS_DONE, verb="stopped"):
+                self._enter(node_id, NodeState.STOPPING, self._clock.monotonic())
+                self._later(node_id, NodeState.STOPPED, self._stopping_seconds)
+                self._fill(self._nodes[node_id].group)
+
+    def start(self, node_id: str, key: str) -> None:
+        """Stopped becomes pending with a new launch time, and running `pending_seconds` later."""
+        del key  # a second start changes nothing
+        with self._call("start", node_id):
+            check_in_force()
+            if self._may(node_id, NodeState.STOPPED, done=START_IS_DONE, verb="started"):
+                self._put(replace(self._nodes[node_id], launched_at=self._clock.now()))
+                self._enter(node_id, NodeState.PENDING, self._clock.monotonic())
+                self._later(node_id, NodeState.RUNNING, self._pending_seconds)
+
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
+        """Any state becomes terminating, and terminated `stopping_seconds` later."""
+        del key  # a second one changes nothing
+        with self._call("terminate", node_id):
+            permit.check()
+            node = self._known(node_id)
+            if node.state in TERMINATE_IS_DONE:
+                return
+            if group is not None:
+                self._take_place(node, group)
+            self._end(node_id)
+            self._fill(node.group)
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """A new machine like its template; the same key is the same machine."""
+        with self._call("launch", key):
+            check_in_force()
+            if key not in self._launches:
+                if arguments["template"] not in self._templates:
+                    raise CloudError(
+                        f"there is no launch template {arguments['template']}", code="InvalidLaunchTemplateId.NotFound"
+                    )
+                if self._templates[arguments["template"]].gpu_count == 0:
+                    raise CloudError(f"{arguments['template']} launches machines without a GPU", code=NO_GPU)
+                tags = {FLEET_TAG: self._fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
+                self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
+            node_id, before = self._launches[key]
+            if before != arguments:
+                raise CloudError(f"the key {key} launched something else", code="IdempotentParameterMismatch")
+            return node_id
+
+    def find(self, key: str) -> Node | None:
+        """The machine launched with that key."""
+        with self._call("find", key):
+            return self._nodes[self._launches[key][0]] if key in self._launches else None
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """All groups."""
+        with self._call("groups"):
+            return tuple(self._told(group_id) for group_id in sorted(self._groups))
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group as it is now."""
+        with self._call("group", group_id):
+            return self._told(group_id)
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """A larger group launches what it lacks."""
+        del key  # growing to the same size again changes nothing
+        with self._call("grow", group_id):
+            check_in_force()
+            group = self._told(group_id)
+            if group.desired >= size:
+                return
+            if size > group.max_size:
+                raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+            self._refuse(group, "Launch")
+            self._resize(group_id, size)
+            self._fill(group_id)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Noted on the member."""
+        del key  # saying it again changes nothing
+        with self._call("protect", node_id):
+            check_in_force()
+            self._refuse(self._told(group_id))
+            node = self._member(node_id, group_id)
+            if node.scale_in_protected is not on:
+                self._put(replace(node, scale_in_protected=on))
+
+    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
+        """Set tags of the allow-list."""
+        del key  # setting them again changes nothing
+        refuse_foreign_tags(tags)
+        with self._call("tag", node_id):
+            check_in_force()
+            self.set_tags(node_id, tags)
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """What was left, and one volume of each stopped machine."""
+        with self._call("leftovers"):
+            volumes = (
+                Leftover(
+                    id=f"vol-{node.id}",
+                    kind=LeftoverKind.STOPPED_VOLUME,
+                    region=node.region,
+                    account=node.account,
+                    type="gp3",
+                    size_bytes=_DISK_BYTES,
+                    node_id=node.id,
+                )
+                for node in self._nodes.values()
+                if node.state is NodeState.STOPPED and node.known_gpus > 0
+            )
+            return tuple(sorted([*self._leftovers, *volumes], key=lambda each: each.id))
+
+    def _told(self, group_id: str) -> NodeGroup:
+        """A group with its members."""
+        if group_id not in self._groups:
+            raise NotFoundError(f"the simulated cloud knows no group {group_id}", code="GroupNotFound")
+        return replace(self._groups[group_id][0], node_ids=tuple(self._serving(group_id)))
+
+    def _refuse(self, group: NodeGroup, process: str | None = None) -> None:
+        """As `clouds/aws/actions.py` does."""
+        if not group.enrolled:
+            raise CloudError(f"the group {group.name} is not ours: it is left alone", code="NotEnrolled")
+        if process in group.suspended:
+            raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
+
+    def _member(self, node_id: str, group_id: str) -> Node:
+        """One that serves there."""
+        if node_id not in self._serving(group_id):
+            raise CloudError(f"{node_id} is no member of {group_id} any more: it is left alone", code="NotAMember")
+        return self._nodes[node_id]
+
+    def _take_place(self, node: Node, group_id: str) -> None:
+        """The member's place goes before the member does, so that it is not replaced."""
+        group = self._told(group_id)
+        self._member(node.id, group_id)
+        self._refuse(group, "Terminate")
+        if group.desired - 1 < group.min_size:
+            raise CloudError(
+                f"{group.name} would fall below its minimum: it wants {group.desired} machines, "
+                f"at least {group.min_size}",
+                code="MinSize",
+            )
+        self._reread(node.id)
+        if self._nodes[node.id].protected:
+            raise ProtectedError(f"{node.id}: {self._nodes[node.id].protected}")
+        self._resize(group_id, group.desired - 1)
+
+    def _resize(self, group_id: str, desired: int) -> None:
+        group, machine = self._groups[group_id]
+        self._groups[group_id] = (replace(group, desired=desired), machine)

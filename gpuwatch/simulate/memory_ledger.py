@@ -1,0 +1,307 @@
+"""A ledger for simulations: the same answers from plain values, without a database, rounds, or a chain.
+
+What decisions may ask of it is what they may ask of the real one; tests hold the two against each other. Its clock must
+never go back.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.ledger import active_times, scale_in_protection
+from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
+from gpuwatch.ledger.identity import NoIdentity
+from gpuwatch.ledger.indexes import SHIELDING
+from gpuwatch.ledger.ledger import HOUR, Ledger
+from gpuwatch.ledger.records import LedgerError
+from gpuwatch.ledger.views import CHANGES_MACHINES
+from gpuwatch.model.decision import (
+    FINAL,
+    Decision,
+    Done,
+    Intent,
+    LedgerView,
+    Observation,
+    OpenIntent,
+    Outcome,
+    Proposal,
+    Reason,
+    Review,
+    Status,
+    Stopped,
+    Verb,
+    Wish,
+)
+from gpuwatch.model.orders import Pause
+from gpuwatch.model.promise import Notice, promise_of
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+
+_ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
+_KEPT = timedelta(days=8)  # longer than any window that decisions look back over
+
+
+class LeanLedger(Ledger):
+    """As long as its process. What people ask of a ledger (past rounds, histories, audits) it does not know."""
+
+    def __init__(self, ledger_id: str = "lean") -> None:
+        """Nothing is written yet."""
+        self._id = ledger_id
+        self.identity = NoIdentity()
+        self._number = 0
+        self._opened: dict[str, OpenIntent] = {}
+        self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents
+        self._notices: dict[str, tuple[int, Notice]] = {}  # with its place in time
+        self._pools: dict[str, str] = {}  # of the notices, by their keys
+        self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
+        self._stopped: dict[str, Stopped] = {}
+        self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
+        self._wishes: deque[Wish] = deque()
+        self._pauses: list[Pause] = []
+        self._controls: list[active_times.Control] = []
+        self._mode = "enforce"
+        self._acknowledged: list[tuple[str | None, datetime]] = []
+        self._gaps: dict[str, GapHistory] = {}
+        self._shown: LedgerView | None = None  # what did not depend on the time; None after a change
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def lead(self) -> bool:
+        """Nobody else can have it."""
+        return True
+
+    def leading(self) -> bool:
+        """Likewise."""
+        return True
+
+    @property
+    def epoch(self) -> int | None:
+        """There is one lead."""
+        return 1
+
+    def leader(self) -> str:
+        """Who leads."""
+        return "this process"
+
+    def is_open(self, key: str) -> bool:
+        """Whether an intent of that key is open."""
+        return key in self._opened
+
+    def record_round(
+        self,
+        observation: Observation,
+        proposals: Sequence[Proposal] = (),
+        decisions: Sequence[Decision] = (),
+        reviews: Sequence[Review] = (),
+        rulebook: Rulebook | None = None,
+        *,
+        gaps: Mapping[str, GapHistory] | None = None,
+    ) -> int:
+        """Give the round a number and keep what later rounds need of it; a simulation is never away."""
+        del decisions, reviews
+        self._gaps |= gaps or {}
+        self._wishes.extend(
+            Wish(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
+            for each in proposals
+            if each.wish is not None
+        )
+        for node_id in [name for name, each in self._stopped.items() if runs_again(each, observation.fleet.find(name))]:
+            self.forget_stop(node_id)
+        for node_id, (at, missing) in list(self._shields.items()):
+            keeps, since = scale_in_protection.seen(observation, node_id, at, missing)
+            self._shields[node_id] = (at, since)
+            if not keeps:
+                del self._shields[node_id]
+                self._shown = None
+        if rulebook is not None and (mode := active_times.MODES[rulebook.enforce]) != self._mode:
+            self._mode = mode
+            self._note(mode, None, observation.now)
+        self._number += 1
+        return self._number
+
+    def intend(  # noqa: PLR0913  as the real one's
+        self,
+        verb: Verb,
+        node_id: str,
+        pool: str,
+        at: datetime,
+        reason: Reason,
+        round_id: int,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        usd_per_hour: Decimal | None = None,
+    ) -> Intent:
+        """Hold the intent open under a key of its own."""
+        del round_id
+        self._number += 1
+        intent = Intent(
+            key=f"gpuwatch-{self._id}-{self._number}",
+            verb=verb,
+            node_id=node_id,
+            pool=pool,
+            at=at,
+            reason=reason,
+            arguments=dict(arguments or {}),
+            owner=owner,
+            usd_per_hour=usd_per_hour,
+        )
+        self._opened[intent.key] = opened(intent, ())
+        self._outcomes[intent.key] = []
+        self._shown = None
+        return intent
+
+    def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
+        """Keep what came of an attempt; a final status closes the intent.
+
+        Raises:
+            LedgerError: no such intent is open.
+
+        """
+        if intent.key not in self._opened:
+            raise LedgerError(f"no intent {intent.key} is open")
+        outcome, held = Outcome(key=intent.key, at=at, status=status, detail=detail), self._opened[intent.key].intent
+        if scale_in_protection.ends(intent.verb, status):
+            self._shields.pop(intent.node_id, None)
+        if scale_in_protection.begins(intent.verb, status):
+            self._shields[intent.node_id] = (at, None)
+        if status in FINAL:
+            self._end(held, outcome)
+        else:
+            self._outcomes[intent.key].append(outcome)
+            self._opened[intent.key] = opened(held, self._outcomes[intent.key])
+        self._shown = None
+        return outcome
+
+    def pool_of(self, key: str) -> str:
+        """The pool of a notice in force."""
+        return self._pools[key]
+
+    def forget_stop(self, node_id: str) -> None:
+        """Forget it."""
+        self._stopped.pop(node_id, None)
+        self._shown = None
+
+    def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
+        """Somebody's order to do nothing."""
+        self._pauses.append(Pause(pool=pool, at=at, who=who, reason=reason, until=until))
+        self._note("pause", pool, at, until)
+        return self._pauses[-1]
+
+    def resume(self, pool: str | None, who: str, at: datetime) -> tuple[Pause, ...]:
+        """Take them back."""
+        del who
+        self._note("resume", pool, at)
+        self._pauses = [each for each in self._pauses if pool is not None and each.pool != pool]
+        return self._in_force(at)
+
+    def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
+        """Somebody's word that a mass idleness is true."""
+        del who, reason
+        self._acknowledged.append((pool, at))
+
+    def gaps(self) -> dict[str, GapHistory]:
+        """What pools know of their idle gaps."""
+        return dict(self._gaps)
+
+    def view(self, now: datetime, *, recent: timedelta = HOUR, interval_seconds: float | None = None) -> LedgerView:
+        """What decisions may know of the past."""
+        del interval_seconds
+        since = now - recent
+        ended = sorted(self._since(since), key=lambda each: each[1])
+        if self._shown is None:
+            self._shown = LedgerView(
+                notices=tuple(notice for _, notice in map(self._notices.__getitem__, sorted(self._notices))),
+                shields=tuple(sorted(self._shields)),
+                open_intents=tuple(self._opened.values()),
+                stopped=tuple(self._stopped[name] for name in sorted(self._stopped)),
+            )
+        shown = self._shown
+        found: dict[str, object] = {
+            "recent": tuple(done for _, _, done in ended),
+            "wishes": tuple(each for each in self._wishes if each.at > since),
+            "pauses": self._in_force(now),
+            "resume_orders": tuple(
+                (each.pool, each.at) for each in self._controls if each.verb == "resume" and each.at > since
+            ),
+            "acknowledged": tuple((pool, at) for pool, at in self._acknowledged if at > since),
+        }
+        if self._controls:
+            nothing = tuple(active_times.between(self._controls))
+            found["resumed"] = active_times.resumed(nothing, since, now)
+            found["notices"] = tuple(
+                replace(
+                    notice, interruptions=active_times.touching(nothing, self._pools[notice.key], link, notice.at, now)
+                )
+                for link, notice in map(self._notices.__getitem__, sorted(self._notices))
+            )
+        if any(getattr(shown, name) != told for name, told in found.items()):
+            self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
+        return self._shown
+
+    def _note(self, verb: str, pool: str | None, at: datetime, until: datetime | None = None) -> None:
+        """An order, or another mode."""
+        self._number += 1
+        self._controls.append(active_times.Control(id=self._number, at=at, verb=verb, pool=pool, until=until))
+
+    def compact(self, now: datetime) -> int:
+        """Forget what no decision looks back to."""
+        before = now - _KEPT
+        while self._ended and self._ended[0][0] < before:
+            self._ended.popleft()
+        while self._wishes and self._wishes[0].at < before:
+            self._wishes.popleft()
+        return 0
+
+    def _end(self, intent: Intent, outcome: Outcome) -> None:
+        """A final outcome."""
+        del self._opened[intent.key]
+        tried = attempts((each.status, each.at) for each in self._outcomes.pop(intent.key))
+        node_id, status = intent.node_id, outcome.status
+        if status is Status.SETTLED and intent.verb not in SHIELDING:
+            before = self._notices.pop(node_id, None)
+            if before is not None:
+                del self._pools[before[1].key]
+            if intent.verb is Verb.NOTICE:
+                self._number += 1
+                self._pools[intent.key] = intent.pool
+                promise = promise_of(intent.pool, intent.arguments)
+                notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise)
+                self._notices[node_id] = (self._number, notice)
+        if status is Status.SETTLED:
+            if intent.verb in _ENDS_STOP:
+                self._stopped.pop(node_id, None)
+            if intent.verb is Verb.STOP:
+                self._stopped[node_id] = Stopped(
+                    node_id=node_id, key=intent.key, at=outcome.at, launched_at=launched(intent.arguments)
+                )
+        if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
+            done = Done(
+                key=intent.key,
+                verb=intent.verb,
+                node_id=node_id,
+                pool=intent.pool,
+                status=status,
+                at=outcome.at,
+                owner=intent.owner,
+                usd_per_hour=intent.usd_per_hour,
+                arguments=intent.arguments,
+                detail=outcome.detail,
+                reached=status is Status.SETTLED or tried.reached,
+                reached_at=tried.reached_at,
+                refused=tried.given_up_as_refused(status),
+            )
+            self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))
+
+    def _since(self, since: datetime) -> Iterator[tuple[datetime, int, Done]]:
+        """Those that ended later, the last first."""
+        for each in reversed(self._ended):
+            if each[0] <= since:
+                return
+            yield each
+
+    def _in_force(self, now: datetime) -> tuple[Pause, ...]:
+        return tuple(each for each in self._pauses if each.until is None or each.until > now)

@@ -1,1 +1,0 @@
-"""What was billed, for people and for scripts: `gpuwatch cost`."""

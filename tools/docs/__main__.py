@@ -1,0 +1,42 @@
+"""`python -m tools.docs`: write every page that is generated from the code; with names, print those pages."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from gpuwatch.agent.exporter.catalogue import render_metrics_md
+from gpuwatch.controller import metrics as controller_metrics
+from gpuwatch.controller.web import openapi
+from tools import recording_rules
+from tools.docs import commands, compatibility, configuration, doctor, health
+
+_ROOT = Path(__file__).parent.parent.parent
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/METRICS.md": render_metrics_md,
+    "docs/CONTROLLER_METRICS.md": controller_metrics.render_md,
+    "docs/health.md": health.render_health_md,
+    "docs/doctor.md": doctor.render_doctor_md,
+    "docs/api.md": openapi.render_md,
+    "docs/commands.md": commands.render_commands_md,
+    "docs/compatibility.md": compatibility.render,
+    "docs/CONFIGURATION.md": configuration.render_configuration_md,
+    "alerts/recording.yml": recording_rules.render,
+}
+
+
+def main(names: list[str]) -> int:
+    """The exit status: 2 for a page that is not generated."""
+    unknown = [name for name in names if name not in PAGES]
+    if unknown:
+        sys.stderr.write(f"{unknown[0]} is not a generated page; generated pages are {', '.join(PAGES)}\n")
+        return 2
+    for name in names:
+        sys.stdout.write(PAGES[name]())
+    for name in () if names else PAGES:
+        (_ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
