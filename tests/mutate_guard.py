@@ -45,7 +45,7 @@ MODULES: tuple[ModuleType, ...] = (
 )
 TESTS = (
     "guard",
-    "guard_pages",
+    "guard_page",
     "guard_edges",
     "guard_rounds",
     "guard_growth",

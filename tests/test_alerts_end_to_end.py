@@ -144,9 +144,11 @@ def test_what_happens_reaches_people_once_and_in_words_they_can_act_on(site: Sit
     assert str(idle["Subject"]).startswith(
         "WARNING: Node i-0 has been idle for 3h 0m 0s and is not about to be stopped"
     )
-    for words in ("owner ann, name trainer-0", "It costs $98.32 an hour", "docs/runbooks/GpuNodeIdle.md"):
+    for words in ("owner ann, name trainer-0", "It costs $98.32 an hour", "docs/runbooks/fleet.md#gpunodeidle"):
         assert words in text_of(idle)
         assert words in text_of(idle, "html")
+    slack = [post.body for post in heard.posted if post.path == "/slack"]
+    assert "explain NODE" not in f"{text_of(idle)} {text_of(idle, 'html')} {slack}", "the whole runbook was sent"
     assert str(forecast["Subject"]).startswith("INFO: Budget research will be used to 82% at the end of the month")
     assert "Spent $500.00 of $5000.00, forecast for the month $4100.00." in text_of(forecast)
     assert sorted(heard.chat()) == sorted([idle["Subject"], forecast["Subject"]])

@@ -141,7 +141,7 @@ def test_queries_find_what_the_driver_shows(prometheus: RunningPrometheus) -> No
 
 
 def test_it_scrapes_over_tls_with_a_certificate_and_a_password(driver: StubDriver, tmp_path: Path) -> None:
-    """The scrape_config of docs/serving.md; and the certificate is renewed without a scrape that fails."""
+    """The scrape_config of docs/tls-and-auth.md; and the certificate is renewed without a scrape that fails."""
     authority, users, password = Authority(tmp_path / "ca"), tmp_path / "users", tmp_path / "password"
     served, shown = authority.issue("agent"), authority.issue("prometheus")
     users.write_bytes(b"prometheus:" + bcrypt.hashpw(b"correct horse", bcrypt.gensalt(10)) + b"\n")

@@ -315,12 +315,12 @@ def test_only_loopback_is_loopback(address: ipaddress.IPv4Address | ipaddress.IP
     assert is_loopback(str(address)) is address.is_loopback
 
 
-# docs/serving.md.
+# docs/tls-and-auth.md.
 
 
 def test_the_settings_of_the_page_are_right(tmp_path: Path) -> None:
     """What it tells to write, for the agent and for the controller, is accepted and leaves nothing open."""
-    page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parent.parent / "docs" / "tls-and-auth.md").read_text(encoding="utf-8")
     blocks = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "scrape_configs" not in block]
     file = tmp_path / "gpuwatch.yaml"
     file.write_text("".join(blocks))

@@ -184,7 +184,7 @@ _DECIDED = Row(
         ),
         series(
             "Objections by rule",
-            "In each round, by the guard's rule; docs/guard has a page for each. All rules are asked, so a step may "
+            "In each round, by the guard's rule; docs/guard.md explains each. All rules are asked, so a step may "
             "meet several.",
             [
                 Query(

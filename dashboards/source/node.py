@@ -181,8 +181,8 @@ _WHY = Row(
         ),
         timeline(
             "What people and programs on the host did",
-            "The host's signals (docs/activity.md). Any that is busy makes the machine busy; one that is unknown makes "
-            "it unknown, unless another is busy.",
+            "The host's signals (docs/idle-detection.md). Any that is busy makes the machine busy; one that is unknown "
+            "makes it unknown, unless another is busy.",
             Query(expr=doing("node_evidence", "signal", "says"), legend="{{signal}}"),
             words(_SAYS),
             width=8,

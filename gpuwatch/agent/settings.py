@@ -34,7 +34,7 @@ class AgentKnobs(ServerSettings):
         str, MinLen(1), Knob("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
     ] = "/run/gpuwatch/agent.sock"
     terminals: Annotated[
-        bool, Knob("Write on the terminals of everybody logged in when the controller gives notice (docs/notices.md).")
+        bool, Knob("Write a notice on the terminals of everybody who is logged in (docs/notifications.md).")
     ] = True
     node_id: Annotated[
         str | None,

@@ -88,7 +88,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--region", multiple=True, help="Only in these regions; may be repeated.")
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
 @click.option("--machines", type=click.IntRange(1), help="At most so many [8; 1 to serve].")
-@click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/instances.md].")
+@click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/advice.md].")
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
 @json_option
 def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values

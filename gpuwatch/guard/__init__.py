@@ -1,8 +1,8 @@
 """PURE: the last word before anything is written down or done.
 
 Rules of this room: every rule runs on every step that would change something and every objection is listed; a rule
-says in one sentence why it objects or why not, and what would remedy it; no rule knows another; a rule that cannot tell
-objects. A new rule is one function, one line in RULES and one page in docs/guard.
+says in one sentence why it objects or why not, and what would remedy it; no rule knows another; a rule that lacks the
+data to decide refuses. A new rule is one function and one line in RULES; its docstring is its section of docs/guard.md.
 """
 
 from collections import Counter

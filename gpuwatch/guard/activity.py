@@ -11,7 +11,13 @@ from gpuwatch.policies import idle
 
 
 def state(case: Case) -> Word:
-    """A step needs its node in the state that it starts from."""
+    """Refuses an action on a node in a state that does not fit.
+
+    Only running nodes are stopped and only stopped nodes are started; a node that is stopping is not stopped again
+    (P6). The state is the cloud's, and is read again right before a removal.
+
+    Wait until the node's state has settled.
+    """
     node, verb = case.machine, case.step.verb
     if verb is Verb.START:
         if node.state is NodeState.STOPPED:
@@ -23,7 +29,16 @@ def state(case: Case) -> Word:
 
 
 def ladder(case: Case) -> Word:
-    """A stopped node goes only if gpuwatch stopped it, nobody started it since, and the pool's time for it is over."""
+    """Refuses to terminate a stopped node, unless gpuwatch stopped it and its time is over.
+
+    Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
+    started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again while no
+    controller looked. The node is kept for `pools.<name>.idle.terminate_after`; the notice comes
+    `pools.<name>.idle.notice` before the end. Times are by the controller's clock; EC2 itself refuses calls from a
+    clock that is wrong by five minutes. Running nodes pass.
+
+    Set `pools.<name>.idle.terminate_after`. Without it the pool never terminates stopped nodes.
+    """
     if not case.asleep:
         return ok("It runs.")
     node, limit = case.machine, case.pool_rules.idle.terminate_after
@@ -44,7 +59,14 @@ def ladder(case: Case) -> Word:
 
 
 def unknown(case: Case) -> Word:
-    """P1: a node whose use is not known is left alone."""
+    """Refuses to remove a node whose use is unknown.
+
+    Reading a cold cache or a failed probe as idle is the typical accident of such tools. Every failure means unknown,
+    and unknown is never idle (P1): no answer, a gap, a lost GPU, a clock that jumped, a required signal that is
+    missing. Stopped nodes are judged by `ladder`.
+
+    The agent must answer with a complete, fresh verdict. `gpuwatch explain NODE` says what is in doubt.
+    """
     if case.asleep:
         return ok("It does not run.")
     activity = case.machine.activity
@@ -54,7 +76,18 @@ def unknown(case: Case) -> Word:
 
 
 def stale(case: Case) -> Word:
-    """A verdict must be fresh by its own count and by our clock when it comes, and have come in this round."""
+    """Refuses to remove a node whose verdict is too old, by the agent's own count or by our clock.
+
+    An answer from before the job began looks like any other, and a wrong clock makes every age wrong (P9). A verdict
+    from the future is stale, too. `limits.max_verdict_age` limits the age when the answer comes, and then the time that
+    the round takes. Agents are asked last in a round, so a Prometheus that hangs makes no verdict old. Asking ends
+    after half of the limit; agents that did not answer before are asked last. A node that was not asked is unknown
+    until the next round. Right before a removal the agent is asked again; its newest sample may then be three sampling
+    intervals old.
+
+    Check the agent and both clocks. If the round took too long, the log says whether the cloud or other agents were
+    slow.
+    """
     verdict = case.machine.verdict
     if case.asleep:
         return ok("It does not run.")
@@ -73,7 +106,12 @@ def stale(case: Case) -> Word:
 
 
 def busy(case: Case) -> Word:
-    """P2: the node and each of its GPUs must be idle (or parked, or stalled, where the pool reclaims those)."""
+    """Refuses to remove a node unless it and each of its GPUs is idle.
+
+    One busy GPU of eight keeps the node (P2), and so does any person or program at work on it (docs/idle-detection.md).
+    Parked or stalled counts as idle only in a pool that reclaims such nodes (`pools.<name>.idle.parked`,
+    `pools.<name>.idle.stalled`).
+    """
     if case.asleep:
         return ok("It does not run.")
     node, rules = case.machine, case.pool_rules.idle
@@ -88,7 +126,13 @@ def busy(case: Case) -> Word:
 
 
 def gpus_missing(case: Case) -> Word:
-    """A GPU that nobody sees may be working."""
+    """Refuses to remove a node whose agent sees fewer GPUs than its machine type has.
+
+    A GPU that fell off the bus, or that was passed to a virtual machine or a container, may be working (P1). The
+    cloud's number for the machine type counts; if it is unknown, the node stays.
+
+    Find the missing GPUs.
+    """
     node = case.machine
     seen = len(node.verdict.gpus) if node.verdict else 0
     if case.asleep:
@@ -101,7 +145,12 @@ def gpus_missing(case: Case) -> Word:
 
 
 def warm_up(case: Case) -> Word:
-    """P10: a node is left alone for a while after its start."""
+    """Refuses to remove a node whose start time is recent or unknown.
+
+    A new node idles while it loads, and removing it would mean buying another one (P10, P11). Recent means within
+    `pools.<name>.warm_up`; a start time in the future is recent, too. A verdict that claims more idleness than the
+    node's age is not believed: check the node's clock.
+    """
     node, limit = case.machine, case.pool_rules.warm_up
     if case.asleep:
         return ok("It does not run.")
@@ -117,7 +166,14 @@ def warm_up(case: Case) -> Word:
 
 
 def blind(case: Case) -> Word:
-    """A pool of which too little is known is left alone as a whole."""
+    """Refuses to remove nodes of a pool in which too few nodes answer.
+
+    If half of a pool is silent, the network is probably at fault, and the other answers may be wrong, too (P1). The
+    share that must be known is `limits.min_coverage_ratio`. Only enrolled, running nodes count; a pool without any is
+    blind.
+
+    Repair the agents or the network.
+    """
     if case.asleep:
         return ok("It does not run.")
     roster = case.observation.fleet.roster(case.pool)
@@ -128,7 +184,18 @@ def blind(case: Case) -> Word:
 
 
 def mass_idleness(case: Case) -> Word:
-    """When most of a pool turns idle at the same time, a broken sensor is likelier than a holiday: freeze."""
+    """Refuses to remove nodes of a pool in which most working nodes turned idle at once.
+
+    A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. The end
+    of one job on many nodes and a restart of all agents look the same. The pool freezes for
+    `limits.mass_idleness_freeze` if the share `limits.mass_idleness_ratio` and at least `limits.mass_idleness_nodes`
+    nodes turn idle within `limits.mass_idleness_window`; small pools therefore never freeze. Nodes that were idle
+    before, are idle since their start, or started later do not count. The freeze begins when the first of these nodes
+    could have its notice. Time in which gpuwatch was paused, only observed or made no rounds does not count.
+
+    If the nodes are really idle, run `gpuwatch acknowledge --pool NAME`. It covers only what was seen by then, and ends
+    no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the sensor; the freeze ends by itself.
+    """
     found = case.burst
     if found is None or case.asleep:
         return ok("The pool did not turn idle all at once.")

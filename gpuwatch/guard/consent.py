@@ -17,7 +17,25 @@ _FIRST = "A notice comes first, then the grace period."
 
 
 def no_notice(case: Case) -> Word:
-    """P14: a node goes only as its notice said: that or something milder, in that pool, not sooner, not long after."""
+    """Refuses a removal without a notice, or one that differs from its notice.
+
+    People must be able to object, so the notice counts and not the present settings (P14). The ledger keeps what it
+    promised: action, pool, time, grace, and whether an operator must approve. The tag `gpuwatch:stop-at` and the
+    notifications are made from that record. If the pool changes from `terminate` to `stop`, the node is stopped at the
+    promised time. If `pools.<name>.idle.notice` gets shorter, the promised time holds; if it gets longer, the node
+    waits for the longer grace. The notice of a stop does not cover the termination that may follow.
+
+    The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`;
+    if the node's `gpuwatch:pool` changes; if gpuwatch was paused or only observed for any time; if it made no rounds
+    for longer than the grace and longer than 10 minutes; or if something else (limits, other rules) held the node until
+    a day after its time. A notice that waits for a promised approval holds for a week after its time. If the machine is
+    no longer enrolled, the notice ends in the ledger, people are notified, and the machine is not touched.
+
+    The grace must also pass by the agent's own count of idleness: a controller whose clock is set forward stops nothing
+    sooner. For stopped nodes, and where a window of Prometheus replaces the agent, times without rounds do not count.
+    Only the ledger's own record makes a notice: an index entry without a settled notice, or whose notice was withdrawn
+    or used since, does not count.
+    """
     ledger, now = case.observation.ledger, case.observation.now
     notice, found = ledger.notice(case.step.node_id), ledger.stop_of(case.step.node_id)
     if notice is None:
@@ -44,7 +62,15 @@ def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
 
 
 def approval(case: Case) -> Word:
-    """Where the pool wants it, or the notice said so, an operator has approved this very notice."""
+    """Refuses a removal that no operator has approved, where approval is required.
+
+    This applies if `pools.<name>.approval` is true, or was true when the notice was given. A node gets its notice as
+    always; after the grace it waits for an operator. An approval covers one notice, with its action and its pool, and
+    ends when the notice is withdrawn. It overrides no other rule. The ledger records who approved, when and why.
+
+    Run `gpuwatch approve NODE`, or press Approve on the page (docs/web-ui.md). `gpuwatch approve` alone lists the nodes
+    that wait. To take an approval back, keep the node.
+    """
     node_id = case.step.node_id
     if not wants_approval(case.pool_rules, case.observation.ledger.notice(node_id)):
         return ok("The pool wants no approval.")
@@ -56,7 +82,15 @@ def approval(case: Case) -> Word:
 
 
 def unheard(case: Case) -> Word:
-    """Where it is required, or was promised, a message has reached somebody, who has had the whole grace since."""
+    """Refuses a removal unless a notification reached somebody a whole grace period before.
+
+    This applies if `limits.require_told` is set, or was set when the notice was given. A tag on a machine that nobody
+    looks at is not enough. The grace (`pools.<name>.idle.notice`) counts from the first notification about this notice
+    that a receiver in `notify.to` accepted (docs/notifications.md): while the mail server is down, nothing is stopped.
+    Accepted means that the mail server, Slack or the web hook took it. Whether somebody read it cannot be known.
+
+    `gpuwatch notify test` shows what is wrong.
+    """
     notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
     if not case.limits.require_told and (promise is None or not promise.heard):
@@ -73,7 +107,16 @@ def unheard(case: Case) -> Word:
 
 
 def backtest(case: Case) -> Word:
-    """Where a backtest is required, a pool whose present rules none vouches for lets no node go."""
+    """Refuses to remove nodes of a pool whose present rules have not passed a recent backtest.
+
+    Rules that were never tried on the pool's own history are a guess. This applies to all pools if
+    `limits.require_backtest` is set, for example to `30d`. The newest backtest of exactly the pool's present rules
+    counts, also if it failed. It must not be older than the limit, and a backtest of other rules changes nothing.
+    Starts and launches are never refused.
+
+    Run `gpuwatch backtest --ledger --pool NAME --keep` (docs/backtest.md#before-rules-may-act), also after the rules
+    have changed.
+    """
     return tried(case.pool, case.pool_rules, case.limits, case.observation.ledger.backtests, case.observation.now)
 
 

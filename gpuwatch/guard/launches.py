@@ -16,7 +16,19 @@ def unseen(entry: OpenIntent) -> bool:
 
 
 def launch_unseen(case: Case) -> Word:
-    """P17: what does not turn into nodes of the pool is not launched again and again."""
+    """Refuses a launch while an earlier launch of the pool has brought no node.
+
+    A launch is settled when the cloud lists its machine as a node of the pool; until then the machine counts as
+    capacity. After ten minutes without that (a machine type without GPUs, a tag that names another pool, a machine that
+    the cloud never shows) nothing more is launched with the same settings (P17). Three machines that end within an hour
+    before they were nodes (an unusable volume or key, capacity that was taken back at once) stop launches as well,
+    until the hour is over or the pool is resumed. Starts and the growth of groups are not affected.
+
+    Terminate the machine, or make it a node of the pool; the rule then passes by itself. Or correct the template or
+    `pools.<name>.launch`: with another template, version, region, account or machine type a launch is possible at once,
+    but the unseen machine still counts towards `pools.<name>.max_nodes`. `gpuwatch resume --pool NAME` goes on without
+    the machine, which then no longer counts; a resume of all pools does not.
+    """
     ledger, asked = case.observation.ledger, _launch(case.step.arguments)
     for entry in ledger.open_intents:
         if entry.intent.pool == case.pool and unseen(entry) and _launch(entry.intent.arguments) == asked:
@@ -44,7 +56,15 @@ def launch_unseen(case: Case) -> Word:
 
 
 def start_consent(case: Case) -> Word:
-    """What gpuwatch did not stop is its owner's to start, unless the pool says otherwise."""
+    """Refuses to start a node that gpuwatch did not stop.
+
+    Somebody who stopped a machine may not want it back. For scaling or a schedule, gpuwatch starts a node only if
+    gpuwatch stopped it and nobody has started it since. A machine that its owner starts, and stops again, is the
+    owner's.
+
+    Start it yourself, or set `pools.<name>.start: any`, which permits every stopped node of the pool to be started. A
+    node that is stopped again after such a start is not started again within the hour.
+    """
     why = capacity.not_to_start(case.observation, case.machine, case.pool_rules.start)
     if why is None:
         return ok("It may be started.")

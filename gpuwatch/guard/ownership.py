@@ -18,14 +18,27 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def observe_only(case: Case) -> Word:
-    """A controller that only observes does nothing."""
+    """Refuses everything while the controller only observes, which is the default.
+
+    You see first what gpuwatch would do. Dry run and real round are the same code (P5); only this rule differs.
+    `gpuwatch plan` shows each action with this objection and every other, so nothing new appears after the switch.
+
+    Set `mode: enforce` once you trust the plan.
+    """
     if case.enforce:
         return ok("This controller enforces.")
     return no("This controller only observes.", "Set `mode: enforce` once you trust its plan.")
 
 
 def paused(case: Case) -> Word:
-    """Somebody's order to do nothing holds until its time, or until it is taken back."""
+    """Refuses everything in a paused pool, or in all pools.
+
+    In an incident one quick command must prevent all actions. The pause is in the ledger and survives a restart. A
+    round in progress finishes as decided; the next round obeys the pause. Notices stay during the pause; afterwards
+    each is withdrawn and given again with its whole grace (`no_notice`).
+
+    `gpuwatch resume` ends the pause. A pause with an end time ends by itself, by the controller's clock.
+    """
     for pause in case.observation.ledger.pauses:
         if pause.pool in {None, case.pool} and (pause.until is None or pause.until > case.observation.now):
             what = "Everything" if pause.pool is None else f"The pool {pause.pool}"
@@ -38,7 +51,14 @@ def paused(case: Case) -> Word:
 
 
 def not_enrolled(case: Case) -> Word:
-    """Only what carries the fleet's tag is ever touched; a group's consent is the tag on the group itself."""
+    """Refuses any change of a node or a group without the tag `gpuwatch:fleet`.
+
+    gpuwatch touches only what is enrolled by tag (P3): with opt-out, people lost machines that nobody had thought of.
+    Nodes that are not enrolled count neither as coverage nor towards the pool's minimum.
+
+    Tag it `gpuwatch:fleet` with the value of the setting `fleet`. A node in a group needs the tag on the node and on
+    the group: the group's own tag is the consent to resize it.
+    """
     if case.step.verb is Verb.LAUNCH:
         return ok("A new node is enrolled from its launch.")
     if case.node is not None and not case.node.enrolled:
@@ -52,7 +72,15 @@ def not_enrolled(case: Case) -> Word:
 
 
 def protected(case: Case) -> Word:
-    """A protection tag on the node or its group forbids every change."""
+    """Refuses to remove, start or grow what a tag protects.
+
+    The tag `gpuwatch:protect` on a node or its group keeps it (P3). Scale-in protection may still be set, because it
+    keeps the group from removing the node. A tag with an end time protects until then. An unreadable time protects
+    until it is corrected, also in a snooze tag. A key that is almost right (`gpuwatch:Protect`, `gpuwatch-protect`,
+    `gpuwatch:keep`) protects, too. The tag is read again right before the call: a tag set seconds ago counts.
+
+    Remove or correct the tag, or wait until its time is over.
+    """
     for each in (case.node, case.group):
         if each is not None and each.protected is not None:
             return no(f"It is protected: {each.protected}.", "Remove the tag, or wait until it runs out.")
@@ -60,7 +88,15 @@ def protected(case: Case) -> Word:
 
 
 def snoozed(case: Case) -> Word:
-    """Somebody's wish for more time holds up to the pool's cap, counted from when the node turned idle."""
+    """Refuses to remove a node before its snooze ends.
+
+    A snooze is the time in the tag `gpuwatch:snooze-until`, or a Keep on the page (docs/web-ui.md). It is always
+    honoured (P8), up to `pools.<name>.idle.snooze_max`: without a cap, a script could renew it for months. The cap
+    counts from when the node turned idle, or from when gpuwatch stopped it; any activity restarts the count. A snoozed
+    node may be started.
+
+    Remove the tag, or wait.
+    """
     until, cap = case.machine.snoozed, case.pool_rules.idle.snooze_max
     if until is None:
         return ok("Nobody has snoozed it.")
@@ -77,14 +113,34 @@ def snoozed(case: Case) -> Word:
 
 
 def unknown_pool(case: Case) -> Word:
-    """Which rules hold for a node or a group is doubtful where its tag names a pool that the settings do not have."""
+    """Refuses to remove, start or grow anything in a pool that is not in the settings.
+
+    One wrong letter in a tag must not put a machine under another pool's rules (P1). Names are compared letter by
+    letter: `Prod-Inference` and `prod_inference` are not `prod-inference`, and a space at the end counts. A machine
+    without the tag `gpuwatch:pool` belongs to `default`; an empty tag names no pool. After a pool was renamed or
+    removed in the settings, its machines are left alone until their tags follow, and their notices are withdrawn.
+
+    Correct the tag, or add the pool to `pools`. Nothing is inherited: `training: {}` has gpuwatch's own defaults, and a
+    YAML anchor shares rules (`training: &usual {...}`, `research: *usual`). `gpuwatch status`, `gpuwatch plan` and
+    `gpuwatch doctor controller` (`pool.unknown`) list such pools; `gpuwatch_controller_steps` counts their machines
+    under the code `unknown_pool`.
+    """
     if case.unknown_pool is None:
         return ok("The settings have its pool.")
     return no(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
 
 
 def unsupported(case: Case) -> Word:
-    """What the cloud refuses to do to a node, or would undo, is not asked for, and nobody is told that it comes."""
+    """Refuses an action that the cloud would reject or undo, and its notice.
+
+    EC2 stops a spot instance only if its request is persistent, and never stops a machine whose root disk is an
+    instance store. If the machine of a persistent request is terminated, EC2 launches a new one. A request that EC2
+    does not describe might do so, too; the permission `ec2:DescribeSpotInstanceRequests` may be missing. Stop
+    protection in the cloud (DisableApiStop) is known only after EC2 has refused.
+
+    If a node cannot be stopped, `pools.<name>.idle.then: terminate` could remove it. If terminating would not last,
+    cancel the spot request, or set `then: stop`.
+    """
     node, verb = case.machine, case.step.verb
     if verb is Verb.NOTICE:
         choice, _ = idle.chosen(node, case.observation, case.pool_rules.idle)
@@ -100,7 +156,14 @@ def unsupported(case: Case) -> Word:
 
 
 def opt_in(case: Case) -> Word:
-    """A node goes only as far as its pool says for what it is doing: told about, stopped, or terminated."""
+    """Refuses a removal that the pool's settings do not name for the node's activity.
+
+    Terminating destroys disks. `then: stop` does not allow termination, `tell` allows no removal at all, and consent
+    for idle nodes does not cover parked or stalled ones. Where a pool says `terminate`, a stop is allowed as the milder
+    action. Stopped nodes are judged by `ladder`.
+
+    Set `pools.<name>.idle.then`, `pools.<name>.idle.parked` or `pools.<name>.idle.stalled`.
+    """
     state, verb = case.machine.activity.state, case.step.verb
     if case.asleep:
         return ok("It does not run.")
@@ -114,7 +177,17 @@ def opt_in(case: Case) -> Word:
 
 
 def owned(case: Case) -> Word:
-    """What another system manages is that system's to scale."""
+    """Refuses to change what another system manages.
+
+    This is a group without consent, and what EKS, Batch, SageMaker and the like manage; of a group with consent it is
+    stopping or starting a member. A group terminates and replaces a stopped member: nothing is saved and the disk is
+    lost. Members are removed by name only. Lowering the group's size would let the cloud choose the wrong node. Members
+    of a group that the cloud does not list stay.
+
+    Use the scale-down of that system. For a group with consent set `pools.<name>.idle.then: terminate`, which removes a
+    member together with its place; with `then: stop` a member does not even get a notice. To start members, raise the
+    group's desired size.
+    """
     node = case.machine
     if node.managed_by is not None:
         return no(
@@ -139,7 +212,14 @@ def _would_stop(case: Case) -> bool:
 
 
 def prepaid(case: Case) -> Word:
-    """Capacity that is paid for already saves nothing when it is given back."""
+    """Refuses to remove a node in a Capacity Block, in a reservation or on a Dedicated Host.
+
+    Its hours are paid whether it runs or not, so removing it saves nothing, and a block's machine may not come back.
+    Spot and on-demand nodes pass, and so do dedicated instances (tenancy `dedicated`), which are paid by themselves.
+    Savings Plans are not capacity and do not matter here.
+
+    Let others use the node, or end the reservation.
+    """
     sentence = _PREPAID.get(case.machine.capacity_type)
     if sentence is None:
         return ok("Its hours are paid as they are used.")
@@ -147,7 +227,13 @@ def prepaid(case: Case) -> Word:
 
 
 def data_loss(case: Case) -> Word:
-    """A stop empties local disks: the pool must say that nothing on them is worth keeping."""
+    """Refuses to remove a running node with instance store, unless the pool allows it.
+
+    A stop erases local disks without asking; checkpoints on them are lost. A stopped node has nothing left to lose
+    there.
+
+    Set `pools.<name>.idle.instance_store: discard` if nothing on these disks is worth keeping.
+    """
     node, rules = case.machine, case.pool_rules.idle
     if not node.instance_store or case.asleep:
         return ok("It has no local disk that a stop would empty.")
@@ -160,7 +246,16 @@ def data_loss(case: Case) -> Word:
 
 
 def scale_in_protection(case: Case) -> Word:
-    """P20: what somebody else protected from its group's scale-in stays, also where the cloud would not mind."""
+    """Refuses to terminate a group's member that somebody else has protected from scale-in.
+
+    This protection (`aws autoscaling set-instance-protection`, or the group's `NewInstancesProtectedFromScaleIn`) means
+    that the machine should stay (P20). EC2 would still terminate it by name, so gpuwatch does not ask, and gives no
+    notice. Protection that gpuwatch set itself (docs/policies/scale-in-protection.md) does not matter here. The ledger
+    shows it: a `protect` on record, and no round since then that saw the member without protection. After the ledger
+    was lost, all protection counts as somebody else's.
+
+    Remove the protection with `aws autoscaling set-instance-protection` if the machine may be terminated.
+    """
     if not case.machine.scale_in_protected:
         return ok("It has no scale-in protection.")
     if case.observation.ledger.shielded(case.step.node_id):
@@ -172,7 +267,17 @@ def scale_in_protection(case: Case) -> Word:
 
 
 def group_rules(case: Case) -> Word:
-    """A member leaves its group only where the group lets it go and nobody else goes with it."""
+    """Refuses to terminate a member, or to grow a group, where the Auto Scaling group does not permit it safely.
+
+    A termination must not take the group below its minimum; members chosen earlier in the round count as gone (P7). It
+    must not cost another member (P4): in a group of several zones, `AZRebalance` then terminates a member of the
+    group's own choice, perhaps a busy one, unless all others have scale-in protection. A growth must not exceed the
+    group's maximum, and the group must still have the size that the decision assumed, because setting a size must never
+    make a group smaller. With `Launch` or `Terminate` suspended the group would not carry the action out.
+
+    Lower MinSize, raise MaxSize or resume the process. For `AZRebalance`, suspend it, or wait until gpuwatch has
+    protected the other members.
+    """
     group = case.group
     if case.node is not None and case.node.group is None:
         return ok("It is in no group.")
@@ -218,7 +323,18 @@ def _in(case: Case, node_id: str, group_id: str) -> bool:
 
 
 def other_ledger(case: Case) -> Word:
-    """A node whose newest decision is on record in another ledger is that one's for a day."""
+    """Refuses any change of a node that another ledger has decided about within a day.
+
+    Two controllers with two ledgers do not see each other's notices, limits and pauses (P16). The node's tag
+    `gpuwatch:decision-id` names a decision. If this ledger lacks it, a second controller is at work, or records were
+    lost, as after a restore. The controller that tagged a node first keeps it. The day counts from the tag
+    `gpuwatch:notified-at`, or from the node's start; an unreadable time counts as recent. Tags are read again right
+    before each removal.
+
+    Run one ledger for a fleet. If there is no other controller, remove the tag, or wait until it is a day old. If this
+    ledger never decided anything, or lacks a decision of its own, all pools are paused as well:
+    docs/ledger.md#what-survives-what.
+    """
     node, now = case.machine, case.observation.now
     key = node.tags.get(DECISION_TAG, "")
     if key not in case.observation.ledger.foreign:

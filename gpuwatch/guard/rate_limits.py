@@ -17,9 +17,22 @@ _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
 
 
 def in_flight(case: Case) -> Word:
-    """No new change of a node before its last has settled, and no addition to a pool beside an open launch or growth.
+    """Refuses a new action on a node before its last one has settled.
 
-    One node's open change holds up no other node: what it may take away or bring counts in the limits already.
+    It also refuses additions to a pool with an open launch or growth. A decision on data that does not yet show the
+    last action would act twice (P4, P6). But one machine that hangs must not hold up the others (P19): a removal counts
+    in the limits and for the minimum from the moment it is recorded, so it blocks only its own node. A launch or growth
+    blocks only further additions to its pool, for at most 10 minutes after its last answer; until it has settled it
+    counts as capacity.
+
+    An action without an answer may have happened: it blocks its node until the cloud shows it. A removal counts as not
+    carried out only if the cloud does not show it 10 minutes later. An action that the cloud certainly has not carried
+    out blocks nothing else. Its next attempt waits 30 s, doubled each time, 15 minutes at most. A removal without
+    permission waits 30 minutes, doubled each time, 4 hours at most, because somebody has to change a tag or a policy
+    first.
+
+    `gpuwatch status`, the plan and the alert GpuwatchLedgerUnsettled report a machine that hangs in `stopping`. A
+    launch that brings no node has a rule of its own: `launch_unseen`.
     """
     ledger, step, now = case.observation.ledger, case.step, case.observation.now
     for each in ledger.open_intents:
@@ -46,7 +59,16 @@ def in_flight(case: Case) -> Word:
 
 
 def cooling_down(case: Case) -> Word:
-    """What was given up lately is left alone for a while, and for longer where the cloud refuses it."""
+    """Refuses to try again soon after an action was given up.
+
+    A machine that cannot be stopped, or a zone without capacity, would otherwise be asked for ever, at the cost of
+    alarms and quotas. After a failed action the node is left alone for `limits.failure_cooldown`. If the cloud refuses
+    a removal twice (a one-time spot instance, stop protection, a missing permission), gpuwatch gives up at once and
+    waits for `limits.refusal_cooldown`. After a failed start or launch the same is not tried for
+    `limits.capacity_cooldown`; a launch with other arguments, such as the next subnet, may be tried at once.
+
+    Remove the cause that `gpuwatch status` names, or wait.
+    """
     adding, limits, now = case.step.verb in ADDITIONS, case.limits, case.observation.now
     for done in case.observation.ledger.recent:
         refused = done.refused and done.verb in REMOVALS
@@ -62,7 +84,13 @@ def cooling_down(case: Case) -> Word:
 
 
 def floor(case: Case) -> Word:
-    """P7: a pool is never taken below its minimum of nodes that work can be given to."""
+    """Refuses a removal that leaves a pool fewer sound running nodes than its minimum.
+
+    The minimum is `pools.<name>.min_nodes` (P7). A node counts if it runs, its use is known, and none of its GPUs is
+    failing or in a deadlock: work can be given to it. A machine whose agent is dead does not count. Parked nodes and
+    nodes with a notice count. Removals that are under way, or were decided earlier in the round, count as gone. Stopped
+    nodes may be removed. The minimums of the scaling and schedule policies limit the decision before this rule.
+    """
     if case.asleep:
         return ok("It does not run.")
     leaving = {step.node_id for step in case.counts(LETS_GO)} | {
@@ -80,7 +108,11 @@ def floor(case: Case) -> Word:
 
 
 def ceiling(case: Case) -> Word:
-    """A pool never grows above its maximum."""
+    """Refuses an addition beyond the pool's maximum.
+
+    The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
+    Nodes above the maximum are not removed for that reason; only idle nodes ever are.
+    """
     limit = case.pool_rules.max_nodes
     after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
     if limit is None or after <= limit:
@@ -101,7 +133,20 @@ def _adding(case: Case) -> int:
 
 
 def blast_radius(case: Case) -> Word:
-    """P4: so many nodes, so much of the fleet, so many of one owner and so much money in an hour, and no more."""
+    """Refuses a removal beyond the limits for a round and for an hour.
+
+    Whatever else is wrong, no more than this is lost within an hour (P4). The limits are `limits.max_stops_per_round`,
+    `limits.max_stops_per_hour`, `limits.max_stops_per_hour_ratio`, `limits.max_stops_per_owner_per_hour` (nodes without
+    an owner tag are one owner) and `limits.max_stopped_usd_per_hour` (under it, a node without a known price is not
+    stopped). The count is in the ledger and survives crashes.
+
+    An action counts for an hour after its last attempt, also if the machine hangs in `stopping` for longer. An action
+    without an answer counts, and so does one given up after it may have happened; an action that the cloud refused does
+    not. The end of a member's scale-in protection counts as its removal; both together count once. Machines whose
+    removal was vetoed or refused within the hour come after the others.
+
+    Wait, or raise the limit.
+    """
     limits = case.limits
     past, granted = _gone_within_the_hour(case), case.counts(LETS_GO)
     counted = {each.node_id for each in past if isinstance(each, Intent)}
@@ -166,7 +211,12 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
 
 
 def growth_rate(case: Case) -> Word:
-    """P4 the other way: so many nodes are started or launched in a round and in an hour, and no more."""
+    """Refuses an addition beyond the limits for a round and for an hour.
+
+    A metric that runs away must not buy a thousand machines before anybody looks (P4). The limits are
+    `limits.max_additions_per_round` and `limits.max_additions_per_hour`. A group's growth counts with all of its nodes.
+    If it is too large, as many nodes come as all rules allow; the rest follows in later rounds.
+    """
     past = _within_the_hour(case, ADDITIONS)
     now = sum(capacity.adds(step) for step in case.counts(ADDITIONS))
     hour = sum(capacity.adds_of(each.verb, each.arguments) for each in past)
@@ -183,7 +233,14 @@ def growth_rate(case: Case) -> Word:
 
 
 def budget(case: Case) -> Word:
-    """Growth stops at the fleet's price an hour; what has no known price does not come in under a limit."""
+    """Refuses an addition that raises the price of the enrolled nodes above the limit per hour.
+
+    The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
+    still lack. One unknown price makes the sum unknown, and then nothing is added. A launch without an `instance_type`
+    has no known price.
+
+    Add the missing prices (docs/money.md#prices), wait, or raise the limit.
+    """
     limit = case.limits.max_usd_per_hour
     if limit is None:
         return ok("There is no limit on the fleet's price an hour.")
@@ -232,7 +289,16 @@ def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal
 
 
 def month_budget(case: Case) -> Word:
-    """Growth stops where a budget says so; what was spent and cannot be read does not come in under it."""
+    """Refuses an addition covered by a month's budget that is used up, or forecast to be.
+
+    This applies to `budgets` with `block_growth` (docs/money.md#budgets). `actual` refuses once all of the budget is
+    spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
+    stopped node counts to a budget by its own pool, owner, account and tags; a new node counts if any node of its pool
+    does, or if the pool has none. If the ledger cannot say what is spent, nothing is added. Removals, notices and what
+    people start themselves are not affected.
+
+    Raise the budget, or wait for the next month.
+    """
     watching = [each for each in case.observation.budgets if each.block_growth != "never" and _counts(case, each.scope)]
     for each in watching:
         key = f"budgets.{each.name}"

@@ -28,7 +28,8 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
     age = format_duration((observation.now - intent.at).total_seconds())
     sentence = (
         f"Its {intent.verb.value} was asked for {age} ago and has not come to an end{seen}. It holds up no other "
-        "machine. Look at it in the cloud's console; docs/runbooks/GpuwatchLedgerUnsettled.md says what to do."
+        "machine. Look at it in the cloud's console; "
+        "docs/runbooks/controller.md#gpuwatchledgerunsettled says what to do."
     )
     return Reason(code="unsettled", sentence=sentence)
 

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gpuwatch.agent.exporter.catalogue import render_metrics_md
 from gpuwatch.controller import metrics as controller_metrics
 from gpuwatch.controller.web import openapi
 from tools import recording_rules
-from tools.docs import commands, compatibility, configuration, doctor, health
+from tools.docs import commands, compatibility, configuration, doctor, guard, health, runbooks
 
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -17,11 +18,13 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/CONTROLLER_METRICS.md": controller_metrics.render_md,
     "docs/health.md": health.render_health_md,
     "docs/doctor.md": doctor.render_doctor_md,
+    "docs/guard.md": guard.render_guard_md,
     "docs/api.md": openapi.render_md,
     "docs/commands.md": commands.render_commands_md,
     "docs/compatibility.md": compatibility.render,
     "docs/CONFIGURATION.md": configuration.render_configuration_md,
     "alerts/recording.yml": recording_rules.render,
+    **{f"docs/runbooks/{page}.md": partial(runbooks.render_runbooks_md, page) for page in runbooks.TITLES},
 }
 
 

@@ -198,7 +198,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         Kind.GAUGE,
         ("signal", "says"),
         "1 for what a signal of the host says (busy, idle or unknown), 0 for the others; absent where there is none.",
-        "the signals of docs/activity.md",
+        "the signals of docs/idle-detection.md",
     ),
     (
         "gpuwatch_keep_lease_expires_timestamp_seconds",

@@ -33,7 +33,7 @@ FAMILIES: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
         Kind.GAUGE,
         _NOTICE,
         "Unix time at which what the notice says begins; absent where the cloud tells none (rebalance).",
-        f"{_SOURCE}; where it names no time, first sight plus the cloud's lead time (docs/instance.md)",
+        f"{_SOURCE}; where it names no time, first sight plus the cloud's lead time (docs/cloud-metadata.md)",
     ),
     (
         "gpuwatch_instance_metadata_up",

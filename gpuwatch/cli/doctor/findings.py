@@ -36,7 +36,7 @@ _EVERYWHERE = (
         "port.open",
         _W,
         "It listens beyond loopback without TLS or without authentication.",
-        "Set `tls_certificate` and `tls_key`, and `tls_client_ca` or `users_file` (docs/serving.md).",
+        "Set `tls_certificate` and `tls_key`, and `tls_client_ca` or `users_file` (docs/tls-and-auth.md).",
     ),
     (
         "certificate.unusable",
@@ -174,7 +174,7 @@ _AGENT = (
         "metadata.failed",
         _P,
         "The metadata service gives no usable answer.",
-        "Let no firewall or network policy keep the agent from 169.254.169.254; see docs/instance.md.",
+        "Let no firewall or network policy keep the agent from 169.254.169.254; see docs/cloud-metadata.md.",
     ),
     (
         "metadata.v1",
@@ -224,7 +224,7 @@ _CONTROLLER = (
         "agents.none",
         _P,
         "No agent of the running machines gives a verdict that counts: all are unknown, and nothing is ever done.",
-        "Start agents there; check `signals`, firewalls and certificates (docs/signals.md).",
+        "Start agents there; check `signals`, firewalls and certificates (docs/idle-detection.md).",
     ),
     (
         "agents.silent",
@@ -254,7 +254,7 @@ _CONTROLLER = (
         "pool.unknown",
         _W,
         "Machines or groups name a pool that the settings do not have: they are left alone.",
-        "Correct the tag gpuwatch:pool, or add the pool to `pools` (docs/guard/unknown_pool.md).",
+        "Correct the tag gpuwatch:pool, or add the pool to `pools` (docs/guard.md#unknown_pool).",
     ),
     (
         "tag.misspelt",
@@ -296,7 +296,7 @@ _CONTROLLER = (
         "prices.unknown",
         _W,
         "What some machines cost is not known: they are missing in every sum.",
-        "Set `prices.rates`, `prices.file` or `prices.live` (docs/prices.md).",
+        "Set `prices.rates`, `prices.file` or `prices.live` (docs/money.md).",
     ),
     (
         "template.no_gpu",
@@ -314,7 +314,7 @@ _CONTROLLER = (
         "prometheus.silent",
         _P,
         "Prometheus gives no usable answer.",
-        "Check `signals.promql.url`, its credentials and both clocks (docs/signals.md).",
+        "Check `signals.promql.url`, its credentials and both clocks (docs/idle-detection.md).",
     ),
     (
         "prometheus.series",

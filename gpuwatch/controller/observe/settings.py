@@ -24,7 +24,7 @@ class PromqlKnobs:
     url: Annotated[str | None, Knob("Base URL, to which /api/v1/query is added, such as http://127.0.0.1:9090.")] = None
     dialect: Annotated[
         Literal["gpuwatch", "dcgm", "nvidia_smi", "nvitop"],
-        Knob("Whose metrics it has: our agent's, or another exporter's, which tell less (docs/signals.md)."),
+        Knob("Whose metrics it has: our agent's, or another exporter's, which tell less (docs/idle-detection.md)."),
     ] = "gpuwatch"
     timeout: Annotated[Seconds, Gt(0), Le(300), Knob("A query not answered in full by then leaves all unknown.")] = 30.0
     scrape_interval: Annotated[

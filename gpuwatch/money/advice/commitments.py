@@ -3,7 +3,7 @@
 A unit (a GPU or a machine) that is reserved costs the same in every hour; one that is not costs only in the hours in
 which it is used. So the k-th unit is worth reserving if the hours in which the load reaches it would cost more
 otherwise: at the optimum the share of hours in use of the last unit is the ratio of the two prices (the quantile of
-the load duration curve, as of the newsvendor). docs/commitments.md has the formulas. Load is known as float means;
+the load duration curve, as of the newsvendor). docs/advice.md has the formulas. Load is known as float means;
 money is Decimal.
 """
 
@@ -24,7 +24,7 @@ _STRONG = 0.2  # a change of the mean from the first half of the history to the 
 class Terms:
     """What is on offer. Discounts are shares of the on-demand price: 0.3 means that 70 % of it is paid.
 
-    The defaults are assumptions for a first look, not a quote; docs/commitments.md says where they are from.
+    The defaults are assumptions for a first look, not a quote; docs/advice.md says where they are from.
     """
 
     price_per_hour: Decimal  # of one unit on demand

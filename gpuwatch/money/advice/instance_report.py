@@ -73,7 +73,7 @@ def _usd_per_hour(offer: Offer) -> Decimal | None:
 
 
 def as_json(told: Choice, limit: int) -> dict[str, object]:
-    """For tools; docs/instances.md defines each key."""
+    """For tools; docs/advice.md defines each key."""
     shape = told.load.shape
     return {
         "params": shape.params,
@@ -165,7 +165,7 @@ def _lines(told: Choice, limit: int) -> Iterator[str]:
     if len(told.ranked) > limit:
         yield f"{len(told.ranked) - limit} more hold it; --limit shows them."
     yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
-    yield "docs/instances.md defines the score."
+    yield "docs/advice.md defines the score."
 
 
 def _row(each: Ranked, told: Choice) -> tuple[str, ...]:

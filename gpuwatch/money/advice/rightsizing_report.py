@@ -83,7 +83,7 @@ def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[
 
 
 def as_json(found: Told) -> dict[str, object]:
-    """For tools; docs/rightsizing.md defines each key."""
+    """For tools; docs/advice.md defines each key."""
     return {
         "over_seconds": found.over.total_seconds(),
         "nodes": found.nodes,
@@ -129,5 +129,5 @@ def _lines(found: Told) -> Iterator[str]:
     yield (
         f"From {found.rounds} of {found.kept} whole rounds between {found.first:%Y-%m-%d %H:%M} and "
         f"{found.last:%Y-%m-%d %H:%M} UTC, {found.nodes} running machines, for what was unused for "
-        f"{format_duration(found.over.total_seconds())}. docs/rightsizing.md says how."
+        f"{format_duration(found.over.total_seconds())}. docs/advice.md says how."
     )

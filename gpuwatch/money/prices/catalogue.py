@@ -1,7 +1,7 @@
 """The built-in table: GPU machines as their clouds document them, and list prices where a table of them is public.
 
-It is read when it is first asked for, never by an agent. docs/prices.md says where each fact comes from and what was
-left out: fractions of a GPU, promotions, retired sizes, and regions whose currency the source does not state.
+It is read when it is first asked for, never by an agent. `ORIGINS` says where each price comes from, docs/money.md what
+was left out: fractions of a GPU, promotions, retired sizes, and regions without a currency in the source.
 """
 
 import csv

@@ -66,7 +66,7 @@ class PriceKnobs:
 
     file: Annotated[
         _Text | None,
-        Knob("Own prices and discounts, YAML or CSV (docs/prices.md); read again when it changes."),
+        Knob("Own prices and discounts, YAML or CSV (docs/money.md); read again when it changes."),
     ] = None
     currency: Annotated[_Text, Knob("The currency of those of the file's prices that name none.")] = "USD"
     rates: Annotated[

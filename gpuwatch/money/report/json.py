@@ -1,4 +1,4 @@
-"""The report as one JSON document; docs/report.md says what each key holds.
+"""The report as one JSON document; docs/money.md says what each key holds.
 
 Money is a text to the cent, so that the lines of each slicing add up to the whole; times are exact in milliseconds.
 """

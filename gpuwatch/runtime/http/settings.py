@@ -19,7 +19,7 @@ class ServerSettings:
     host: Annotated[
         str,
         MinLen(1),
-        Knob("Address to listen on. Beyond loopback it needs TLS and authentication (docs/serving.md)."),
+        Knob("Address to listen on. Beyond loopback it needs TLS and authentication (docs/tls-and-auth.md)."),
     ] = "127.0.0.1"
     max_connections: Annotated[int, Ge(1), Le(10_000), Knob("Connections served at once; those beyond get 503.")] = 64
     max_connections_per_client: Annotated[

@@ -15,7 +15,7 @@ from gpuwatch.controller.observe.settings import PromqlKnobs
 from gpuwatch.model.fleet import State
 
 AGENT = "gpuwatch"
-POOL = "pool"  # the label that docs/signals.md has targets relabelled with
+POOL = "pool"  # the label that docs/idle-detection.md has targets relabelled with
 
 
 class Bits(IntFlag):
