@@ -32,7 +32,7 @@ $(VENV)/demo: $(VENV)/python pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/demo pyproject.toml
-	@$(BIN)/python -m pip install --quiet --group dev
+	@$(BIN)/python -m pip install --quiet --editable '.[aws]' --group dev
 	@touch $@
 
 demo: $(VENV)/demo

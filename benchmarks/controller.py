@@ -23,10 +23,10 @@ from benchmarks.processes import free_port, peak_rss_bytes
 from gpuwatch.controller.observe import SignalSource
 from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource
 from gpuwatch.controller.round import Parts, step
-from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Signal
+from gpuwatch.model.fleet import DEFAULT_POOL, Signal
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock

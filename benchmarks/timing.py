@@ -35,7 +35,6 @@ _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "traces"
 _DAY = 86400.0
 _MINUTES = (2, 5, 10, 20)
 _FIXED = {"5m": 300.0, "10m": 600.0, "30m": 1800.0, "24h": _DAY}
-_DRAWS = [(number + 0.5) / 64 for number in range(64)]
 _GOAL = 1.20
 
 
@@ -188,10 +187,9 @@ def _ratios(gaps: Sequence[Recorded], restart: float, queued: Queue | None) -> t
         return cost(told, [wait] * len(told), restart).seconds / best
 
     learned = cost(told, [wait for _, wait in scored], restart)
-    drawn = sum(of(restart * math.log1p(draw * (math.e - 1))) for draw in _DRAWS) / len(_DRAWS)
     hindsight = min(of(wait) for wait in (0.0, *(15 * 2 ** (step / 4) for step in range(60))))
     ratios = {name: of(wait) for name, wait in _FIXED.items()}
-    ratios |= {"even": of(restart), "random": drawn, "learned": learned.seconds / best, "hindsight": hindsight}
+    ratios |= {"even": of(restart), "learned": learned.seconds / best, "hindsight": hindsight}
     return ratios, learned.restarts, best
 
 

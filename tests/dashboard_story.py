@@ -49,9 +49,10 @@ class Story:
         """Let it happen."""
         horizon = HOURS * 3600
         told = (*demo_fleet(0, horizon), _ending("late-1", 3.6), _ending("late-2", 3.72))
-        parts, world = staged(self.options, told, horizon, Ledger.in_memory())
+        ledger = Ledger.in_memory()
+        parts, world = staged(self.options, told, horizon, ledger)
         self._own(parts)
-        parts = replace(parts, meter=Meter(parts.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
+        parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
         leader = Telling("enforce", "demo", parts.clock)
         waiting = Telling("enforce", "demo", parts.clock)
         seen = Seen(discovery=Discovery(signals=ScrapeKnobs()), telling=leader)
@@ -67,7 +68,7 @@ class Story:
             self._scrape(world, parts, leader, waiting, patient)
             return done
 
-        play(parts, world, parts.cloud, self.options, horizon, controller=controller)
+        play(parts, world, self.options, horizon, controller=controller)
         return self
 
     def _own(self, parts: Parts) -> None:

@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds.permit import Permit, check_in_force
-from gpuwatch.controller.context import Memory
-from gpuwatch.controller.round import Parts, Round, step
-from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.controller.context import LiveParts, Memory
+from gpuwatch.controller.round import Round, step
+from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
 from gpuwatch.model.fleet import (
+    DEFAULT_POOL,
     VERDICT_SCHEMA,
     Activity,
     Evidence,
@@ -352,15 +353,14 @@ class Desk:
         """The rules of each pool."""
         if self.pools is not None:
             return Rulebook(pools=self.pools, limits=self.limits, enforce=self.enforce)
-        held = {node.pool for node in (self.fleet.nodes_ or {}).values()}
-        held |= {group.pool for group in self.fleet.groups_.values()}
-        pools = dict.fromkeys((DEFAULT_POOL, *sorted(held)), self.rules)
-        return Rulebook(pools=pools, limits=self.limits, enforce=self.enforce)
+        nodes, groups = (self.fleet.nodes_ or {}).values(), self.fleet.groups_.values()
+        pools = (DEFAULT_POOL, *sorted({node.pool for node in nodes} | {group.pool for group in groups}))
+        return Rulebook(pools=dict.fromkeys(pools, self.rules), limits=self.limits, enforce=self.enforce)
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> LiveParts:
         """What step() takes."""
-        return Parts(
+        return LiveParts(
             clock=self.clock,
             cloud=self.fleet,
             signals=self.fleet,

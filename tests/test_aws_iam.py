@@ -10,11 +10,12 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from gpuwatch.clouds import DECISION_ID, FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
+from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.aws import iam
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.aws.iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
 from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.fleets import a_permit
@@ -84,7 +85,7 @@ def sent() -> dict[str, set[str]]:
         found["observe"] |= recorded
         recorded.clear()
 
-        cloud.tag(node_id, {STOP_AT: "then", DECISION_ID: "key"}, "key")
+        cloud.tag(node_id, {STOP_AT: "then", DECISION_TAG: "key"}, "key")
         cloud.stop(stopped, "key", permit=a_permit())
         cloud.leftovers()
         cloud.start(stopped, "key")

@@ -15,7 +15,7 @@ from gpuwatch.simulate.backtest.replay import Recorded, optimum
 from gpuwatch.simulate.fleet.options import Options
 from tests.histories import busy_spans, of_intervals
 
-NAMES = ["never", "after=2m", "after=break_even", "after=randomized", "after=learned"]
+NAMES = ["never", "after=2m", "after=break_even", "after=learned"]
 TERMS = Terms(restart=600.0)
 # Busy and idle stretches in turn, in seconds, for each node; what is left of the day is idle.
 STRETCH = st.integers(1, 4000)

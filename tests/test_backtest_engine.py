@@ -18,13 +18,13 @@ from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.backtest.engine import Played, foreseen, play
 from gpuwatch.simulate.backtest.engine_signals import HistorySource, timeline_of
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
-from gpuwatch.simulate.fleet.faults import FaultRates, FaultyCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play as play_agents
 from gpuwatch.simulate.fleet.play import staged
 from gpuwatch.simulate.fleet.workloads import Life, Lost
 from gpuwatch.simulate.fleet.world import Timing, World
-from gpuwatch.simulate.memory_ledger import LeanLedger
+from gpuwatch.simulate.memory_ledger import InMemoryLedger
+from tests.faulty_cloud import FaultRates, FaultyCloud
 
 GIB = 1024**3
 MINUTE = 60.0
@@ -114,7 +114,6 @@ def test_a_fleet_at_work_is_played_in_one_round() -> None:
         (PoolRules(idle=IdleRules(then="tell")), {}),
         (PoolRules(idle=IdleRules(after="break_even", restart_cost="measured")), None),
         (PoolRules(idle=IdleRules(after="learned")), None),
-        (PoolRules(idle=IdleRules(after="randomized")), None),
         (PoolRules(idle=IdleRules(terminate_after=3600.0)), None),
         (PoolRules(idle=IdleRules(max_age=3600.0)), None),
         (PoolRules(idle=IdleRules(demand={"jobs": "sum(pending)"})), None),
@@ -151,8 +150,8 @@ def test_the_engine_stops_what_the_simulated_agents_make_it_stop() -> None:
     )
     lives += tuple(a_life(f"busy{number}", Phase(at=0.0, utilization_ratio=1.0)) for number in range(4))
     options, horizon = replace(OPTIONS, sample=10.0), 2 * 3600.0
-    parts, world = staged(options, lives, horizon, LeanLedger())
-    play_agents(parts, world, parts.cloud, options, horizon)
+    parts, world = staged(options, lives, horizon, InMemoryLedger())
+    play_agents(parts, world, options, horizon)
     stops = play(options, lives, horizon, least_seconds=600.0).world.stops
 
     assert {"held", "deaf", "n0", "n1"} == {stop.node for stop in stops}
@@ -197,7 +196,7 @@ def test_a_node_says_what_its_agent_would(life: Life, at: float, says: State | N
     world = World({"i-1": life}, clock, Timing(), 3600.0)
     clock.advance(at)
     source = HistorySource(world, clock, {"i-1": timeline_of(life, 3600.0)})
-    parts, _ = staged(OPTIONS, [life], 3600.0, LeanLedger())
+    parts, _ = staged(OPTIONS, [life], 3600.0, InMemoryLedger())
     node = replace(parts.cloud.nodes()[0], id="i-1")
     verdict = source.confirm(node).verdict
 
@@ -212,7 +211,7 @@ def test_after_a_boot_an_agent_knows_nothing_and_then_begins_at_zero() -> None:
     clock, life = ManualClock(wall=STORY_BEGINS), a_life("n")
     world = World({"i-1": life}, clock, Timing(boot=180.0), 3600.0)
     source = HistorySource(world, clock, {"i-1": timeline_of(life, 3600.0)})
-    parts, _ = staged(OPTIONS, [life], 3600.0, LeanLedger())
+    parts, _ = staged(OPTIONS, [life], 3600.0, InMemoryLedger())
     node = replace(parts.cloud.nodes()[0], id="i-1")
     clock.advance(600.0)
     world.witness_stop("i-1")
@@ -237,7 +236,7 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
     }
     world = World(lives, clock, Timing(), 3600.0)
     source = HistorySource(world, clock, {name: timeline_of(life, 3600.0) for name, life in lives.items()})
-    parts, _ = staged(OPTIONS, [lives["idle"]], 3600.0, LeanLedger())
+    parts, _ = staged(OPTIONS, [lives["idle"]], 3600.0, InMemoryLedger())
     machine = parts.cloud.nodes()[0]
     nodes = [*(replace(machine, id=name) for name in lives), replace(machine, id="off", state=NodeState.STOPPED)]
     seen = []

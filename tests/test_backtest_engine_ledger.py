@@ -1,4 +1,4 @@
-"""The lean ledger of simulations answers as the real one does, whatever is written in whatever order."""
+"""The simulations' ledger in memory answers as the real one does, whatever is written in whatever order."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +15,7 @@ from gpuwatch.model.decision import Intent, LedgerView, Proposal, Reason, Status
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import arguments_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
-from gpuwatch.simulate.memory_ledger import LeanLedger
+from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.fleets import NOW, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
@@ -29,7 +29,7 @@ class Both(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Nothing is written yet."""
-        self.ledgers = (Ledger.in_memory(), LeanLedger())
+        self.ledgers = (Ledger.in_memory(), InMemoryLedger())
         self.now = NOW
         self.keys: dict[str, str] = {}  # of the real ledger, by the lean one's
         self.open: list[tuple[Intent, Intent]] = []
@@ -70,8 +70,8 @@ class Both(RuleBasedStateMachine):
         """An open intent comes to something."""
         if self.open:
             pair = data.draw(st.sampled_from(self.open))
-            for ledger, intent in zip(self.ledgers, pair, strict=True):
-                ledger.settle(intent, status, "so it went", self.now)
+            self.ledgers[0].settle(pair[0], status, "so it went", self.now)
+            self.ledgers[1].settle(pair[1], status, "so it went", self.now)
             if status in {Status.SETTLED, Status.CANCELLED, Status.FAILED}:
                 self.open.remove(pair)
 
@@ -144,7 +144,7 @@ TestBoth = Both.TestCase
 
 def test_what_was_never_intended_cannot_be_settled() -> None:
     """Nor can what is over: a simulation that did would hide a broken record."""
-    ledger = LeanLedger()
+    ledger = InMemoryLedger()
     intent = ledger.intend(Verb.STOP, "i-1", "a", NOW, REASON, 1)
     ledger.settle(intent, Status.SETTLED, "done", NOW)
 

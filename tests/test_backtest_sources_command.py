@@ -45,7 +45,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lives = [life for life in demo_fleet(1, 3 * 3600) if life.name in {"forgotten-1", "batch-1"}]
     book, options = Ledger.open(path), Options(hours=3.0)
     parts, world = staged(options, lives, 3 * 3600, book)
-    play(parts, world, parts.cloud, options, 3 * 3600)
+    play(parts, world, options, 3 * 3600)
     book.close()
     return path
 

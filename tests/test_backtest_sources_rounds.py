@@ -196,7 +196,7 @@ def test_a_played_fleet_is_found_again_in_its_ledger(tmp_path: Path) -> None:
     lives = [life for life in demo_fleet(options.seed, HOURS * 3600) if life.name in NODES]
     ledger = Ledger.connect(LedgerKnobs(path=str(tmp_path / "ledger.db")))
     parts, world = staged(options, lives, HOURS * 3600, ledger)
-    play(parts, world, parts.cloud, options, HOURS * 3600)
+    play(parts, world, options, HOURS * 3600)
     told = ledger_history(ledger, Options(), None, STORY_BEGINS + timedelta(days=1))
     ledger.close()
     first = (told.begins_at or datetime.fromtimestamp(0, UTC)) - STORY_BEGINS

@@ -82,7 +82,7 @@ def test_the_source_s_own_words_are_evidence() -> None:
 def test_the_stops_add_up_to_the_figures(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Their number, their hours, their restarts, their suspects, for policies of every kind."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
-    told = told_of(history, "after=2m", "after=break_even", "after=randomized", "after=learned", "never")
+    told = told_of(history, "after=2m", "after=break_even", "after=learned", "never")
 
     for line in told.lines:
         figures, stops = line.figures, told.listed(line.figures, 10**6)

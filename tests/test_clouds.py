@@ -7,9 +7,7 @@ import pytest
 
 from gpuwatch.clouds import (
     CLOUDS,
-    DECISION_ID,
     FLEET_TAG,
-    NOTIFIED_AT,
     OWNER_TAG,
     POOL_TAG,
     PROTECT_TAG,
@@ -23,6 +21,7 @@ from gpuwatch.clouds import (
     connect,
 )
 from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, WORLDS, World, a_world, seen
@@ -280,9 +279,9 @@ def test_tags_are_set_beside_the_others(world: World) -> None:
     """tag() sets its keys and leaves people's tags alone."""
     node_id = world.launch({**MINE, OWNER_TAG: "anna"})
 
-    world.cloud.tag(node_id, {NOTIFIED_AT: "now", DECISION_ID: "7"}, "key")
+    world.cloud.tag(node_id, {NOTIFIED_TAG: "now", DECISION_TAG: "7"}, "key")
 
-    assert world.cloud.nodes()[0].tags == {**MINE, OWNER_TAG: "anna", NOTIFIED_AT: "now", DECISION_ID: "7"}
+    assert world.cloud.nodes()[0].tags == {**MINE, OWNER_TAG: "anna", NOTIFIED_TAG: "now", DECISION_TAG: "7"}
 
 
 @pytest.mark.parametrize("key", [FLEET_TAG, PROTECT_TAG, SNOOZE_TAG, OWNER_TAG, POOL_TAG, "Name"])

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuwatch.clouds import (
-    DECISION_ID,
     FLEET_TAG,
     NO_GPU,
     POOL_TAG,
@@ -17,6 +16,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
+from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import NodeState
 from tests.cloud_worlds import CPU_TEMPLATE, FLEET, MINE, REFUSALS, TEMPLATE, WORLDS, World, a_world, seen
 from tests.fleets import a_permit
@@ -273,7 +273,7 @@ def test_a_launch_is_one_machine_of_this_fleet(world: World) -> None:
 
     node = seen(world, node_id)
     assert (node.state, node.pool, node.enrolled) == (NodeState.PENDING, "train", True)
-    assert node.tags.items() >= {FLEET_TAG: FLEET, POOL_TAG: "train", DECISION_ID: "key-1"}.items()
+    assert node.tags.items() >= {FLEET_TAG: FLEET, POOL_TAG: "train", DECISION_TAG: "key-1"}.items()
     assert [each.id for each in world.cloud.nodes()] == [node_id]
     world.settle(node_id)
     assert world.cloud.find("key-1") == seen(world, node_id)
@@ -326,7 +326,7 @@ def test_what_was_launched_is_found_after_its_end(world: World) -> None:
     """find() tells that a launched machine is gone by its state, as long as the cloud shows it, whatever its tags."""
     node_id = world.cloud.launch(FROM_TEMPLATE, "key-1")
     world.settle(node_id)
-    world.cloud.tag(node_id, {DECISION_ID: "key-2"}, "key-2")
+    world.cloud.tag(node_id, {DECISION_TAG: "key-2"}, "key-2")
     world.cloud.terminate(node_id, "key-3", permit=a_permit())
     world.settle(node_id)
 

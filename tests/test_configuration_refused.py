@@ -206,7 +206,7 @@ REFUSED_VARIABLES = {
     "bad value": (
         {"GPUWATCH_POOLS__training__IDLE__AFTER": "soon"},
         'GPUWATCH_POOLS__training__IDLE__AFTER: pools.training.idle.after: "soon" is not a duration',
-        "a duration of at least 5m, or break_even, or randomized, or learned, written as 90s, 30m, 1h30m or 2d",
+        "a duration of at least 5m, or break_even, or learned, written as 90s, 30m, 1h30m or 2d",
     ),
     "bad number": (
         {"GPUWATCH_POOLS__training__MIN_NODES": "true"},

@@ -5,19 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from gpuwatch.clouds import (
-    DECISION_ID,
-    NOTIFIED_AT,
-    STOP_AT,
-    CloudError,
-    CloudUnavailableError,
-    NotFoundError,
-    ProtectedError,
-    ThrottledError,
-)
+from gpuwatch.clouds import STOP_AT, CloudError, CloudUnavailableError, NotFoundError, ProtectedError, ThrottledError
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
-from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, Signal, State
 from tests.fleets import Desk, a_node, a_verdict
 
@@ -62,9 +53,9 @@ def test_a_notice_writes_on_the_machine_when_it_will_be_stopped() -> None:
     desk.round()
 
     tags = desk.fleet.nodes_["i-1"].tags
-    assert tags[NOTIFIED_AT] == "2026-03-02T12:00:00Z"
+    assert tags[NOTIFIED_TAG] == "2026-03-02T12:00:00Z"
     assert tags[STOP_AT] == "2026-03-02T12:10:00Z"
-    assert tags[DECISION_ID] == desk.ledger.history("i-1")[0].intent.key
+    assert tags[DECISION_TAG] == desk.ledger.history("i-1")[0].intent.key
 
 
 def test_work_during_the_grace_period_withdraws_the_notice() -> None:
@@ -77,7 +68,7 @@ def test_work_during_the_grace_period_withdraws_the_notice() -> None:
 
     assert statuses(done) == [("withdraw", "i-1", "settled")]
     assert all(not each.acts for each in later)
-    assert desk.fleet.nodes_["i-1"].tags[NOTIFIED_AT].startswith("withdrawn")
+    assert desk.fleet.nodes_["i-1"].tags[NOTIFIED_TAG].startswith("withdrawn")
 
 
 def test_observe_only_touches_nothing_and_says_what_it_would_do() -> None:

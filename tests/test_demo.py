@@ -195,7 +195,7 @@ def test_a_wrong_option_is_refused_by_name(arguments: tuple[str, ...], complaint
 
 
 def test_the_live_demo_gives_notice_then_stops_the_idle_and_nobody_else() -> None:
-    """Real agents over HTTP, EC2 by moto, an hour in seconds: each stop follows its notice and hits an idle machine."""
+    """An hour in seconds: each stop follows its notice and hits an idle machine."""
     done = run_demo("--seed", "7", "--speed", "200", "--seconds", "18")
     lines = done.stdout.splitlines()
     noticed = [match[1] for line in lines if (match := re.search(r"notice (\S+): It has been idle for", line))]
@@ -209,9 +209,20 @@ def test_the_live_demo_gives_notice_then_stops_the_idle_and_nobody_else() -> Non
     assert re.search(r"saved \$\d+\.\d\d so far: .* stopped \(0 wrongly\)", lines[-1]), done.stdout
 
 
+def test_the_live_demo_needs_no_clouds_package() -> None:
+    """It plays where neither boto3 nor moto is installed."""
+    missing = "import sys; sys.modules.update(boto3=None, botocore=None, moto=None)"
+    script = f"{missing}; from gpuwatch.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", script, "demo", "--speed", "300", "--seconds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "after the beginning: saved $" in done.stdout.splitlines()[-1]
+
+
 def test_without_the_extra_the_demo_says_what_to_install() -> None:
     """A missing part is one sentence with the command that brings it."""
-    script = "import sys; sys.modules['moto'] = None; from gpuwatch.__main__ import main; sys.exit(main())"
+    script = "import sys; sys.modules['rich'] = None; from gpuwatch.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "demo"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 

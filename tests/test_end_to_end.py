@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clouds import NOTIFIED_AT
+from gpuwatch.model.decision import NOTIFIED_TAG
 from tests.agents import eventually
 from tests.sites import Site, a_site
 
@@ -30,10 +30,10 @@ def test_an_idle_instance_is_stopped_a_busy_one_is_left_alone_and_one_can_read_w
     plan = site.run("plan").stdout
     assert "observe_only: This controller only observes." in plan
     assert "protected:" in plan
-    assert (NOTIFIED_AT in site.tags(idle), site.state(idle)) == (False, "running")
+    assert (NOTIFIED_TAG in site.tags(idle), site.state(idle)) == (False, "running")
 
     controller = site.controller(site.configure("enforce"))
-    eventually(lambda: NOTIFIED_AT in site.tags(idle), site.log)
+    eventually(lambda: NOTIFIED_TAG in site.tags(idle), site.log)
     eventually(lambda: site.state(idle) == "stopped", site.log)
     eventually(lambda: site.settled_stops(idle) == 1, site.log)
 
@@ -58,10 +58,10 @@ def test_a_machine_that_goes_back_to_work_keeps_running(site: Site) -> None:
     node = site.launch("trainer", 0.0)
     config = site.configure("enforce")
     site.controller(config)
-    eventually(lambda: NOTIFIED_AT in site.tags(node), site.log)
+    eventually(lambda: NOTIFIED_TAG in site.tags(node), site.log)
     site.drivers[node].gpu(0).utilization(1.0)
 
-    eventually(lambda: site.tags(node)[NOTIFIED_AT].startswith("withdrawn"), site.log)
+    eventually(lambda: site.tags(node)[NOTIFIED_TAG].startswith("withdrawn"), site.log)
     assert site.state(node) == "running"
 
 
@@ -70,15 +70,15 @@ def test_a_controller_killed_with_minus_nine_goes_on_where_it_was(site: Site) ->
     node = site.launch("forgotten", 0.0)
     config = site.configure("enforce")
     first = site.controller(config)
-    eventually(lambda: NOTIFIED_AT in site.tags(node), site.log)
-    notice = site.tags(node)[NOTIFIED_AT]
+    eventually(lambda: NOTIFIED_TAG in site.tags(node), site.log)
+    notice = site.tags(node)[NOTIFIED_TAG]
     first.kill()
     first.wait()
     site.controller(config)
 
     eventually(lambda: site.state(node) == "stopped", site.log)
     eventually(lambda: site.settled_stops(node) == 1, site.log)
-    assert site.tags(node)[NOTIFIED_AT] == notice
+    assert site.tags(node)[NOTIFIED_TAG] == notice
 
 
 def test_a_silent_agent_keeps_its_machine_running(site: Site) -> None:

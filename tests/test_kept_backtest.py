@@ -141,7 +141,7 @@ def test_the_rules_are_played_at_their_harshest() -> None:
         ({"after": "break_even"}, 600.0),
         ({"after": "break_even", "restart_cost": "measured"}, 0.0),
         ({"after": "learned"}, 60.0),
-        ({"after": "randomized", "restart_cost": 30.0}, 30.0),
+        ({"after": "learned", "restart_cost": 30.0}, 30.0),
         ({"after": 1800.0, "parked": "stop", "parked_after": 900.0}, 900.0),
         ({"after": 1800.0, "max_age": 86400.0}, 300.0),
     ],

@@ -64,9 +64,9 @@ LIMITS = Limits(
 class PoolLife(RuleBasedStateMachine):
     """Load comes and goes, agents fail, clouds refuse and forget, people protect, the clock jumps."""
 
-    @initialize(after=st.sampled_from([300.0, "learned", "randomized"]))
+    @initialize(after=st.sampled_from([300.0, "learned"]))
     def begin(self, after: float | str) -> None:
-        """Three idle machines, one stopped, and a consented group with one member; waits are set, learned or drawn."""
+        """Three idle machines, one stopped, and a consented group with one member; waits are set or learned."""
         idle = replace(RULES.idle, after=after)  # type: ignore[arg-type]  # one of its words
         self.least = after if isinstance(after, float) else 60.0
         self.desk = Desk(rules=replace(RULES, idle=idle), limits=LIMITS)

@@ -37,7 +37,7 @@ def run(ledger: Path, tmp_path: Path) -> Run:
     config = tmp_path / "gpuwatch.yaml"
     config.write_text(
         f"ledger: {{path: {ledger}}}\ninterval: 1h\ncost: {{timezone: Europe/Berlin, tags: [team]}}\n"
-        f"report: {{to: {{archive: {{file: {{path: {tmp_path}/%Y-%m-%d.md}}}}}}}}\n"
+        f"report: {{to: {{archive: {{file: {{path: {tmp_path}/%Y-%m-%d.txt}}}}}}}}\n"
     )
 
     def told(*arguments: str) -> Result:
@@ -51,7 +51,6 @@ def run(ledger: Path, tmp_path: Path) -> Run:
     [
         ((), "GPU report for Saturday 2026-03-14\n"),
         (("--html",), "<!DOCTYPE html>"),
-        (("--md",), "# GPU report for Saturday 2026-03-14\n"),
         (("--json",), '{\n  "schema": 1,'),
     ],
 )
@@ -93,7 +92,7 @@ def test_without_days_it_is_yesterday(run: Run) -> None:
         (("--year", "2026", "--to", "2026-03-01"), "--day, --month, --year and --from/--to exclude each other"),
         (("--day", "tomorrow"), "'tomorrow' is not a day such as 2026-03-01"),
         (("--year", "26"), "'26-01-01' is not a day such as 2026-03-01"),
-        (("--html", "--json"), "--json excludes --html and --md"),
+        (("--html", "--json"), "--json excludes --html"),
         (("--send", "nobody"), "'nobody' is no destination; report.to has archive"),
     ],
 )
@@ -109,13 +108,13 @@ def test_a_destination_can_be_tried(run: Run, tmp_path: Path) -> None:
     """--send delivers at once; what the controller sends by itself does not change."""
     done = run("--day", "2026-03-14", "--send", "archive")
 
-    assert (done.exit_code, done.output) == (0, f"Sent: {tmp_path}/2026-03-14.md\n")
-    assert (tmp_path / "2026-03-14.md").read_text().startswith("# GPU report")
+    assert (done.exit_code, done.output) == (0, f"Sent: {tmp_path}/2026-03-14.txt\n")
+    assert (tmp_path / "2026-03-14.txt").read_text().startswith("GPU report")
 
 
 def test_what_did_not_arrive_is_exit_status_1(run: Run, tmp_path: Path) -> None:
     """With why."""
-    (tmp_path / "2026-03-14.md").mkdir()
+    (tmp_path / "2026-03-14.txt").mkdir()
     done = run("--day", "2026-03-14", "--send", "archive")
 
     assert done.exit_code == 1
@@ -152,8 +151,9 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
     [
         ("at: '7:00'", "report.at '7:00' is no time of day"),
         ("to: {x: {}}", "report.to.x says nowhere to"),
-        ("to: {x: {file: {path: a.md}, slack: {url_file: s}}}", "report.to.x names slack and file"),
-        ("to: {x: {file: {path: a.pdf}}}", "report.to.x.file.path ends with 'pdf'"),
+        ("to: {x: {file: {path: a.txt}, slack: {url_file: s}}}", "report.to.x names slack and file"),
+        ("to: {x: {file: {path: a.pdf}}}", "report.to.x.file.path 'a.pdf' does not end with a format of reports"),
+        ("to: {x: {file: {path: /srv/%d.md}}}", "right would be: a file that ends with .html, .json or .txt"),
         ("to: {x: {mail: {host: m}}}", "report.to.x.mail.to names nobody"),
         ("to: {x: {mail: {host: m, to: [ann]}}}", "report.to.x.mail.to: 'ann' is no mail address"),
         (

@@ -10,11 +10,12 @@ import pytest
 from gpuwatch.cli.controller import one_round, scheduled
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.controller.context import LiveParts
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.controller.round import Parts, step
-from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeState, Signal, State
 from gpuwatch.model.measurement import Measure, Query
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.cloud_worlds import FLEET, MINE
@@ -62,11 +63,11 @@ def ec2(clock: ManualClock) -> Iterator[MotoFaults]:
         yield faults
 
 
-def a_controller(ec2: MotoFaults, clock: ManualClock) -> tuple[Parts, Agents]:
+def a_controller(ec2: MotoFaults, clock: ManualClock) -> tuple[LiveParts, Agents]:
     """A controller that enforces over EC2."""
     agents = Agents(clock)
     cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
-    parts = Parts(
+    parts = LiveParts(
         clock=clock,
         cloud=cloud,
         signals=agents,
@@ -83,7 +84,7 @@ def rounds(parts: Parts, clock: ManualClock, count: int) -> None:
         clock.advance(60.0)
 
 
-def story(parts: Parts, node_id: str) -> list[list[str]]:
+def story(parts: LiveParts, node_id: str) -> list[list[str]]:
     """Every intent of a machine, oldest first, as its verb and its outcomes."""
     history = reversed(parts.ledger.history(node_id))
     return [[entry.intent.verb, *(outcome.status for outcome in entry.outcomes)] for entry in history]

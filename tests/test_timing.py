@@ -1,6 +1,5 @@
 """Waits that need no knowledge, what recorded gaps cost, and what the learned wait learns."""
 
-import math
 import random
 
 import msgspec
@@ -9,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.policies.idle_timeout import gap_history as gaps
-from gpuwatch.policies.idle_timeout.break_even import break_even, draw_of, fixed, randomized, restart_seconds
+from gpuwatch.policies.idle_timeout.break_even import break_even, fixed, restart_seconds
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.hazard import EDGES, PRIOR, Table, best_wait, bin_of, chances, counted
 from gpuwatch.policies.idle_timeout.learned import waits
@@ -47,25 +46,6 @@ def test_break_even_never_pays_more_than_twice_the_optimum(length: float, restar
     gap = [Recorded(node_id="n", begin=0.0, end=length)]
 
     assert cost(gap, [break_even(restart).seconds], restart).seconds <= 2 * optimum(gap, restart) * (1 + 1e-9)
-
-
-@given(length=st.floats(1, 1e5))
-def test_the_randomized_wait_pays_e_over_e_minus_one_in_expectation(length: float) -> None:
-    """Whatever the gap, the mean over the draws is at most 1.58 times the optimum."""
-    gap = [Recorded(node_id="n", begin=0.0, end=length)]
-    draws = [(number + 0.5) / 2000 for number in range(2000)]
-    paid = sum(cost(gap, [randomized(RESTART, draw).seconds], RESTART).seconds for draw in draws) / len(draws)
-
-    assert paid <= (math.e / (math.e - 1) + 0.002) * optimum(gap, RESTART) + 1
-
-
-def test_a_draw_is_the_same_for_a_node_and_moment_and_even_over_nodes() -> None:
-    """Nothing random is needed: the hash of node and moment serves."""
-    draws = [draw_of(f"n{number}", "2026-01-01T00:00:00Z") for number in range(2000)]
-
-    assert draws[7] == draw_of("n7", "2026-01-01T00:00:00Z")
-    assert all(0 <= draw < 1 for draw in draws)
-    assert sum(draws) / len(draws) == pytest.approx(0.5, abs=0.03)
 
 
 def test_a_restart_costs_its_time_its_money_by_the_machines_price_and_more_while_capacity_is_scarce() -> None:

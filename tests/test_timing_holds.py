@@ -181,7 +181,7 @@ def test_a_part_of_a_number_can_say_that_work_waits_and_not_that_none_does() -> 
     assert waits(replace(partial, samples=2)) is False
 
 
-@pytest.mark.parametrize("after", ["break_even", "randomized", 650.0])
+@pytest.mark.parametrize("after", ["break_even", 650.0])
 def test_work_that_began_to_wait_keeps_idle_nodes_for_a_restarts_time(after: float) -> None:
     """After that it does not fit them; and no queue keeps a node that has been idle for four restarts."""
     rules = replace(RULES, idle=replace(IDLE, after=after))

@@ -148,7 +148,7 @@ def test_without_a_price_restarts_that_cost_money_have_no_cost() -> None:
     assert idle.restart_of(an_observation(), "default", rules, a_price("10")) is not None
 
 
-@pytest.mark.parametrize("after", ["break_even", "learned", "randomized", 1800.0])
+@pytest.mark.parametrize("after", ["break_even", "learned", 1800.0])
 def test_rounds_measure_every_pools_starts_and_keep_them(after: float) -> None:
     """Whatever its waits: machines that take four minutes to work are known to after five starts."""
     desk = Desk(rules=replace(MEASURED, warm_up=900.0, idle=replace(MEASURED.idle, after=after)))

@@ -11,9 +11,9 @@ from gpuwatch.clouds import PROTECT_TAG, Cloud, CloudError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.context import Parts, Round
 from gpuwatch.controller.round import step
-from gpuwatch.guard import DEFAULT_POOL, Rulebook
+from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Reason, Review, Status, Step, Verb
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.backtest.compare import policy_of
 from gpuwatch.simulate.backtest.engine import play

@@ -33,7 +33,7 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
     "--compare",
     multiple=True,
     metavar="POLICY...",
-    help="never, after=<duration>, after=break_even, =randomized or =learned, pool: the rules of --pool in --config; "
+    help="never, after=<duration>, after=break_even or =learned, pool: the rules of --pool in --config; "
     "several may follow, or repeat it.",
 )
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
@@ -55,7 +55,6 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
     type=click.FloatRange(0),
     help="Play the first so many hours through the real controller; 0: none [as many as a minute allows].",
 )
-@click.option("--faults", type=int, metavar="SEED", help="Play them on a cloud that fails now and then, by this seed.")
 @click.option(
     "--keep", is_flag=True, help="Try the rules of --pool in --config, too, and keep the result in their ledger."
 )
@@ -74,7 +73,6 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     regret: float,
     most: int | None,
     check_hours: float | None,
-    faults: int | None,
     keep: bool,
     as_json: bool,
     html: Path | None,
@@ -105,7 +103,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         with explained():
             asked = asked if trial is None else asked.beside(trial.parked)
             source, history = asked.history(options, SystemClock())
-        bounds = None if check_hours == 0 else Bounds(hours=check_hours, faults=faults)
+        bounds = None if check_hours == 0 else Bounds(hours=check_hours)
         told = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
     except DemoError as error:
         say(error, err=True)

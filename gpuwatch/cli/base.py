@@ -15,7 +15,7 @@ from gpuwatch.runtime.printable import shown
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
-    from gpuwatch.controller.round import Parts, Round
+    from gpuwatch.controller.context import LiveParts, Round
     from gpuwatch.runtime.log_format import LogFormat
 
 config_option = click.option(
@@ -98,7 +98,7 @@ def say(words: object, *, err: bool = False, nl: bool = True) -> None:
 
 
 @contextmanager
-def a_plan(path: Path | None) -> Iterator[tuple["Parts", "Round"]]:
+def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
     """One round that ends before anything is written down, over the live fleet."""
     with explained():
         from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise

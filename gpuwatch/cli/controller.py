@@ -15,7 +15,7 @@ from gpuwatch.cli.render import round_line
 from gpuwatch.clouds import Cloud, CloudError, Leftover, connect
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.context import Memory
+from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.metrics import Telling
 from gpuwatch.controller.observe import SignalSource
 from gpuwatch.controller.observe.credentials import files_of
@@ -74,7 +74,7 @@ def cloud_of(settings: Settings, clock: Clock) -> Cloud:
 
 
 @contextmanager
-def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
+def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
     """The parts of a live controller; read only for `plan`, `explain` and `status`, which need no ledger yet.
 
     Raises:
@@ -90,7 +90,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[Parts]:
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     try:
-        yield Parts(
+        yield LiveParts(
             clock=clock,
             cloud=cloud,
             signals=SOURCES[settings.signals.source](
@@ -204,7 +204,7 @@ def _certificates(settings: Settings) -> Ends:
     return Ends([door, files_of(settings.signals), files_of(settings.signals.promql)])
 
 
-def _web(settings: Settings, parts: Parts) -> Web:
+def _web(settings: Settings, parts: LiveParts) -> Web:
     """The page, before the first round."""
     knobs = settings.controller
     state = State(

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuwatch.cli import render
-from gpuwatch.controller.context import Parts, Round
+from gpuwatch.controller.context import LiveParts, Round
 from gpuwatch.controller.explain import judged
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
@@ -21,7 +21,7 @@ class Told:
     as_object: dict[str, Any]
 
 
-def of_now(parts: Parts, done: Round, name: str) -> Told:
+def of_now(parts: LiveParts, done: Round, name: str) -> Told:
     """A node in a round of this moment.
 
     Raises:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @click.option("--from", "first", metavar="DAY", help="The first day.")
 @click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
 @click.option("--html", "form", flag_value="html", help="One HTML page, for a browser or a mail.")
-@click.option("--md", "form", flag_value="md", help="Markdown.")
 @click.option(
     "--leftovers", is_flag=True, help="Ask the cloud what stopped machines cost; it is taken off the savings."
 )
@@ -50,7 +49,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     if sum(each is not None for each in chosen) > 1:
         raise click.UsageError("--day, --month, --year and --from/--to exclude each other")
     if form is not None and as_json:
-        raise click.UsageError("--json excludes --html and --md")
+        raise click.UsageError("--json excludes --html")
     with explained():
         from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
         from gpuwatch.notify.report_send import FORMS  # noqa: PLC0415  likewise

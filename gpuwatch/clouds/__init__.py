@@ -21,13 +21,12 @@ from gpuwatch.clouds.errors import (
     ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
 __all__ = [
     "CLOUDS",
-    "DECISION_ID",
     "FLEET_TAG",
-    "NOTIFIED_AT",
     "OWNER_TAG",
     "POOL_TAG",
     "PROTECT_TAG",
@@ -261,11 +260,9 @@ START_IS_DONE = frozenset({NodeState.PENDING, NodeState.RUNNING})
 # Our own word for a launch that would bring no node: the template's machine type has no GPU that the agent can read.
 NO_GPU = "NoGpu"
 
-# The only tag keys that gpuwatch ever writes.
-NOTIFIED_AT = "gpuwatch:notified-at"
+# WRITABLE_TAGS are the only tag keys that gpuwatch ever writes.
 STOP_AT = "gpuwatch:stop-at"
-DECISION_ID = "gpuwatch:decision-id"
-WRITABLE_TAGS = frozenset({NOTIFIED_AT, STOP_AT, DECISION_ID})
+WRITABLE_TAGS = frozenset({NOTIFIED_TAG, STOP_AT, DECISION_TAG})
 
 # Tags that people and their tools set, and gpuwatch only reads.
 FLEET_TAG = "gpuwatch:fleet"

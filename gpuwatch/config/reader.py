@@ -30,8 +30,8 @@ from gpuwatch.config import keys, minimum_waits, yaml_file
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
-from gpuwatch.guard import DEFAULT_POOL
 from gpuwatch.model.duration import has_no_unit
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]

@@ -16,10 +16,11 @@ from gpuwatch.clouds.settings import CloudKnobs
 from gpuwatch.controller.observe import settings as signal_knobs
 from gpuwatch.controller.observe.settings import ScrapeKnobs
 from gpuwatch.controller.web.settings import ControllerKnobs
-from gpuwatch.guard import DEFAULT_POOL, Limits, Rulebook
+from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import settings as ledger_knobs
 from gpuwatch.ledger.settings import LedgerKnobs
 from gpuwatch.model.duration import Seconds, format_duration
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import STRICT, Contradiction, Knob
 from gpuwatch.money.accounting import settings as cost_knobs
 from gpuwatch.money.accounting.settings import CostKnobs

@@ -11,8 +11,6 @@ from decimal import Decimal
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import (
-    DECISION_ID,
-    NOTIFIED_AT,
     STOP_AT,
     AuthFailedError,
     CloudError,
@@ -30,9 +28,11 @@ from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.ledger import LeadLostError
 from gpuwatch.model.decision import (
     ADDITIONS,
+    DECISION_TAG,
     FINAL,
     LAUNCHED_AT,
     LETS_GO,
+    NOTIFIED_TAG,
     REMOVALS,
     Intent,
     Observation,
@@ -301,9 +301,9 @@ def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
     """What a notice, or its withdrawal, writes on the machine for its owner to see."""
     promise = promise_of(intent.pool, intent.arguments)
     if intent.verb is Verb.WITHDRAW or promise is None:
-        return {NOTIFIED_AT: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_ID: intent.key}
+        return {NOTIFIED_TAG: f"withdrawn {now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: "", DECISION_TAG: intent.key}
     due = promise.due(now)
-    return {NOTIFIED_AT: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_ID: intent.key}
+    return {NOTIFIED_TAG: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_TAG: intent.key}
 
 
 def close_gone(parts: Parts, observation: Observation, round_id: int) -> None:

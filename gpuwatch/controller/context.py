@@ -10,6 +10,7 @@ from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import SignalSource
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Hire, Price
@@ -35,12 +36,12 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a controller is made of; the casts differ in these alone. `prices` tells what an hour of a machine costs."""
+    """What a controller is made of; simulations differ in these alone. `prices` gives the price of a machine's hour."""
 
     clock: Clock
     cloud: Cloud
     signals: SignalSource
-    ledger: Ledger
+    ledger: RoundLedger
     rules: Rulebook
     prices: Callable[[Hire, datetime], Price | None] = lambda _hire, _now: None
     meter: Meter | None = None  # None: what is billed is not written down
@@ -56,6 +57,13 @@ class Parts:
         steps.look(self.clock)
         then = now - timedelta(seconds=steps.back_seconds)
         return steps.seen(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveParts(Parts):
+    """The parts of a controller whose page and commands ask its ledger about the past."""
+
+    ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch import guard
-from gpuwatch.guard import DEFAULT_POOL, Rulebook
+from gpuwatch.guard import Rulebook
 from gpuwatch.guard.case import Word
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
 from gpuwatch.ledger.audit_log import Asked, Trace
 from gpuwatch.ledger.settings import LedgerKnobs
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Approval, Backtested, Pause
 from gpuwatch.model.similar_names import meant
 from gpuwatch.runtime.clock import Clock

@@ -13,11 +13,21 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from gpuwatch.clouds import DECISION_ID, CloudError, NotFoundError
+from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.controller.context import Parts
 from gpuwatch.controller.launches import Found, Launches
 from gpuwatch.ledger.attempts import launched
-from gpuwatch.model.decision import ADDITIONS, NOT_DONE, REMOVALS, SETTLE_TIMEOUT, OpenIntent, Outcome, Status, Verb
+from gpuwatch.model.decision import (
+    ADDITIONS,
+    DECISION_TAG,
+    NOT_DONE,
+    REMOVALS,
+    SETTLE_TIMEOUT,
+    OpenIntent,
+    Outcome,
+    Status,
+    Verb,
+)
 from gpuwatch.model.fleet import Node, NodeState
 
 __all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "settle_open"]
@@ -102,7 +112,7 @@ def _of_node(parts: Parts, entry: OpenIntent) -> Found:
 def _tagged(parts: Parts, entry: OpenIntent, node: Node) -> Found:
     """Notices are tags."""
     del parts
-    done = node.tags.get(DECISION_ID) == entry.intent.key
+    done = node.tags.get(DECISION_TAG) == entry.intent.key
     return (Status.SETTLED, "its tags show it") if done else (Status.INTERRUPTED, "its tags do not show it yet")
 
 

@@ -16,12 +16,11 @@ from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
 from gpuwatch.guard.mass_idleness import Burst, burst
 from gpuwatch.guard.rate_limits import month_budget
-from gpuwatch.guard.rulebook import DEFAULT_POOL, Rulebook
+from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.guard.settings import Limits
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, Answer, Decision, Observation, Review, Status, Step, Verb
 
 __all__ = [
-    "DEFAULT_POOL",
     "RULES",
     "Burst",
     "Case",

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.guard.settings import Limits
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.similar_names import meant
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
-
-DEFAULT_POOL = "default"
 
 # What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
 _HANDS_OFF = PoolRules(idle=IdleRules(then="tell"))

@@ -64,33 +64,6 @@ class Identity:
                 )
 
 
-class NoIdentity(Identity):
-    """Of a ledger that lives in one process and in which nobody else's decisions are."""
-
-    def __init__(self) -> None:
-        """Nothing to look at."""
-
-    @property
-    def trouble(self) -> str | None:
-        """There can be none."""
-        return None
-
-    @property
-    def doubt(self) -> str | None:
-        """Likewise."""
-        return None
-
-    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
-        """All are its own."""
-        del keys
-        return ()
-
-    def objections(self, foreign: Collection[str]) -> Iterator[str]:
-        """None."""
-        del foreign
-        yield from ()
-
-
 def _said(db: Connection, words: str) -> bool:
     """Whether a controller has paused everything for that already."""
     told = select(CONTROLS.c.id).where(CONTROLS.c.verb == "pause", CONTROLS.c.who == ITSELF)

@@ -21,6 +21,7 @@ from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.index_writer import mark
 from gpuwatch.ledger.postgresql import PostgresqlStore
+from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
 from gpuwatch.ledger.sent_messages import MessageBook
 from gpuwatch.ledger.settings import LedgerKnobs
@@ -42,7 +43,6 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
-HOUR = timedelta(hours=1)  # how far back limits look
 _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
 
 

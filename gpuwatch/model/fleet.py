@@ -10,6 +10,9 @@ from typing import Any
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
 
+# The pool of a node whose tags name none; it has rules even where the settings name no pool.
+DEFAULT_POOL = "default"
+
 
 class State(StrEnum):
     """What a GPU or a node is doing. Neither parked nor stalled is ever merged with idle."""

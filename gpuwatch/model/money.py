@@ -6,6 +6,9 @@ from decimal import Decimal
 
 from gpuwatch.model.fleet import CapacityType, Node
 
+# What a price by the month is divided by, as the clouds do it themselves.
+HOURS_A_MONTH = 730
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:

@@ -13,7 +13,6 @@ from typing import Any
 
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.json import as_object
-from gpuwatch.money.report.markdown import as_markdown
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, title
 from gpuwatch.money.report.text import as_text
@@ -26,7 +25,6 @@ from gpuwatch.notify.transports.webhook import posted, slacked
 _WORST = 3  # owners in a message
 FORMS: Mapping[str, Callable[[Report], str]] = {
     "html": as_html,
-    "md": as_markdown,
     "json": lambda report: json.dumps(as_object(report), indent=2) + "\n",
     "txt": lambda report: as_text(report) + "\n",
 }

@@ -9,7 +9,7 @@ from gpuwatch.model.setting import STRICT, Contradiction, Knob
 from gpuwatch.notify.transports.settings import Transports, of_transports, of_ways
 
 _AT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
-FORMATS = ("html", "md", "json", "txt")
+FORMATS = ("html", "json", "txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +20,7 @@ class FileKnobs:
 
     path: Annotated[
         str | None,
-        Knob(
-            "The file, with %Y, %m and %d for the day, such as /srv/reports/%Y-%m-%d.html; .html, .md, .json or .txt."
-        ),
+        Knob("The file, with %Y, %m and %d for the day, such as /srv/reports/%Y-%m-%d.html; .html, .json or .txt."),
     ] = None
 
 
@@ -73,10 +71,10 @@ def contradictions(knobs: ReportKnobs) -> Iterator[Contradiction]:
 def _of_destination(destination: Destination, path: tuple[str, ...]) -> Iterator[Contradiction]:
     yield from of_ways(destination.ways, path, "mail.host, slack.url_file, webhook.url and file.path")
     yield from of_transports(destination, path)
-    suffix = (destination.file.path or ".html").rpartition(".")[2]
-    if suffix not in FORMATS:
+    file = destination.file.path or ".html"
+    if file.rpartition(".")[2] not in FORMATS:
         yield Contradiction(
             keys=((*path, "file", "path"),),
-            wrong=f"{'.'.join(path)}.file.path ends with {suffix!r}",
-            right=f"a file that ends with .{', .'.join(FORMATS)}",
+            wrong=f"{'.'.join(path)}.file.path {file!r} does not end with a format of reports",
+            right="a file that ends with .html, .json or .txt",
         )

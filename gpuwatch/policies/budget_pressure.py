@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from gpuwatch.model.budget import BudgetState, Hastening, Scope
 from gpuwatch.model.fleet import Node
-
-LEAST_SECONDS = 60.0  # no budget lets a notice come sooner
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS
 
 
 def hastening(budgets: Sequence[BudgetState], node: Node) -> Hastening | None:
@@ -17,7 +16,7 @@ def hastening(budgets: Sequence[BudgetState], node: Node) -> Hastening | None:
 def hastened(budgets: Sequence[BudgetState], node: Node, wait: float | None) -> float | None:
     """A node's wait under these budgets; one that is not known, as there is no price, stays so."""
     found = hastening(budgets, node) if wait is not None else None
-    return wait if wait is None or found is None else min(wait, max(LEAST_SECONDS, found.wait_seconds))
+    return wait if wait is None or found is None else min(wait, max(MINIMUM_WAIT_SECONDS, found.wait_seconds))
 
 
 def in_force(budgets: Sequence[BudgetState]) -> tuple[tuple[Scope, Hastening], ...]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpuwatch.policies import PoolRules
 
-Wait = float | Literal["break_even", "randomized", "learned"]
+Wait = float | Literal["break_even", "learned"]
 _REMOVALS = frozenset({"stop", "terminate"})
 
 

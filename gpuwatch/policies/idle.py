@@ -31,12 +31,11 @@ from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.setting import STRICT, Floor, Knob
 from gpuwatch.policies import budget_pressure, notices, step_cache
-from gpuwatch.policies.idle_timeout.break_even import Restart, restart
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
 _SLACK_SECONDS = 5.0
-_LEAST_SECONDS = 60.0  # before which nobody is given notice, however little a restart costs
-_OLD_AND_IDLE_SECONDS = 300.0  # what is too old for its pool waits no longer than this once it is idle
+OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
 
 _ANEW = "Once that is over and it still has no use, a new notice."
 _AGAIN = "A new notice follows if it still has no use."
@@ -51,12 +50,12 @@ class IdleRules:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     after: Annotated[
-        float | Literal["break_even", "randomized", "learned"],
-        DurationOr(("break_even", "randomized", "learned")),
+        float | Literal["break_even", "learned"],
+        DurationOr(("break_even", "learned")),
         Floor(300),
         Knob(
             "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
-            "randomized: drawn up to that; learned: from the pool's own gaps, never much dearer than break_even."
+            "learned: from the pool's own gaps, never much dearer than break_even."
         ),
     ] = 1800.0
     restart_cost: Annotated[
@@ -164,21 +163,21 @@ def restart_of(observation: Observation, pool: str, rules: IdleRules, price: Pri
 def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> float | None:
     """How long a node is to be idle; None: it takes a price, and there is none.
 
-    break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental); so do
-    randomized and learned where nothing is known of the node's gap yet. Of what those two found, the grace after the
-    notice is a part: its rental is paid too.
+    break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
+    learned: the same where nothing is known of the node's gap yet; what was learned includes the grace after the
+    notice, whose rental is paid too.
     """
     if not isinstance(rules.after, str):
         return rules.after
     found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     if found is not None:
-        return max(_LEAST_SECONDS, found.seconds - rules.notice)
-    return None if cost is None else max(_LEAST_SECONDS, cost.seconds)
+        return max(MINIMUM_WAIT_SECONDS, found.seconds - rules.notice)
+    return None if cost is None else max(MINIMUM_WAIT_SECONDS, cost.seconds)
 
 
 def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
-    """What was learned or drawn for a node, where its pool goes by that."""
-    return observation.waits.get(node.id) if rules.after in {"learned", "randomized"} else None
+    """The wait that was learned for a node, in a pool with `after: learned`."""
+    return observation.waits.get(node.id) if rules.after == "learned" else None
 
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
@@ -273,7 +272,7 @@ def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None
     """How long an idle node waits where no budget hastens it."""
     wait = wait_seconds(node, observation, rules)
     if wait is not None and _too_old(node, observation, rules):
-        wait = min(wait, _OLD_AND_IDLE_SECONDS)
+        wait = min(wait, OLD_NODE_WAIT_SECONDS)
     return wait
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.model.similar_names import folded, meant
 from gpuwatch.policies import PoolRules, scaling, schedule
 
 Path = tuple[str, ...]
-_BUILT_IN = "default"
 
 
 def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Sequence[str]]) -> Iterator[Contradiction]:
@@ -28,7 +28,7 @@ def contradictions(pools: Mapping[str, PoolRules], calendars: Mapping[str, Seque
 
 def unknown(pools: Mapping[str, PoolRules], written: Iterable[tuple[Path, str]]) -> Iterator[Contradiction]:
     """Pools, by the keys that name them, that the settings do not have."""
-    known = {_BUILT_IN, *pools}
+    known = {DEFAULT_POOL, *pools}
     for path, name in written:
         if name not in known:
             yield Contradiction(
@@ -40,7 +40,7 @@ def unknown(pools: Mapping[str, PoolRules], written: Iterable[tuple[Path, str]])
 
 def _names(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
     """Names that people could not tell apart, or not write in a tag: a slip would put a machine under other rules."""
-    seen = {folded(_BUILT_IN): _BUILT_IN}
+    seen = {folded(DEFAULT_POOL): DEFAULT_POOL}
     for name in pools:
         if not name.strip() or name != name.strip():
             yield Contradiction(

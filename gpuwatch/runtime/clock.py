@@ -85,36 +85,3 @@ class ManualClock:
         """The machine sleeps: its monotonic clock stands still, as Linux' does, the others do not."""
         self.asleep_seconds += seconds
         self.wall += timedelta(seconds=seconds)
-
-
-@dataclass(slots=True)
-class ScaledClock:
-    """Real time played faster: the live demo shows an hour in a minute at rate 60."""
-
-    rate: float
-    base: Clock = field(default_factory=SystemClock)
-    epoch: datetime = field(init=False)
-    start: float = field(init=False)
-    booted: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Begin at the base clock's present."""
-        self.epoch = self.base.now()
-        self.start = self.base.monotonic()
-        self.booted = self.base.uptime()
-
-    def now(self) -> datetime:
-        """The start plus the scaled time since."""
-        return self.epoch + timedelta(seconds=self.monotonic())
-
-    def monotonic(self) -> float:
-        """Scaled seconds since the start."""
-        return (self.base.monotonic() - self.start) * self.rate
-
-    def uptime(self) -> float:
-        """Scaled seconds since the start, those in which the machine slept among them."""
-        return (self.base.uptime() - self.booted) * self.rate
-
-    def sleep(self, seconds: float) -> None:
-        """Wait the scaled-down real time."""
-        self.base.sleep(seconds / self.rate)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from operator import itemgetter
 
 from gpuwatch.clouds import (
-    DECISION_ID,
     FLEET_TAG,
     NO_GPU,
     POOL_TAG,
@@ -24,8 +23,8 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.permit import Permit, check_in_force
-from gpuwatch.clouds.tags import DEFAULT_POOL
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeGroup, NodeState
 from gpuwatch.simulate.cloud_machines import INCORRECT_STATE, Change, Faults, LostResponseError, Machines
 
 __all__ = ["INCORRECT_STATE", "Change", "Faults", "LostResponseError", "SimulatedCloud"]
@@ -100,7 +99,7 @@ class SimulatedCloud(Machines):
                     )
                 if self._templates[arguments["template"]].gpu_count == 0:
                     raise CloudError(f"{arguments['template']} launches machines without a GPU", code=NO_GPU)
-                tags = {FLEET_TAG: self._fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
+                tags = {FLEET_TAG: self._fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_TAG: key}
                 self._launches[key] = (self._begin(self._templates[arguments["template"]], tags), dict(arguments))
             node_id, before = self._launches[key]
             if before != arguments:

@@ -15,6 +15,7 @@ from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.serve import Discovery, served
 from gpuwatch.controller.web.settings import ControllerKnobs
 from gpuwatch.controller.web.state import State
+from gpuwatch.ledger import Ledger
 from gpuwatch.money.accounting.settings import CostKnobs
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -23,7 +24,7 @@ from gpuwatch.simulate.fleet.accounts import Account, account, saved_usd
 from gpuwatch.simulate.fleet.options import FLEET, Options, lives
 from gpuwatch.simulate.fleet.play import play, staged
 from gpuwatch.simulate.fleet.world import World
-from gpuwatch.simulate.memory_ledger import LeanLedger
+from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
 # A headless run's JSON object; docs/demo.md defines each key.
 Figures = dict[str, str | int | float]
@@ -37,8 +38,8 @@ def run_headless(options: Options) -> Figures:
 
     """
     told, horizon = lives(options)
-    parts, world = staged(options, told, horizon, LeanLedger(f"demo-{options.seed}"))
-    rounds = play(parts, world, parts.cloud, options, horizon)
+    parts, world = staged(options, told, horizon, InMemoryLedger(f"demo-{options.seed}"))
+    rounds = play(parts, world, options, horizon)
     return figures(world, account(world, horizon), options, rounds)
 
 
@@ -89,7 +90,7 @@ class _PageClock:
 
 
 @contextmanager
-def _shown(parts: Parts, interval: float) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
+def _shown(parts: Parts, ledger: Ledger, interval: float) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
     """The controller's own page, API and metrics of this fleet on loopback: where they are, and whom to tell rounds."""
     cost = CostKnobs()
     metering = cost.metering(interval)
@@ -97,7 +98,7 @@ def _shown(parts: Parts, interval: float) -> Iterator[tuple[str, Callable[[Round
         fleet=FLEET,
         interval_seconds=interval,
         rules=parts.rules,
-        ledger=parts.ledger,
+        ledger=ledger,
         clock=parts.clock,
         zone=metering.zone,
         energy=cost.energy,
@@ -105,7 +106,7 @@ def _shown(parts: Parts, interval: float) -> Iterator[tuple[str, Callable[[Round
     telling = Telling("enforce", FLEET, parts.clock)
     server = _server(telling, _PageClock(parts.clock, SystemClock()), Web(state=state))
     server.start()
-    meter = Meter(parts.ledger, metering)
+    meter = Meter(ledger, metering)
 
     def tell(done: Round, seconds: float) -> None:
         telling.billed(meter(done.observation))
@@ -145,7 +146,7 @@ def run_live(options: Options) -> None:
 
     console = Console()
     say = None if console.is_terminal else partial(print, flush=True)
-    with opened(options, say) as show, _shown(show.parts, show.interval) as (url, tell):
+    with opened(options, say) as show, _shown(show.parts, show.ledger, show.options.interval) as (url, tell):
         show.board.page = f"The fleet's page: {url}"
         if say is not None:
             say(show.board.page)
@@ -155,9 +156,9 @@ def run_live(options: Options) -> None:
         try:
             if console.is_terminal:
                 with Live(get_renderable=lambda: show.board, console=console, refresh_per_second=4, screen=True):
-                    show.run(options.seconds, ended.is_set, tell)
+                    show.run(ended.is_set, tell)
             else:
-                show.run(options.seconds, ended.is_set, tell)
+                show.run(ended.is_set, tell)
         finally:
             signal.signal(signal.SIGINT, before)
         console.print(show.summary(), highlight=False, soft_wrap=True)

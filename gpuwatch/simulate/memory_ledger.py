@@ -1,11 +1,11 @@
 """A ledger for simulations: the same answers from plain values, without a database, rounds, or a chain.
 
-What decisions may ask of it is what they may ask of the real one; tests hold the two against each other. Its clock must
-never go back.
+Rounds ask it what they ask the real one (`gpuwatch.ledger.protocol`); tests hold the two against each other. Its clock
+must never go back.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,9 +13,8 @@ from decimal import Decimal
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
 from gpuwatch.ledger.attempts import attempts, launched, opened, runs_again
-from gpuwatch.ledger.identity import NoIdentity
 from gpuwatch.ledger.indexes import SHIELDING
-from gpuwatch.ledger.ledger import HOUR, Ledger
+from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.views import CHANGES_MACHINES
 from gpuwatch.model.decision import (
@@ -43,10 +42,30 @@ _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
 
-class LeanLedger(Ledger):
-    """As long as its process. What people ask of a ledger (past rounds, histories, audits) it does not know."""
+class NoIdentity:
+    """The identity of a ledger that lives in one process and holds nobody else's decisions."""
 
-    def __init__(self, ledger_id: str = "lean") -> None:
+    trouble: str | None = None
+    doubt: str | None = None
+
+    def begin_paused(self) -> None:
+        """There is no doubt to put on record."""
+
+    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
+        """All decisions are its own."""
+        del keys
+        return ()
+
+    def objections(self, foreign: Collection[str]) -> Iterator[str]:
+        """There is none."""
+        del foreign
+        yield from ()
+
+
+class InMemoryLedger:
+    """A `RoundLedger` that lasts as long as its process; it keeps no past rounds, histories or chain."""
+
+    def __init__(self, ledger_id: str = "simulated") -> None:
         """Nothing is written yet."""
         self._id = ledger_id
         self.identity = NoIdentity()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpuwatch.config.keys import GROUPS, NAME, Key, Kind, Path, declared
 from gpuwatch.config.settings import Settings
-from gpuwatch.guard import DEFAULT_POOL
+from gpuwatch.model.fleet import DEFAULT_POOL
 
 _INTRODUCTION = """\
 # Configuration

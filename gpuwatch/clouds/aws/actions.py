@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from gpuwatch.clouds import (
-    DECISION_ID,
     FLEET_TAG,
     POOL_TAG,
     START_IS_DONE,
@@ -24,8 +23,9 @@ from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
 from gpuwatch.clouds.aws.regions import Place
 from gpuwatch.clouds.permit import Permit, permit_in_force
-from gpuwatch.clouds.tags import DEFAULT_POOL, claims
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
 
 _INCORRECT_STATE = "IncorrectInstanceState"
 _TOKEN_LENGTH = 64  # of RunInstances' ClientToken, in ASCII
@@ -127,7 +127,7 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
             f"the key {key!r} is not up to {_TOKEN_LENGTH} ASCII characters, which EC2 asks of a ClientToken"
         )
     template = arguments["template"]
-    tags = {FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_ID: key}
+    tags = {FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_TAG: key}
     request: dict[str, Any] = {
         "MinCount": 1,
         "MaxCount": 1,

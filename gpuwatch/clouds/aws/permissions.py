@@ -9,10 +9,11 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from gpuwatch.clouds import DECISION_ID, AuthFailedError, CloudError
+from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.aws.actions import launch_request
 from gpuwatch.clouds.aws.regions import Place
 from gpuwatch.clouds.permissions import Identity, Permission
+from gpuwatch.model.decision import DECISION_TAG
 
 _VALUES_A_FILTER = 200
 _WOULD_DO = "DryRunOperation"
@@ -32,7 +33,7 @@ _ACTS: Mapping[str, Callable[[Any, str], object]] = {
     "StopInstances": lambda ec2, node: ec2.stop_instances(InstanceIds=[node], DryRun=True),
     "StartInstances": lambda ec2, node: ec2.start_instances(InstanceIds=[node], DryRun=True),
     "CreateTags": lambda ec2, node: ec2.create_tags(
-        Resources=[node], Tags=[{"Key": DECISION_ID, "Value": _TOKEN}], DryRun=True
+        Resources=[node], Tags=[{"Key": DECISION_TAG, "Value": _TOKEN}], DryRun=True
     ),
 }
 _ENDS: Mapping[str, Callable[[Any, str], object]] = {

@@ -19,13 +19,12 @@ from typing import Literal
 
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState, State
-from gpuwatch.model.money import Offer
+from gpuwatch.model.money import HOURS_A_MONTH, Offer
 
 HEADROOM = 1.2
 _LEAST_SHARE_SEEN = 0.5
 _MOST_UNKNOWN = 0.25
 _GIB = 2**30
-_HOURS_A_MONTH = 730
 _HOLE = timedelta(hours=1)  # between two rounds, beyond which nothing is said of the time between
 
 # NVIDIA's MIG User Guide: profile, its sevenths (fourths for the A30) of the multiprocessors, GB, how many fit.
@@ -196,7 +195,7 @@ def _unused(
     if better is None:
         text += "; no smaller machine with this GPU model is known: share the machine, or place other work on it"
     else:
-        saved = (usd[past.node.instance_type] - usd[better.instance_type]) * _HOURS_A_MONTH
+        saved = (usd[past.node.instance_type] - usd[better.instance_type]) * HOURS_A_MONTH
         text += f": {better.instance_type} has {better.gpu_count} of them"
     gpus = sorted((past.gpus[uuid].index for uuid in unused), key=lambda index: (index is None, index))
     return _sizing(past, "unused_gpus", tuple(gpus), text, None if better is None else better.instance_type, saved)

@@ -10,17 +10,10 @@ from functools import cache
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Hire, Price
 from gpuwatch.money.prices import catalogue
-from gpuwatch.money.prices.price_book import (
-    HOURS_A_MONTH,
-    STORAGE_AS_OF,
-    STORAGE_SOURCE,
-    address_usd_per_month,
-    volume_usd_per_month,
-)
+from gpuwatch.money.prices.price_book import STORAGE_AS_OF, STORAGE_SOURCE, address_usd_per_month, volume_usd_per_month
 
 __all__ = [
     "AS_OF",
-    "HOURS_A_MONTH",
     "SOURCE",
     "STORAGE_AS_OF",
     "STORAGE_SOURCE",

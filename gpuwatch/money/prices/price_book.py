@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire, Price
+from gpuwatch.model.money import HOURS_A_MONTH, Hire, Price
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Live, Quote
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
@@ -26,7 +26,6 @@ _IN_PLACE_OF = {
 }
 STORAGE_AS_OF = date(2024, 2, 1)  # since when all of these hold; AWS has changed the address last
 STORAGE_SOURCE = "AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing"
-HOURS_A_MONTH = 730
 _GIB = 1024**3
 _MIB = 1024**2
 _ADDRESS_USD_PER_HOUR = Decimal("0.005")

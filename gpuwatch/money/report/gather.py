@@ -7,6 +7,7 @@ from decimal import Decimal
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money import unused
 from gpuwatch.money.accounting.savings import Saved, offs, saved
@@ -14,7 +15,6 @@ from gpuwatch.money.accounting.settings import CostKnobs
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.prices import HOURS_A_MONTH
 from gpuwatch.money.report.history import DeedBook
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, Stretch, reported

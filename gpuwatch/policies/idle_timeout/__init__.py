@@ -1,1 +1,1 @@
-"""PURE: how long an idle node waits before it is reclaimed: fixed, break-even, randomized, or learned."""
+"""PURE: how long an idle node waits before it is reclaimed: fixed, break-even, or learned."""

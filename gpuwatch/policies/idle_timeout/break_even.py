@@ -8,8 +8,6 @@ Rules, all of them:
 3. While capacity is scarce a restart costs more: half as much again for each recent capacity error, up to three times.
 """
 
-import hashlib
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +15,7 @@ from gpuwatch.model.decision import Restarts, Wait
 from gpuwatch.model.duration import format_duration
 from gpuwatch.policies.idle_timeout.restart_times import ENOUGH
 
+MINIMUM_WAIT_SECONDS = 60.0  # no notice comes sooner, however little a restart costs or a budget leaves
 LONGEST = 4.0  # restarts' cost, past which no guess keeps a node
 UNMEASURED_SECONDS = 600.0  # until enough starts are measured
 _MORE_PER_ERROR = 0.5
@@ -79,17 +78,3 @@ def fixed(seconds: float) -> Wait:
 def break_even(restart: float) -> Wait:
     """The wait that costs as much as a restart: never more than twice the optimum (ski rental)."""
     return Wait(seconds=restart, why="so much idle rental costs as much as a restart")
-
-
-def randomized(restart: float, draw: float) -> Wait:
-    """A wait drawn with density e^(t/r) / (r (e-1)) on 0 to r: e/(e-1) = 1.58 times the optimum in expectation.
-
-    `draw` is even on 0 to 1; `draw_of` makes one.
-    """
-    return Wait(seconds=restart * math.log1p(draw * (math.e - 1)), why="drawn anew for each idle time")
-
-
-def draw_of(node_id: str, idle_since: str) -> float:
-    """A number from 0 to below 1 that is always the same for one node and the moment it turned idle."""
-    digest = hashlib.blake2b(f"{node_id}\n{idle_since}".encode(), digest_size=6).digest()
-    return int.from_bytes(digest) / 2**48

@@ -7,7 +7,6 @@ from datetime import timedelta
 from gpuwatch.model.decision import ADDITIONS, Observation, Restarts, Status, Wait
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.policies import PoolRules, capacity, idle, schedule
-from gpuwatch.policies.idle_timeout import break_even as timings
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.demand import demand_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
@@ -56,11 +55,11 @@ def _failed(observation: Observation, pool: str) -> int:
 def _waits(
     observation: Observation, pool: str, rules: PoolRules, history: GapHistory, queue: tuple[bool | None, float | None]
 ) -> tuple[Mapping[str, Wait], GapHistory]:
-    """The waits of a pool's idle nodes, and its history after this round; no waits where nothing learns or draws them.
+    """The waits of a pool's idle nodes, and its history after this round; no waits in a pool that does not learn them.
 
     The cheapest node's price decides what a restart costs. A pool at its floor is followed and has no waits.
     """
-    if rules.idle.after not in {"learned", "randomized"}:
+    if rules.idle.after != "learned":
         return {}, history
     nodes = observation.fleet.roster(pool).nodes
     prices = [price for node in nodes if (price := observation.price(node)) is not None]
@@ -70,16 +69,9 @@ def _waits(
         return {}, history
     at, (demand, queued) = observation.now.timestamp(), queue
     history = followed(history, at, _sightings(observation, pool), restart.seconds, demand=demand)
-    if rules.idle.after == "learned":
-        if capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
-            return {}, gaps.kept(history, at)
-        return learned(history, at, queued=queued is not None and queued < restart.seconds)
-    drawn = {
-        name: timings.randomized(gap.restart, timings.draw_of(name, f"{gap.since:.0f}"))
-        for name, gap in history.open.items()
-        if gap.reclaimed is None
-    }
-    return drawn, history
+    if capacity.now(observation, pool) <= _floor(observation, pool, rules, restart.seconds):
+        return {}, gaps.kept(history, at)
+    return learned(history, at, queued=queued is not None and queued < restart.seconds)
 
 
 def _floor(observation: Observation, pool: str, rules: PoolRules, restart: float) -> int:

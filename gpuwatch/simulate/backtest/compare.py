@@ -13,16 +13,15 @@ from typing import Literal
 
 from gpuwatch.model.duration import parse_duration
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_timeout.break_even import draw_of, randomized
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.prices import node_prices_of, usd
 from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, optimum
 from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 
-Rule = Literal["break_even", "randomized", "learned"]
-_RULES: Mapping[str, Rule] = {"break_even": "break_even", "randomized": "randomized", "learned": "learned"}
-_RIGHT = "never, after=<duration> such as after=10m, after=break_even, after=randomized or after=learned"
+Rule = Literal["break_even", "learned"]
+_RULES: Mapping[str, Rule] = {"break_even": "break_even", "learned": "learned"}
+_RIGHT = "never, after=<duration> such as after=10m, after=break_even or after=learned"
 _HOUR = 3600.0
 _DAY = 86400.0
 
@@ -116,8 +115,6 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
         return [pool_rules.in_all(idle, wait) for wait in own]
     if policy.after == "learned":
         return learned_waits(gaps, restart)
-    if policy.after == "randomized":
-        return [randomized(restart, draw_of(gap.node_id, f"{gap.begin:.0f}")).seconds for gap in gaps]
     return [restart if policy.after == "break_even" else policy.after] * len(gaps)
 
 

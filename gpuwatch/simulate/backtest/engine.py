@@ -1,7 +1,7 @@
 """The real controller over a whole recording on a manual clock: months of a large fleet in minutes.
 
-Only the parts around `step` are played: agents' words come straight from the recording, the ledger is lean, the cloud
-is in memory. Rounds in which by construction nothing can be decided are skipped: the fleet is at rest until some node
+Only the parts around `step` are played: agents' words come straight from the recording, ledger and cloud are in
+memory. Rounds in which by construction nothing can be decided are skipped: the fleet is at rest until some node
 has been idle for its wait. Where that cannot be known ahead (learned waits, schedules, …) every round is played.
 """
 

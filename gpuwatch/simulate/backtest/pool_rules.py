@@ -10,11 +10,8 @@ from dataclasses import replace
 
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import waits
-from gpuwatch.policies.idle import IdleRules
-from gpuwatch.policies.idle_timeout.break_even import UNMEASURED_SECONDS
-
-_LEAST_SECONDS = 60.0  # before which no wait that is drawn or learned ends
-_TOO_OLD_SECONDS = 300.0  # for which a node past `max_age` waits
+from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS, IdleRules
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
 
 
 def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
@@ -37,9 +34,9 @@ def restart_seconds(idle: IdleRules) -> float:
 
 
 def in_all(idle: IdleRules, wait: float) -> float:
-    """From turning idle to removal: the notice follows a wait that is set, and is a part of one drawn or learned."""
-    if idle.after in {"randomized", "learned"}:
-        return max(_LEAST_SECONDS, wait - idle.notice) + idle.notice
+    """From turning idle to removal: a wait that is set comes before the notice, a learned one includes it."""
+    if idle.after == "learned":
+        return max(MINIMUM_WAIT_SECONDS, wait - idle.notice) + idle.notice
     return wait + idle.notice
 
 
@@ -51,7 +48,7 @@ def least_seconds(idle: IdleRules) -> float:
     elif idle.restart_cost == "measured":
         return 0.0
     else:
-        after = idle.restart_cost if idle.after == "break_even" else min(_LEAST_SECONDS, idle.restart_cost)
+        after = idle.restart_cost if idle.after == "break_even" else min(MINIMUM_WAIT_SECONDS, idle.restart_cost)
     parked = idle.parked_after if idle.parked != "tell" else math.inf
-    too_old = _TOO_OLD_SECONDS if idle.max_age is not None else math.inf
+    too_old = OLD_NODE_WAIT_SECONDS if idle.max_age is not None else math.inf
     return min(after, parked, too_old)

@@ -16,7 +16,6 @@ from gpuwatch.simulate.backtest import engine, pool_rules
 from gpuwatch.simulate.backtest.compare import Policy
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.witness import Controller
-from gpuwatch.simulate.fleet.faults import FaultyCloud
 from gpuwatch.simulate.fleet.options import Options, log_unheard
 from gpuwatch.simulate.fleet.workloads import Life
 
@@ -25,14 +24,10 @@ _WARM_UP_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much is played: the first hours, or as much from the begin on as so many real seconds allow.
-
-    `faults` is the seed of a cloud that fails now and then; None: it never does.
-    """
+    """How much is played: the first hours, or as much from the begin on as so many real seconds allow."""
 
     hours: float | None = None
     real_seconds: float = 60.0
-    faults: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +65,6 @@ def check(
             _without_memory(history.lives, seconds) if policy.rules is None else history.lives,
             seconds,
             least_seconds=pool_rules.least_seconds(rules.idle),
-            cloud=lambda cloud, its: cloud if bounds.faults is None else FaultyCloud(cloud, its, bounds.faults),
             controller=controller,
             enough=lambda: bounds.hours is None and clock.monotonic() > end,
         )

@@ -31,7 +31,7 @@ from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
 from gpuwatch.model.measurement import Measure, Query
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.world import Host, World
-from gpuwatch.simulate.memory_ledger import LeanLedger
+from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
 _HOUR = 3600.0
 _GONE = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
@@ -45,7 +45,7 @@ class Controller(Protocol):
         ...
 
 
-class WatchedLedger(LeanLedger):
+class WatchedLedger(InMemoryLedger):
     """A ledger that lets somebody look at an outcome before it is written down."""
 
     look: Callable[[Intent, Status], None] = staticmethod(lambda _intent, _status: None)
@@ -62,7 +62,7 @@ class Witness:
 
     world: World
     cloud: Cloud
-    ledger: LeanLedger
+    ledger: InMemoryLedger
     rules: Rulebook
     least_seconds: float
     violations: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The demo's live cast: a fast clock, agents over HTTP, EC2 by moto behind the real `clouds/aws`, a ledger file."""
+"""The live demo: the headless one's fleet and cloud, played no faster than people can watch, with a ledger file."""
 
 import contextlib
 import tempfile
@@ -6,23 +6,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource
 from gpuwatch.controller.round import Parts, Round, step
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.duration import format_duration
-from gpuwatch.runtime.clock import Clock, ScaledClock, SystemClock
+from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.fleet.accounts import account, saved_usd
-from gpuwatch.simulate.fleet.moto_stage import Agents, CycleClock, PlayedTime, launch, played_aws
-from gpuwatch.simulate.fleet.options import FLEET, REGION, STORY_BEGINS, Options, assemble, lives, log_unheard, tags
+from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options, lives, log_unheard
+from gpuwatch.simulate.fleet.play import play, staged
 from gpuwatch.simulate.fleet.screen import Board, story_time
-from gpuwatch.simulate.fleet.world import Timing, WitnessedCloud, World
+from gpuwatch.simulate.fleet.world import Host, World
 
-# What a real second can carry, however fast the simulation's clock is.
+# What a real second can carry, however fast the story is told.
 _SAMPLE_REAL_SECONDS = 0.25
 _ROUND_REAL_SECONDS = 1.0
-_CONFIRM_REAL_SECONDS = 5.0
+_TICK_REAL_SECONDS = 0.1  # the story's clock moves this often
 _HOURS = 7 * 24.0  # the lives are written for so long
 
 
@@ -31,31 +28,40 @@ class Show:
     """A running demo."""
 
     parts: Parts
+    ledger: Ledger
     world: World
-    cloud: Cloud
     board: Board
-    interval: float
+    options: Options
+    horizon: float
 
-    def run(
-        self, real_seconds: float | None, interrupted: Callable[[], bool], tell: Callable[[Round, float], None]
-    ) -> None:
-        """Rounds, and users who start what they need, for so long or until interrupted.
+    def run(self, interrupted: Callable[[], bool], tell: Callable[[Round, float], None]) -> None:
+        """Play the story for `options.seconds`, or until interrupted.
 
         `tell` is given each round and how many real seconds it took.
         """
         clock, real = self.parts.clock, SystemClock()
-        end = None if real_seconds is None else real.monotonic() + real_seconds
-        while (end is None or real.monotonic() < end) and clock.monotonic() < _HOURS * 3600:
-            if interrupted():
-                return
-            began = clock.monotonic()
-            for host in self.world.users_start(self.cloud):
-                self.board.event(f"start {host.life.name}: its user needs it again")
+        begun, speed, seconds = real.monotonic(), self.options.speed, self.options.seconds
+
+        def wait(moment: float) -> bool:
+            while (left := moment - clock.monotonic()) > 0:
+                passed = real.monotonic() - begun
+                if interrupted() or (seconds is not None and passed >= seconds):
+                    return False
+                clock.sleep(min(left, _TICK_REAL_SECONDS * speed))
+                real.sleep(max(0.0, clock.monotonic() / speed - passed))
+            return True
+
+        def controller(parts: Parts) -> None:
             asked = real.monotonic()
-            done = step(self.parts)
+            done = step(parts)
             tell(done, real.monotonic() - asked)
             self.board.round(done)
-            clock.sleep(began + self.interval - clock.monotonic())
+
+        def started(host: Host) -> None:
+            self.board.event(f"start {host.life.name}: its user needs it again")
+
+        story = (self.parts, self.world, self.options, self.horizon)
+        play(*story, controller=controller, wait=wait, started=started)
 
     def totals(self) -> str:
         """What came of it up to now, by the simulation's truth."""
@@ -77,44 +83,21 @@ class Show:
 @contextlib.contextmanager
 def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show]:
     """Set everything up, and take it down again; `say` gets each event, where there is no screen."""
-    clock = ScaledClock(rate=options.speed)
-    sampling = max(10.0, _SAMPLE_REAL_SECONDS * options.speed)
-    confirmation = _CONFIRM_REAL_SECONDS * max(1.0, options.speed)
-    options = replace(options, hours=_HOURS, trace=None, sample=sampling, confirmation=confirmation)
+    options = replace(
+        options,
+        hours=_HOURS,
+        trace=None,
+        sample=max(10.0, _SAMPLE_REAL_SECONDS * options.speed),
+        interval=max(options.interval, _ROUND_REAL_SECONDS * options.speed),
+    )
     told, horizon = lives(options)
     with contextlib.ExitStack() as stack:
-        session = stack.enter_context(played_aws(REGION))
-        ids = launch(session, ((life.instance_type, tags(life)) for life in told))
-        named = dict(zip(ids, told, strict=True))
-        aws = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=session)
-        aws.nodes()  # EC2's table of machine types takes a second to load
-        clock.epoch, clock.start = STORY_BEGINS, clock.base.monotonic()
-
-        cycle = CycleClock(clock, STORY_BEGINS)
-        world = World(named, clock, Timing(sampling=sampling, boot=options.boot), horizon, agents_clock=cycle)
-        agents = Agents(world, clock, cycle, sampling)
-        stack.callback(agents.close)
-        agents.start()
-        cloud = WitnessedCloud(PlayedTime(aws, clock, STORY_BEGINS), world)
         ledger = Ledger.open(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ledger.db")
         stack.callback(ledger.close)
-        signals = _signals(options, clock, agents)
-        parts = assemble(options, clock, cloud, signals, ledger)
+        parts, world = staged(options, told, horizon, ledger)
         if say is None:
             stack.enter_context(log_unheard())
-        board = Board(world=world, clock=clock, begin=STORY_BEGINS, say=say)
-        interval = max(options.interval, _ROUND_REAL_SECONDS * options.speed)
-        show = Show(parts=parts, world=world, cloud=cloud, board=board, interval=interval)
+        board = Board(world=world, clock=parts.clock, begin=STORY_BEGINS, say=say)
+        show = Show(parts=parts, ledger=ledger, world=world, board=board, options=options, horizon=horizon)
         board.totals = show.totals
         yield show
-
-
-def _signals(options: Options, clock: Clock, agents: Agents) -> ScrapeSource:
-    """The real source; the agents' addresses are on loopback, not where EC2 says."""
-    knobs, limits = ScrapeKnobs(targets=agents.targets), options.limits
-    return ScrapeSource(
-        knobs=knobs,
-        clock=clock,
-        max_age_seconds=limits.max_verdict_age,
-        max_look_seconds=limits.max_confirmation_age,  # of the simulation, in which real milliseconds are seconds
-    )

@@ -1,4 +1,4 @@
-"""What can be chosen of the demo, and what both of its casts have in common: the lives and the controller's parts."""
+"""What can be chosen of the demo, and what it is made of: the lives and the controller's parts."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ from gpuwatch.clouds import FLEET_TAG, POOL_TAG, Cloud
 from gpuwatch.controller.observe import SignalSource
 from gpuwatch.controller.round import Parts
 from gpuwatch.guard import Limits, Rulebook
-from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.money import prices
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
@@ -100,7 +100,7 @@ def assemble(
     clock: Clock,
     cloud: Cloud,
     signals: SignalSource,
-    ledger: Ledger,
+    ledger: RoundLedger,
     pools: Iterable[str] = (),
 ) -> Parts:
     """The real controller's parts, enforcing; `pools` are those of a recording, whatever their names."""

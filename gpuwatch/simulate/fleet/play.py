@@ -2,22 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from gpuwatch.clouds import Cloud
 from gpuwatch.controller.round import Parts, step
-from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import FLEET, REGION, STORY_BEGINS, Options, assemble, tags
 from gpuwatch.simulate.fleet.workloads import Life
-from gpuwatch.simulate.fleet.world import InProcess, Timing, WitnessedCloud, World
+from gpuwatch.simulate.fleet.world import Host, InProcess, Timing, WitnessedCloud, World
 
 _STOPPING_SECONDS = 45.0
 _PENDING_SECONDS = 30.0
 _FORGET_AFTER_ROUNDS = 50
 
 
-def staged(options: Options, told: Sequence[Life], horizon: float, ledger: Ledger) -> tuple[Parts, World]:
+def staged(options: Options, told: Sequence[Life], horizon: float, ledger: RoundLedger) -> tuple[Parts, World]:
     """The controller's parts and the world under it, on a manual clock at second 0."""
     clock = ManualClock(wall=STORY_BEGINS)
     named = {f"i-{number:017x}": life for number, life in enumerate(told, start=1)}
@@ -52,13 +51,18 @@ def _machine(node_id: str, life: Life) -> Node:
 def play(
     parts: Parts,
     world: World,
-    cloud: Cloud,
     options: Options,
     horizon: float,
     *,
     controller: Callable[[Parts], object] = step,
+    wait: Callable[[float], bool] | None = None,
+    started: Callable[[Host], None] = lambda _: None,
 ) -> int:
-    """Let time pass from event to event: users, then agents, then the controller; gives the number of rounds."""
+    """Let time pass from event to event: users, then agents, then the controller; gives the number of rounds.
+
+    `wait` lets the clock reach a moment and says whether to go on; without it the clock jumps. `started` is told each
+    host that its user started.
+    """
     clock = parts.clock
     rounds = samples = 0
     while True:
@@ -67,8 +71,12 @@ def play(
         now = min(due if wake is None else [*due, wake])
         if now >= horizon:
             return rounds
-        clock.sleep(now - clock.monotonic())
-        world.users_start(cloud)
+        if wait is None:
+            clock.sleep(now - clock.monotonic())
+        elif not wait(now):
+            return rounds
+        for host in world.users_start(parts.cloud):
+            started(host)
         if now >= due[0]:
             samples += 1
             world.sample()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.model.fleet import DEFAULT_POOL
 
 DAY_BEGINS_HOUR = 8  # the wall clock at second 0
 _HOUR = 3600
@@ -28,7 +29,7 @@ class Lost:
     spans: Spans
 
 
-POOLS = ("default", "training", "serving", "batch", "research")  # of all lives
+POOLS = (DEFAULT_POOL, "training", "serving", "batch", "research")  # of all lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class Life:
     story: str
     instance_type: str
     gpus: tuple[Programme, ...]
-    pool: str = "default"
+    pool: str = DEFAULT_POOL
     people: Spans = field(default_factory=Spans)
     silent: Spans = field(default_factory=Spans)
     lost: tuple[Lost, ...] = ()

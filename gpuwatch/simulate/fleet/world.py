@@ -164,15 +164,11 @@ class World:
         clock: Clock,
         timing: Timing,
         horizon_seconds: float,
-        *,
-        agents_clock: Clock | None = None,
     ) -> None:
-        """Every machine runs; the agents read their GPUs on a clock of their own, where one is given."""
+        """Every machine runs."""
         programmes = dict.fromkeys(programme for life in lives.values() for programme in life.gpus)
         busy = {programme: programme.busy(horizon_seconds) for programme in programmes}
-        self.hosts = {
-            node_id: Host(life, node_id, agents_clock or clock, timing, busy) for node_id, life in lives.items()
-        }
+        self.hosts = {node_id: Host(life, node_id, clock, timing, busy) for node_id, life in lives.items()}
         self.stops: list[Stop] = []
         self.restarts = 0
         self._clock = clock

@@ -13,6 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from gpuwatch.model.fleet import CapacityType
+from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, secret_of
@@ -22,7 +23,6 @@ from gpuwatch.runtime.clock import Clock
 _URL = "https://cloudbilling.googleapis.com"
 _COMPUTE_ENGINE = "6F81-5844-456A"
 _MOST_PAGES = 100
-_HOURS_A_MONTH = 730
 _GIB = 1024**3
 _SOURCE = "GCP Cloud Billing catalogue, sum of vCPUs, memory, GPUs and bundled local SSDs"
 
@@ -148,5 +148,5 @@ def _rate(expression: Mapping[str, Any]) -> Decimal:
     if unit["currencyCode"] != "USD":
         raise ValueError(f"a price in {unit['currencyCode']}")
     amount = Decimal(unit.get("units", "0")) + Decimal(unit.get("nanos", 0)) / 1_000_000_000
-    per_hour = {"h": 1, "GiBy.h": 1, "GiBy.mo": _HOURS_A_MONTH}
+    per_hour = {"h": 1, "GiBy.h": 1, "GiBy.mo": HOURS_A_MONTH}
     return amount / per_hour[expression["usageUnit"]]

@@ -12,12 +12,11 @@ from enum import IntEnum
 from itertools import pairwise
 
 from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.simulate.backtest.gaps import History, Known, of_lives
 from gpuwatch.simulate.fleet.options import Options
 from gpuwatch.simulate.fleet.traces import machine_for
 from gpuwatch.simulate.fleet.workloads import Life
-
-DEFAULT_POOL = "default"
 
 
 class Kind(IntEnum):

@@ -13,9 +13,10 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from gpuwatch.controller.observe.prometheus_api import Answer, Labels, PromApi
+from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources import questions
-from gpuwatch.simulate.backtest.sources.nodes import DEFAULT_POOL, Kind, Told, history_of_nodes
+from gpuwatch.simulate.backtest.sources.nodes import Kind, Told, history_of_nodes
 from gpuwatch.simulate.backtest.sources.steps import Remembered, Stretch, agents_stretches, exporters_stretches, merged
 from gpuwatch.simulate.backtest.sources.window import SourceError, Window
 from gpuwatch.simulate.fleet.options import Options

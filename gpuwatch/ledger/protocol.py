@@ -1,0 +1,137 @@
+"""What a controller's rounds need of a ledger, whatever keeps it. People ask `Ledger` for more: history and audit."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Protocol
+
+from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.model.decision import (
+    Decision,
+    Intent,
+    LedgerView,
+    Observation,
+    Outcome,
+    Proposal,
+    Reason,
+    Review,
+    Status,
+    Verb,
+)
+from gpuwatch.model.orders import Pause
+from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+
+HOUR = timedelta(hours=1)  # how far back limits look
+
+
+class LedgerIdentity(Protocol):
+    """Whether a ledger may be trusted, and whose decisions the fleet's machines bear."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing may be done by this ledger now. None: it may be used."""
+        ...
+
+    @property
+    def doubt(self) -> str | None:
+        """How the ledger differs from what was left here; the controller then begins paused. None: it does not."""
+        ...
+
+    def begin_paused(self) -> None:
+        """The pause for `doubt` is on record: from here on the ledger counts as it is."""
+        ...
+
+    def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
+        """Those of these decisions that are not on record here, in order."""
+        ...
+
+    def objections(self, foreign: Collection[str]) -> Iterator[str]:
+        """Why these foreign decisions make a controller begin paused, each reason once."""
+        ...
+
+
+class RoundLedger(Protocol):
+    """What a round reads before it decides, and writes before and after it acts."""
+
+    @property
+    def identity(self) -> LedgerIdentity:
+        """Which ledger this is."""
+        ...
+
+    @property
+    def epoch(self) -> int | None:
+        """The number of this process's lead; None while it does not lead."""
+        ...
+
+    def close(self) -> None:
+        """Release what the ledger holds."""
+        ...
+
+    def lead(self) -> bool:
+        """Whether this process leads; it takes the lead where nobody has it. Never raises."""
+        ...
+
+    def leading(self) -> bool:
+        """Whether this process leads at this moment. Never raises."""
+        ...
+
+    def leader(self) -> str:
+        """Host and process of the controller that leads, or led last."""
+        ...
+
+    def view(self, now: datetime, *, recent: timedelta = HOUR, interval_seconds: float | None = None) -> LedgerView:
+        """What decisions may know of the past."""
+        ...
+
+    def gaps(self) -> dict[str, GapHistory]:
+        """What pools that learn their waits know of their idle gaps."""
+        ...
+
+    def pool_of(self, key: str) -> str:
+        """The pool of a notice in force."""
+        ...
+
+    def record_round(
+        self,
+        observation: Observation,
+        proposals: Sequence[Proposal] = (),
+        decisions: Sequence[Decision] = (),
+        reviews: Sequence[Review] = (),
+        rulebook: Rulebook | None = None,
+        *,
+        gaps: Mapping[str, GapHistory] | None = None,
+    ) -> int:
+        """Keep what later rounds need of this one; gives the round's number."""
+        ...
+
+    def intend(  # noqa: PLR0913  an intent says all of itself
+        self,
+        verb: Verb,
+        node_id: str,
+        pool: str,
+        at: datetime,
+        reason: Reason,
+        round_id: int,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        usd_per_hour: Decimal | None = None,
+    ) -> Intent:
+        """Write down what is about to be done, under a key of its own."""
+        ...
+
+    def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
+        """Write down what came of an attempt; a final status closes the intent."""
+        ...
+
+    def forget_stop(self, node_id: str) -> None:
+        """Forget our stop of a node that no longer exists."""
+        ...
+
+    def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
+        """Somebody's order to do nothing; `pool` None is all."""
+        ...
+
+    def compact(self, now: datetime) -> int:
+        """Drop what is too old to matter; gives how many records."""
+        ...
