@@ -252,5 +252,5 @@ def test_a_reason_is_one_line(obeyed: list[tuple[str, str]], path: Path) -> None
     """Nothing that is written into it breaks the log or grows without end."""
     order(path, "wave", "a\nb\x1b[31m" + "c" * 500)
 
-    assert obeyed[0][1].startswith("a b [31mcc")
+    assert obeyed[0][1].startswith(r"a\nb\x1b[31mcc")
     assert len(obeyed[0][1]) == 200

@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 import trustme
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.settings import AgentKnobs
 from gpuwatch.cli.doctor import certificates, ports
-from gpuwatch.runtime.certificates import read_validity
+from gpuwatch.runtime.certificates import Read, Validity, by_handshake
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.http.auth import door_of
 from gpuwatch.runtime.http.server import AgentServer, Response
+from gpuwatch.runtime.tls import TlsFiles
+from gpuwatch.runtime.x509 import by_x509
 from tests.certificates import Authority
 from tests.doctored import codes, the
 from tests.gates import hashed
@@ -124,13 +126,17 @@ def test_a_door_that_is_open_to_the_network_is_told() -> None:
     assert codes(ports.port(knobs, "agent")) == ["port.open"]
 
 
-def a_certificate(folder: Path, begin: datetime, end: datetime) -> str:
-    """A file with one."""
-    path = folder / "certificate.pem"
-    trustme.CA().issue_cert("here", not_before=begin, not_after=end).cert_chain_pems[0].write_to_path(str(path))
-    return str(path)
+def files(folder: Path, begin: datetime, end: datetime) -> TlsFiles:
+    """A certificate and its key."""
+    made = trustme.CA().issue_cert("here", not_before=begin, not_after=end)
+    made.private_key_and_cert_chain_pem.write_to_path(str(folder / "both.pem"))
+    return TlsFiles(section="agent", certificate=folder / "both.pem", key=folder / "both.pem")
 
 
+READERS = pytest.mark.parametrize("read", [by_handshake, by_x509])
+
+
+@READERS
 @pytest.mark.parametrize(
     ("begins", "ends", "expected"),
     [
@@ -142,10 +148,10 @@ def a_certificate(folder: Path, begin: datetime, end: datetime) -> str:
         (-350, 15, ["certificate.expires", "certificate.long_lived"]),
     ],
 )
-def test_a_certificates_time_is_judged(tmp_path: Path, begins: int, ends: int, expected: list[str]) -> None:
+def test_a_certificates_time_is_judged(tmp_path: Path, begins: int, ends: int, expected: list[str], read: Read) -> None:
     """Over, not yet begun, within 30 days of its end, good for more than 90 days."""
-    file = a_certificate(tmp_path, NOW + timedelta(days=begins), NOW + timedelta(days=ends))
-    findings = list(certificates.certificates({"agent.tls_certificate": file}, ManualClock(NOW)))
+    shown = files(tmp_path, NOW + timedelta(days=begins), NOW + timedelta(days=ends))
+    findings = list(certificates.certificates(shown, ManualClock(NOW), read))
 
     assert codes(findings) == expected
     assert f"to {NOW + timedelta(days=ends):%Y-%m-%d}" in findings[0].seen
@@ -153,40 +159,49 @@ def test_a_certificates_time_is_judged(tmp_path: Path, begins: int, ends: int, e
 
 def test_an_authority_may_be_good_for_years(tmp_path: Path) -> None:
     """Only its end is looked at."""
-    file = a_certificate(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=3650))
+    shown = files(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=3650))
+    believed = TlsFiles(section="agent", ca=shown.certificate, ca_key="tls_client_ca")
 
-    assert codes(certificates.certificates({"agent.tls_client_ca": file}, ManualClock(NOW))) == []
+    assert codes(certificates.certificates(believed, ManualClock(NOW), by_x509)) == []
 
 
+@READERS
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no PEM"])
-def test_what_is_no_certificate_is_told(tmp_path: Path, text: str) -> None:
+def test_what_is_no_certificate_is_told(tmp_path: Path, text: str, read: Read) -> None:
     """An empty file, garbage in PEM, something else; and a file that is not there."""
     file = tmp_path / "c.pem"
     file.write_text(text)
 
-    assert codes(certificates.certificates({"k": str(file)}, ManualClock())) == ["certificate.unusable"]
-    assert codes(certificates.certificates({"k": str(tmp_path / "none")}, ManualClock())) == ["certificate.unusable"]
+    for path in (file, tmp_path / "none"):
+        named = TlsFiles(section="agent", certificate=path, key=path, ca=path)
+
+        assert codes(certificates.certificates(named, ManualClock(), read)) == ["certificate.unusable"] * 2
 
 
+@READERS
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     begin=st.datetimes(datetime(1950, 1, 2), datetime(2999, 1, 1)),  # noqa: DTZ001  the zone is put on below
     days=st.integers(1, 9000),
 )
-def test_any_validity_is_read_as_it_was_written(begin: datetime, days: int) -> None:
+def test_any_validity_is_read_as_it_was_written(tmp_path: Path, begin: datetime, days: int, read: Read) -> None:
     """Both of ASN.1's forms of time: two digits of the year to 2049, four after it."""
     begin = begin.replace(microsecond=0, tzinfo=UTC)
     end = begin + timedelta(days=days)
-    pem = trustme.CA().issue_cert("here", not_before=begin, not_after=end).cert_chain_pems[0].bytes().decode()
-    found = read_validity(ssl.PEM_cert_to_DER_cert(pem))
 
-    assert (found.begin, found.end) == (begin, end)
+    assert read(files(tmp_path, begin, end)) == {"agent.tls_certificate": [Validity(begin=begin, end=end)]}
 
 
-@given(st.binary(max_size=200))
-def test_no_bytes_break_the_reader(garbage: bytes) -> None:
-    """It gives times or says that these bytes are no certificate."""
-    with contextlib.suppress(ValueError, IndexError):
-        read_validity(garbage)
+@READERS
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(garbage=st.binary(max_size=200), framed=st.booleans())
+def test_no_bytes_break_the_reader(tmp_path: Path, garbage: bytes, framed: bool, read: Read) -> None:
+    """Whatever is in the file, or in its PEM, the reader says that it is no certificate."""
+    file = tmp_path / "garbage.pem"
+    file.write_bytes(ssl.DER_cert_to_PEM_cert(garbage).encode() if framed else garbage)
+
+    with pytest.raises((ValueError, OSError)):
+        read(TlsFiles(section="agent", ca=file))
 
 
 def test_files_with_secrets_are_closed_to_others(tmp_path: Path) -> None:

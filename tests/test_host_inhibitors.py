@@ -81,7 +81,7 @@ def test_the_note_says_who_and_not_why(host: FolderHost) -> None:
     host.write("run/systemd/inhibit/1", a_lock(who="back\x1bup"))
     host.write("run/systemd/inhibit/2", a_lock(who="apt"))
 
-    assert host.tells(inhibitors(host)).note == "back?up, apt"
+    assert host.tells(inhibitors(host)).note == r"back\x1bup, apt"
 
 
 def test_nothing_held(host: FolderHost) -> None:

@@ -93,3 +93,17 @@ def test_a_tag_makes_no_line_of_its_own(shows: Callable[[], str]) -> None:
 
     assert not any(line.startswith("nothing is running") for line in told.split("\n"))
     assert all(letter.isprintable() or letter == "\n" for letter in told)
+
+
+@given(st.text(), st.integers(0, 300))
+def test_a_limit_holds_for_what_is_shown(text: str, longest: int) -> None:
+    """Codes are longer than what they stand for, and are counted."""
+    assert len(legible(text, longest)) <= longest
+    assert legible(text).startswith(legible(text, longest))
+
+
+def test_others_words_are_made_harmless_in_one_place() -> None:
+    """Wherever letters that cannot be seen are replaced, it is done by `legible`."""
+    replacing = [path for path in ROOM.rglob("*.py") if "isprintable() else" in path.read_text(encoding="utf-8")]
+
+    assert replacing == [ROOM / "runtime/printable.py"]

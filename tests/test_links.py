@@ -1,10 +1,12 @@
 """Signed links: what was signed comes back whole, and nothing else passes."""
 
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from itsdangerous import URLSafeSerializer
 
 from gpuwatch.controller.web.keep_link import Claim, LinkError, claimed, keep_url, secret_of, signed
 
@@ -62,6 +64,33 @@ def test_another_secret_s_signature_is_refused(secret: bytes) -> None:
         claimed(secret, TOKEN, NOW)
 
 
+@pytest.mark.parametrize("at", [len(TOKEN), -1, TOKEN.rindex(".") + 1, TOKEN.index(".") + 1])
+@pytest.mark.parametrize("added", ["=", "!", "é", "\n", " ", "%", "\ud800"])
+def test_a_token_written_in_another_way_is_refused(at: int, added: str) -> None:
+    """Decoders of base64 skip such letters; a token with them is not the one that was made."""
+    with pytest.raises(LinkError, match="not whole"):
+        claimed(SECRET, TOKEN[:at] + added + TOKEN[at:], NOW)
+
+
+def test_a_signature_for_another_purpose_is_refused() -> None:
+    """Whatever else is signed with the same secret gives no right here."""
+    other = URLSafeSerializer(SECRET, salt="something else", signer_kwargs={"digest_method": sha256})
+    token = other.dumps([CLAIM.node_id, CLAIM.key, CLAIM.whom, CLAIM.until.isoformat()])
+
+    with pytest.raises(LinkError, match="not whole"):
+        claimed(SECRET, f"2.{token}", NOW)
+
+
+def test_an_error_holds_no_secret_and_no_claim() -> None:
+    """Neither its sentence nor what it was raised from."""
+    with pytest.raises(LinkError) as caught:
+        claimed(SECRET[::-1], TOKEN, NOW)
+
+    assert caught.value.__suppress_context__
+    for told in (SECRET.decode(), SECRET[::-1].decode(), CLAIM.node_id, CLAIM.key, CLAIM.whom):
+        assert told not in str(caught.value)
+
+
 def test_a_link_ends() -> None:
     """At its very end, with the node and the time in the sentence."""
     last = CLAIM.until - timedelta(microseconds=1)
@@ -71,10 +100,11 @@ def test_a_link_ends() -> None:
         claimed(SECRET, TOKEN, CLAIM.until)
 
 
-def test_another_version_s_link_says_so() -> None:
+@pytest.mark.parametrize("version", ["1", "3"])
+def test_another_version_s_link_says_so(version: str) -> None:
     """Nobody can tell what it claims."""
     with pytest.raises(LinkError, match="another version of gpuwatch"):
-        claimed(SECRET, f"2{TOKEN[1:]}", NOW)
+        claimed(SECRET, f"{version}{TOKEN[1:]}", NOW)
 
 
 def test_the_address_is_the_base_and_the_token() -> None:

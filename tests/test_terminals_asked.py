@@ -231,7 +231,7 @@ ANSWERS = {
     "broken": (500, b"", "HTTP 500"),
     "elsewhere": (302, b"", "HTTP 302"),
     "no answer": (200, b"fine", "its agent's answer is none"),
-    "a rude answer": (200, b'{"reached":0,"refused":{"pts/1":"\\u001b[2J"}}', "pts/1: ?[2J"),
+    "a rude answer": (200, b'{"reached":0,"refused":{"pts/1":"\\u001b[2J"}}', "pts/1: \\x1b[2J"),
     "no end": (200, b" " * 1_000_000, "its agent's answer is none"),
 }
 

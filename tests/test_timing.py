@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.policies.idle_timeout import gap_history as gaps
-from gpuwatch.policies.idle_timeout.break_even import break_even, fixed, restart_seconds
+from gpuwatch.policies.idle_timeout.break_even import restart_seconds
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.hazard import EDGES, PRIOR, Table, best_wait, bin_of, chances, counted
 from gpuwatch.policies.idle_timeout.learned import waits
@@ -34,18 +34,12 @@ def ratio_of(recorded: list[Recorded], waited: list[float]) -> float:
     return cost(recorded, waited, RESTART).seconds / optimum(recorded, RESTART)
 
 
-def test_a_fixed_wait_and_break_even_are_what_they_say() -> None:
-    """One is the number set, the other the cost of a restart."""
-    assert fixed(300.0).seconds == 300.0
-    assert break_even(RESTART).seconds == RESTART
-
-
 @given(length=st.floats(1, 1e6), restart=st.floats(1, 1e5))
 def test_break_even_never_pays_more_than_twice_the_optimum(length: float, restart: float) -> None:
     """The bound of ski rental, for every gap and restart."""
     gap = [Recorded(node_id="n", begin=0.0, end=length)]
 
-    assert cost(gap, [break_even(restart).seconds], restart).seconds <= 2 * optimum(gap, restart) * (1 + 1e-9)
+    assert cost(gap, [restart], restart).seconds <= 2 * optimum(gap, restart) * (1 + 1e-9)
 
 
 def test_a_restart_costs_its_time_its_money_by_the_machines_price_and_more_while_capacity_is_scarce() -> None:

@@ -4,10 +4,13 @@ import os
 import ssl
 import urllib.request
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.agent.settings import AgentKnobs
@@ -16,14 +19,25 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.controller.metrics import Telling
 from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
 from gpuwatch.controller.web.settings import ControllerKnobs
-from gpuwatch.runtime.certificates import Ends, validities_of
+from gpuwatch.runtime.certificates import Ends, Read, by_handshake
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.http.auth import files_of
 from gpuwatch.runtime.metrics.family import CERTIFICATE
+from gpuwatch.runtime.tls import TlsFiles
+from gpuwatch.runtime.x509 import by_x509, validities_of
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority, Issued
 
 SOON, LATER = datetime(2035, 1, 5, tzinfo=UTC), datetime(2036, 1, 5, tzinfo=UTC)
+
+
+def an_authority(*, until: datetime) -> bytes:
+    """The certificate of an authority that ends then."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "another")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, until - timedelta(days=9), until)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def knobs_of(issued: Issued, ca: Path | None = None) -> AgentKnobs:
@@ -41,29 +55,43 @@ def told(page: str) -> dict[str, float]:
     return {sample.labels["setting"]: sample.value for sample in samples if sample.name == CERTIFICATE}
 
 
-def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(tmp_path: Path) -> None:
+READERS = pytest.mark.parametrize("read", [by_handshake, by_x509])
+
+
+@READERS
+def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(tmp_path: Path, read: Read) -> None:
     """What follows our own in its file is its issuer's; of two authorities either may be missed."""
     authority = Authority(tmp_path / "ours")
-    issued, brief = authority.issue("agent", until=SOON), authority.issue("brief", until=SOON)
-    authority.ca.write_text(authority.ca.read_text() + brief.certificate.read_text())
+    issued = authority.issue("agent", until=LATER)
+    authority.ca.write_bytes(authority.ca.read_bytes() + an_authority(until=SOON))
 
-    ends = dict(Ends([files_of(knobs_of(issued, authority.ca), "agent")]).told())
+    ends = dict(Ends([files_of(knobs_of(issued, authority.ca), "agent")], read).told())
 
-    assert ends == {"agent.tls_certificate": SOON, "agent.tls_client_ca": SOON}
+    assert ends == {"agent.tls_certificate": LATER, "agent.tls_client_ca": SOON}
     assert [each.end for each in validities_of(authority.ca)][1] == SOON
     assert validities_of(authority.ca)[0].end != SOON
 
 
-def test_without_a_file_nothing_is_told() -> None:
+def test_one_that_is_believed_for_itself_alone_is_told_by_controllers(tmp_path: Path) -> None:
+    """The standard library lists authorities alone, so that an agent does not know of it."""
+    files = TlsFiles(section="signals", ca=Authority(tmp_path).issue("agent", until=SOON).certificate)
+
+    assert dict(Ends([files], by_x509).told()) == {"signals.tls_ca": SOON}
+    assert dict(Ends([files], by_handshake).told()) == {}
+
+
+@READERS
+def test_without_a_file_nothing_is_told(read: Read) -> None:
     """Absent, never zero."""
-    assert dict(Ends([files_of(AgentKnobs(), "agent")]).told()) == {}
+    assert dict(Ends([files_of(AgentKnobs(), "agent")], read).told()) == {}
 
 
-def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_not(tmp_path: Path) -> None:
+@READERS
+def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_not(tmp_path: Path, read: Read) -> None:
     """What the server goes on to show is what counts: another's key, or a file that is gone, changes nothing."""
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
-    ends = Ends([files_of(knobs_of(issued), "agent")])
+    ends = Ends([files_of(knobs_of(issued), "agent")], read)
     first = dict(ends.told())
     stranger = authority.issue("stranger", until=LATER)
     stranger.certificate.rename(issued.certificate)
@@ -76,13 +104,14 @@ def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_no
     assert renewed == dict(ends.told()) == {"agent.tls_certificate": LATER}
 
 
+@READERS
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("no certificate")], ids=["gone", "none"])
-def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Path], object], read: Read) -> None:
     """The door says why; a number would be made up. Once it is mended, it is told."""
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
     spoil(issued.certificate)
-    ends = Ends([files_of(knobs_of(issued), "agent")])
+    ends = Ends([files_of(knobs_of(issued), "agent")], read)
     before = dict(ends.told())
     authority.issue("agent", until=LATER)
 

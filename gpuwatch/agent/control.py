@@ -19,6 +19,7 @@ import msgspec
 
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ class _Handler(BaseRequestHandler):
             self._answer(Answer(done=False, text=f"{order.verb!r} is no order; there are: {known}"))
             return
         who = _who(self.request, order.behalf)
-        answer = command(who, _printable(order.reason))
+        answer = command(who, _words(order.reason))
         _LOG.info("%s by %s: %s", order.verb, who, answer.text)
         self._answer(answer)
 
@@ -181,9 +182,9 @@ def _who(connection: socket.socket, behalf: str) -> str:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = f"uid {uid}"
-    return f"{_printable(behalf)} as {name}" if uid == 0 and behalf else name
+    return f"{_words(behalf)} as {name}" if uid == 0 and behalf else name
 
 
-def _printable(text: str) -> str:
+def _words(text: str) -> str:
     """Words for one line of a log."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)[:_LONGEST_WORDS].strip()
+    return legible(text.strip(), _LONGEST_WORDS)

@@ -26,7 +26,7 @@ from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentKnobs
 from gpuwatch.agent.state import AgentCore, Snapshot
 from gpuwatch.agent.wall import Terminals, answering
-from gpuwatch.runtime.certificates import Ends
+from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
 from gpuwatch.runtime.http.auth import door_of, files_of
@@ -82,7 +82,7 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
         leases=host.leases,
         users=users.view,
         instance=instance.status,
-        certificates=Ends([files_of(knobs, "agent")]).told,
+        certificates=Ends([files_of(knobs, "agent")], by_handshake).told,
         logins=door.failures,
         foreign=_foreign(knobs, users),
     )

@@ -43,6 +43,7 @@ from gpuwatch.runtime.scheduler import SteadyScheduler
 from gpuwatch.runtime.secrets import use
 from gpuwatch.runtime.shutdown import Ending
 from gpuwatch.runtime.systemd import Watchdog, tell, tell_reloading
+from gpuwatch.runtime.x509 import by_x509
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +202,7 @@ def _served(settings: Settings, seen: "Seen", parts: Parts) -> AgentServer | Non
 def _certificates(settings: Settings) -> Ends:
     """Of those that are shown and believed."""
     door = door_files(settings.controller, "controller")
-    return Ends([door, files_of(settings.signals), files_of(settings.signals.promql)])
+    return Ends([door, files_of(settings.signals), files_of(settings.signals.promql)], by_x509)
 
 
 def _web(settings: Settings, parts: LiveParts) -> Web:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gpuwatch.guard.mass_idleness import Burst
 from gpuwatch.guard.settings import Limits
 from gpuwatch.model.decision import Observation, Step, Verb
+from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.policies import PoolRules
 
@@ -68,4 +69,4 @@ def retry_wait_seconds(attempts: int, *, denied: bool = False) -> float:
     What the cloud does not allow takes somebody who changes a tag or a policy: 30 minutes, at most 4 hours.
     """
     first, most = (1800, 14400) if denied else (30, 900)
-    return float(min(first * 2 ** max(0, attempts - 1), most))
+    return backoff_seconds(attempts, first=first, longest=most)

@@ -20,7 +20,7 @@ from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.settings import LedgerKnobs, is_postgresql
 from gpuwatch.ledger.store import Store, cause, this_process
 from gpuwatch.ledger.tables import HEAD
-from gpuwatch.runtime.secrets import read_secret
+from gpuwatch.runtime.secrets import read_secret_text
 
 log = logging.getLogger(__name__)
 
@@ -154,10 +154,9 @@ def conninfo(knobs: LedgerKnobs) -> dict[str, Any]:
     url = knobs.url or ""
     if knobs.url_file is not None:
         try:
-            url = read_secret(knobs.url_file).decode().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise LedgerError(f"ledger.url_file {knobs.url_file} cannot be read: {why}") from None
+            url = read_secret_text(knobs.url_file)
+        except OSError as error:
+            raise LedgerError(f"ledger.url_file {knobs.url_file} cannot be read: {error.strerror}") from None
     key = "ledger.url" if knobs.url_file is None else f"ledger.url_file {knobs.url_file}"
     try:
         if is_postgresql(url):

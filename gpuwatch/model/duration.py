@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"
+_MOST_DOUBLINGS = 30  # a float would overflow after a thousand
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
@@ -96,6 +97,11 @@ def format_duration(seconds: float) -> str:
         if count:
             words.append(f"{count}{unit}")
     return "".join(words[:2])
+
+
+def backoff_seconds(failures: int, *, first: float, longest: float) -> float:
+    """The wait after so many failures in a row: the first wait, doubled with each failure, up to the longest."""
+    return min(longest, first * 2.0 ** min(max(0, failures - 1), _MOST_DOUBLINGS))
 
 
 def has_no_unit(value: object) -> bool:

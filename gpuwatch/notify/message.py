@@ -16,6 +16,7 @@ from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.runtime.printable import legible
 
 LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated
 _LONGEST = 200  # of a name; of a sentence several times that
@@ -139,8 +140,7 @@ def _approved_first(event: Event, about: About) -> bool:
 
 def printable(words: str, longest: int = _LONGEST) -> str:
     """Words of others on one line that no reader takes for a link, a command's end or a line of ours."""
-    plain = "".join(each if each.isprintable() else " " for each in words)
-    plain = " ".join(plain.split()).replace("://", ": //").replace("`", "'")
+    plain = legible(" ".join(words.split())).replace("://", ": //").replace("`", "'")
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 

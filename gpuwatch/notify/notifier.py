@@ -7,7 +7,7 @@ thread and a connection of its own; no round ever waits for a mail server.
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -57,7 +57,7 @@ class Crier:
     leads: Callable[[], bool]
     fleet: Callable[[], Fleet | None]
     count: Callable[[str, str, str], None] = lambda *_: None
-    _patience: Patience = field(init=False)
+    _patience: Patience[Hashable] = field(init=False)
     _unrecorded: dict[tuple[str, str], tuple[datetime, str]] = field(default_factory=dict)
     _unaddressed: set[tuple[str, str]] = field(default_factory=set)
     _looked: Fleet | None = None

@@ -44,7 +44,7 @@ class Postman:
     leads: Callable[[], bool]
     leftovers: Callable[[], Sequence[Leftover]] = tuple
     _done: dict[str, date] = field(default_factory=dict)
-    _patience: Patience = field(init=False)
+    _patience: Patience[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing has failed yet."""

@@ -1,9 +1,13 @@
 """When something that failed is tried again: later each time, and never given up by itself."""
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
+from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.runtime.clock import Clock
+
+What = TypeVar("What", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -15,31 +19,35 @@ class _Trying:
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience:
+class Patience(Generic[What]):
     """What waits for its next try: twice as long as the time before, up to the longest wait."""
 
     clock: Clock
     first_seconds: float
     longest_seconds: float
-    _trying: dict[Hashable, _Trying] = field(default_factory=dict)
+    _trying: dict[What, _Trying] = field(default_factory=dict)
 
-    def over(self, what: Hashable) -> bool:
+    def __iter__(self) -> Iterator[What]:
+        """What has failed and has not worked since, the next to be tried first."""
+        return iter(sorted(self._trying, key=lambda what: self._trying[what].not_before))
+
+    def over(self, what: What) -> bool:
         """Whether it may be tried now."""
         trying = self._trying.get(what)
         return trying is None or self.clock.monotonic() >= trying.not_before
 
-    def failed(self, what: Hashable) -> float:
+    def failed(self, what: What) -> float:
         """After how many seconds it is tried again."""
         trying = self._trying.setdefault(what, _Trying())
-        wait = min(self.longest_seconds, self.first_seconds * 2.0**trying.failures)
-        trying.failures = min(trying.failures + 1, 10)
+        trying.failures += 1
+        wait = backoff_seconds(trying.failures, first=self.first_seconds, longest=self.longest_seconds)
         trying.not_before = self.clock.monotonic() + wait
         return wait
 
-    def forget_all_but(self, kept: Collection[Hashable]) -> None:
+    def forget_all_but(self, kept: Collection[What]) -> None:
         """What nobody will ask for again."""
         self._trying = {what: trying for what, trying in self._trying.items() if what in kept}
 
-    def worked(self, what: Hashable) -> None:
+    def worked(self, what: What) -> None:
         """The next failure is the first one again."""
         self._trying.pop(what, None)

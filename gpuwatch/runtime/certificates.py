@@ -1,18 +1,20 @@
-"""How long certificates are good for, and when those that are in force end."""
+"""How long certificates are good for, and when those that are in force end.
+
+There are two readers. `by_handshake` is for agents: it needs the standard library alone, whose one public way to the
+fields of a certificate is a handshake. `runtime/x509.py` is for controllers, and reads any certificate.
+"""
 
 import contextlib
-import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 
 from gpuwatch.runtime.reload import signatures
-from gpuwatch.runtime.tls import TlsFiles, client_context
+from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 
-_PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-_UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x17, 0x18, 0xA0  # tags of ASN.1
+_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which the ssl module does not name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,10 @@ class Validity:
     end: datetime
 
 
+# By setting, of our own certificate and of a list of authorities. OSError or ValueError: a file is unusable.
+Read = Callable[[TlsFiles], Mapping[str, Sequence[Validity]]]
+
+
 class Ends:
     """When the certificates end that are in force, by the settings that name their files.
 
@@ -30,91 +36,59 @@ class Ends:
     force what was there before; whoever makes the contexts tells of it.
     """
 
-    def __init__(self, files: Iterable[TlsFiles]) -> None:
+    def __init__(self, files: Iterable[TlsFiles], read: Read) -> None:
         """Nothing is read yet."""
         self._files = tuple(each for each in files if each.paths)
+        self._read = read
         self._seen: dict[TlsFiles, object] = {}
         self._ends: dict[TlsFiles, Mapping[str, datetime]] = {}
 
     def told(self) -> Iterator[tuple[str, datetime]]:
-        """Setting and end, where there is a certificate that can be used."""
+        """Setting and end, where there is a certificate that can be used; of a list of authorities the first to end."""
         for files in self._files:
             seen = signatures(files.paths)
             if self._seen.get(files) != seen:
                 self._seen[files] = seen
                 with contextlib.suppress(OSError, ValueError):
-                    self._ends[files] = _ends(files)
+                    found = self._read(files)
+                    self._ends[files] = {name: min(each.end for each in several) for name, several in found.items()}
             yield from self._ends.get(files, {}).items()
 
 
-def _ends(files: TlsFiles) -> dict[str, datetime]:
-    """Of our own certificate, which its chain outlives; and of the first to end of a list of authorities."""
-    client_context(files)  # raises where certificate and key are no pair: what cannot be used is not in force
-    ends = {}
+def by_handshake(files: TlsFiles) -> dict[str, list[Validity]]:
+    """What a server shows, and the authorities that it believes, the first to end before the others.
+
+    A certificate that is believed for itself alone, and is no authority's, is left out.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it should be.
+
+    """
+    found = {}
     if files.certificate is not None:
-        ends[f"{files.section}.tls_certificate"] = validity_of(files.certificate).end
+        found[f"{files.section}.tls_certificate"] = [_validity(_shown(replace(files, ca=None)))]
     if files.ca is not None:
-        ends[f"{files.section}.{files.ca_key}"] = min(each.end for each in validities_of(files.ca))
-    return ends
+        believed = client_context(replace(files, certificate=None, key=None)).get_ca_certs()
+        found[f"{files.section}.{files.ca_key}"] = sorted(map(_validity, believed), key=lambda each: each.end)
+    return {name: several for name, several in found.items() if several}
 
 
-def validity_of(path: Path) -> Validity:
-    """Of the first certificate in a file; raises as `validities_of`."""
-    return validities_of(path)[0]
+def _shown(files: TlsFiles) -> Mapping[str, Any]:
+    """Our own certificate, as a client sees it that believes this one and no other, whatever the time."""
+    shows = server_context(files)  # first, for its errors name the right setting
+    context = client_context(replace(files, certificate=None, key=None, ca=files.certificate))
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(to_client, to_server)
+    server = shows.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server, client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return client.getpeercert() or {}
 
 
-def validities_of(path: Path) -> tuple[Validity, ...]:
-    """Of each certificate in a file, at least one.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds no certificate in PEM.
-
-    """
-    found = _PEM.findall(path.read_text(encoding="ascii", errors="replace"))
-    try:
-        validities = tuple(read_validity(ssl.PEM_cert_to_DER_cert(each)) for each in found)
-    except (ValueError, IndexError) as error:
-        raise ValueError("it holds no certificate in PEM") from error
-    if not validities:
-        raise ValueError("it holds no certificate in PEM")
-    return validities
-
-
-def read_validity(der: bytes) -> Validity:
-    """Source: RFC 5280, 4.1: in TBSCertificate after version, serial number, signature algorithm and issuer.
-
-    Raises:
-        ValueError, IndexError: the bytes are no certificate.
-
-    """
-    _, certificate, _ = _element(der)
-    _, signed, _ = _element(certificate)
-    tag, _, rest = _element(signed)
-    for _ in range(3 if tag == _VERSION else 2):
-        _, _, rest = _element(rest)
-    _, validity, _ = _element(rest)
-    begin_tag, begin, rest = _element(validity)
-    end_tag, end, _ = _element(rest)
-    return Validity(begin=_time(begin_tag, begin), end=_time(end_tag, end))
-
-
-def _element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Tag, content and what follows of the first element of DER."""
-    tag, size, start = der[0], der[1], 2
-    if size & 0x80:
-        start += size & 0x7F
-        size = int.from_bytes(der[2:start], "big")
-    if len(der) < start + size:
-        raise ValueError("cut off")
-    return tag, der[start : start + size], der[start + size :]
-
-
-def _time(tag: int, content: bytes) -> datetime:
-    """UTCTime has two digits of the year, of 1950 to 2049."""
-    text = content.decode("ascii")
-    if tag == _UTC_TIME:
-        text = ("19" if text[:2] >= "50" else "20") + text
-    elif tag != _GENERALIZED_TIME:
-        raise ValueError("no time")
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+def _validity(shown: Mapping[str, Any]) -> Validity:
+    begin, end = (ssl.cert_time_to_seconds(shown[key]) for key in ("notBefore", "notAfter"))
+    return Validity(begin=datetime.fromtimestamp(begin, UTC), end=datetime.fromtimestamp(end, UTC))

@@ -122,6 +122,14 @@ def read_secret(named: str) -> bytes:
     return Path(named).read_bytes()
 
 
+def read_secret_text(named: str) -> str:
+    """Its text, without white space around it; raises as `read_secret`, also where it is no text."""
+    try:
+        return read_secret(named).decode().strip()
+    except UnicodeDecodeError:
+        raise unread(named, "it is no text") from None
+
+
 def version_of(named: str) -> object:
     """What tells a secret from its successor, where it is not a file of that name: for `Reread`."""
     if not is_reference(named):

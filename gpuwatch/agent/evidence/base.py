@@ -77,8 +77,3 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def printable(text: str, longest: int = 200) -> str:
-    """A text of somebody else's, fit for a log line."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])

@@ -5,10 +5,11 @@ a moment to put things in order, which half the programs of a host hold for ever
 may be added to them.
 """
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import InhibitorKnobs
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.printable import legible
 
 _MEANT = frozenset({"shutdown", "sleep", "idle"})  # not the handle-* ones: they are about keys and lids
 
@@ -40,9 +41,9 @@ class Inhibitors:
             except FileNotFoundError:
                 continue  # let go while we looked
             except OSError as error:
-                doubts.append(f"lock {printable(path.name, 40)}: {error.strerror}")
+                doubts.append(f"lock {legible(path.name, 40)}: {error.strerror}")
             except UnseenError as error:
-                doubts.append(f"lock {printable(path.name, 40)}: {error}")
+                doubts.append(f"lock {legible(path.name, 40)}: {error}")
             else:
                 holders += [] if holder is None else [holder]
         if holders:
@@ -57,7 +58,7 @@ class Inhibitors:
             raise UnseenError("it does not say what it is")
         if lock["MODE"].startswith("delay") or not _MEANT & set(lock["WHAT"].split(":")):
             return None
-        who = printable(lock["WHO"], 60)
+        who = legible(lock["WHO"], 60)
         if surely_dead(int(lock["PID"]), self._roots):
             raise UnseenError(f"{who} took it and is gone, and it is still there")
         return who

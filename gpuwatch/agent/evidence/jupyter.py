@@ -18,12 +18,13 @@ from typing import Annotated
 
 import msgspec
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.evidence.idle_clock import Silence
 from gpuwatch.agent.evidence.settings import JupyterKnobs
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.printable import legible
 
 _FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7
 _IN_HOME = ".local/share/jupyter/runtime"
@@ -105,9 +106,9 @@ class Jupyter:
             except FileNotFoundError:
                 continue  # it ended while we looked
             except OSError as error:
-                found.doubts.append(f"{printable(path.name, 60)}: {error.strerror or type(error).__name__}")
+                found.doubts.append(f"{legible(path.name, 60)}: {error.strerror or type(error).__name__}")
             except UnseenError as error:
-                found.doubts.append(f"{printable(path.name, 60)}: {error}")
+                found.doubts.append(f"{legible(path.name, 60)}: {error}")
         found.doubts += self._hidden(found.owners)
         self._silence.forget_all_but(found.silent.keys())
         least = min(found.silent.values(), default=None)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
 from gpuwatch.model.duration import format_duration
@@ -122,7 +122,7 @@ class Leases:
         leases: list[Lease] = []
         broken: list[str] = []
         for path in paths:
-            name = printable(path.name, 40)
+            name = legible(path.name, 40)
             try:
                 lease = self._one(path, boot, now)
             except FileNotFoundError:
@@ -159,7 +159,7 @@ class Leases:
             return None
         return Lease(
             user=user_name(contents.owner_uid),
-            reason=printable(written.reason, _LONGEST_REASON),
+            reason=legible(written.reason, _LONGEST_REASON),
             expires_at=now.at + timedelta(seconds=left),
             left_seconds=left,
         )
@@ -200,7 +200,7 @@ def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
             boot_id=_boot_id(Roots()),
             from_monotonic_seconds=begin,
             until_monotonic_seconds=begin + granted,
-            reason=printable(reason, _LONGEST_REASON),
+            reason=legible(reason, _LONGEST_REASON),
         )
         _write(directory, msgspec.json.encode(lease))
     except (OSError, UnseenError) as error:

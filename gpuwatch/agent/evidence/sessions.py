@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several, user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.idle_clock import Silence
 from gpuwatch.agent.evidence.settings import PeopleKnobs
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.printable import legible
 
 # struct utmp of glibc (utmp(5)): what is needed lies at the same place everywhere, only the rest differs in size.
 _HEAD = struct.Struct("=h2xi32s4x32s")
@@ -161,12 +162,12 @@ class People:
                 continue  # its person has left; a greeter, a service manager, cron
             timed = known.get("TYPE") not in _DESKTOPS
             terminal = _terminal(known.get("TTY", "")) if timed else None
-            yield Session(user=printable(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+            yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
 
 
 def _word(raw: bytes) -> str:
     """A field of utmp: ended by a zero byte, or full."""
-    return printable(raw.partition(b"\0")[0].decode("utf-8", "replace"))
+    return legible(raw.partition(b"\0")[0].decode("utf-8", "replace"))
 
 
 def _terminal(name: str) -> str | None:

@@ -5,12 +5,14 @@ import shutil
 import socket
 
 from gpuwatch.agent.evidence import command
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, printable, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmKnobs
 from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.runtime.printable import legible
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
+_LONGEST_STATES = 200  # characters
 
 # sinfo(1), NODE STATE CODES: one word, or several joined by "+" (as scontrol and StateComplete write them), and flags
 # behind. Draining and failing nodes still run jobs; a planned one is reserved for a job that is about to start.
@@ -66,7 +68,7 @@ class Slurm:
             note = f"no job is shown, and {self._node} is {several(states)}"
             return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
         if says != {State.IDLE}:
-            told = printable(several(states))
+            told = legible(several(states), _LONGEST_STATES)
             raise UnseenError(f"no job is shown, and {self._node} is {told}, which does not say that there is none")
         return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 

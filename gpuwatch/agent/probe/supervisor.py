@@ -10,7 +10,6 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, Ending, ProbeChild
@@ -19,6 +18,7 @@ from gpuwatch.agent.settings import AgentKnobs
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import called
+from gpuwatch.runtime.backoff import Patience
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reexec import own_command
 
@@ -27,15 +27,8 @@ _LOG = logging.getLogger(__name__)
 _RELEASE_SECONDS = 2 * (TERMINATE_SECONDS + KILL_SECONDS) + 1.0
 _MOST_STUCK = 3  # abandoned probes; then a new one waits until one of them ends, and a trial does one earlier
 _GOOD_CYCLES = 5  # so many make a probe a good one: the next failure is a first one again
-_LONGEST_RETRY_DOUBLINGS = 6
-
-
-@dataclass(slots=True, kw_only=True)
-class _Hung:
-    """A GPU that hung a probe."""
-
-    times: int
-    retry_at: float
+_LONGEST_RETRY_FACTOR = 64  # a GPU that hangs again and again is left alone for at most so many times `hung_retry`
+_PROBE = "the probe"
 
 
 def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
@@ -65,8 +58,7 @@ class ProbeSupervisor:
         self._child: ProbeChild | None = None
         self._trial: Trial | None = None
         self._stuck: list[ProbeChild] = []
-        self._hung: dict[str, _Hung] = {}
-        self._failures = 0
+        self._hung, self._failures = self._forgotten()
         self._turns = 0
 
     def start(self) -> None:
@@ -117,6 +109,14 @@ class ProbeSupervisor:
             self._released = None
             self._changed.notify_all()
 
+    def _forgotten(self) -> tuple[Patience[str], Patience[str]]:
+        """No GPU has hung a probe, and no probe has failed."""
+        retry, knobs = self._knobs.hung_retry, self._knobs
+        return (
+            Patience(clock=self._clock, first_seconds=retry, longest_seconds=retry * _LONGEST_RETRY_FACTOR),
+            Patience(clock=self._clock, first_seconds=knobs.restart_min, longest_seconds=knobs.restart_max),
+        )
+
     @property
     def _called(self) -> bool:
         """Whether the probe at work is to end now."""
@@ -148,8 +148,7 @@ class ProbeSupervisor:
                 self._turns += 1
                 self._changed.wait(self._knobs.interval)
             self._resting = False
-        self._hung.clear()  # a reset may have mended them
-        self._failures = 0
+        self._hung, self._failures = self._forgotten()  # a reset may have mended them
 
     def _run(self) -> None:
         """Replace probes for ever."""
@@ -163,9 +162,7 @@ class ProbeSupervisor:
                 continue
             self._core.interrupt(ending.why, ending.detail)
             failed = ending.why is not Interruption.RENEW
-            self._failures = self._failures + 1 if failed else self._failures
-            doublings = max(0, min(self._failures - 1, 30))
-            delay = min(self._knobs.restart_max, self._knobs.restart_min * 2**doublings) if failed else 0.0
+            delay = self._failures.failed(_PROBE) if failed else 0.0
             level = logging.WARNING if failed else logging.INFO
             _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
             self._wait(delay)
@@ -177,7 +174,7 @@ class ProbeSupervisor:
         heard: tuple[bytes, ...] = ()
         if self._trial is not None and self._trial.cycle:
             trial, self._trial = self._trial, None
-            self._hung.pop(trial.uuid, None)
+            self._hung.worked(trial.uuid)
             child, heard = trial.child, trial.cycle
         else:
             try:
@@ -227,7 +224,8 @@ class ProbeSupervisor:
             if not isinstance(message, End):
                 continue
             good_cycles += 1
-            self._failures = self._failures if good_cycles < _GOOD_CYCLES else 0
+            if good_cycles >= _GOOD_CYCLES:
+                self._failures.worked(_PROBE)
             if not backlog and self._try_again():
                 return Ending(why=Interruption.RENEW, detail="a GPU that hung answers again")
 
@@ -248,14 +246,14 @@ class ProbeSupervisor:
             self._trial = None
             self._leave_behind(trial.child)
             self._postpone(trial.uuid, trial.failure)
-        elif self._hung:
-            uuid = min(self._hung, key=lambda each: self._hung[each].retry_at)
-            if self._clock.monotonic() < self._hung[uuid].retry_at or len(self._stuck) >= _MOST_STUCK - 1:
-                return False
-            try:
-                self._trial = Trial(self._skipping(each for each in self._hung if each != uuid), uuid, self._knobs)
-            except OSError as error:
-                self._postpone(uuid, f"no probe could be started: {error}")
+            return False
+        hung = tuple(self._hung)
+        if not hung or not self._hung.over(hung[0]) or len(self._stuck) >= _MOST_STUCK - 1:
+            return False
+        try:
+            self._trial = Trial(self._skipping(hung[1:]), hung[0], self._knobs)
+        except OSError as error:
+            self._postpone(hung[0], f"no probe could be started: {error}")
         return False
 
     def _end_trial(self) -> None:
@@ -276,9 +274,7 @@ class ProbeSupervisor:
 
     def _postpone(self, uuid: str, why: str) -> None:
         """Leave a GPU alone, for longer each time."""
-        hung = self._hung.setdefault(uuid, _Hung(times=0, retry_at=0.0))
-        wait = self._knobs.hung_retry * 2 ** min(hung.times, _LONGEST_RETRY_DOUBLINGS)
-        hung.times, hung.retry_at = hung.times + 1, self._clock.monotonic() + wait
+        wait = self._hung.failed(uuid)
         _LOG.warning("%s is left alone for %s: %s", uuid, format_duration(wait), why)
 
     def _reap(self) -> None:

@@ -6,6 +6,8 @@ from gpuwatch.cli.doctor import certificates, devices, host, ports
 from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
+from gpuwatch.runtime.certificates import by_handshake
+from gpuwatch.runtime.http.auth import files_of
 
 
 def port(case: AgentCase) -> Iterator[Finding]:
@@ -16,8 +18,7 @@ def port(case: AgentCase) -> Iterator[Finding]:
 def identity(case: AgentCase) -> Iterator[Finding]:
     """What it shows of itself, and what it keeps to itself."""
     knobs = case.knobs
-    shown = {"agent.tls_certificate": knobs.tls_certificate, "agent.tls_client_ca": knobs.tls_client_ca}
-    yield from certificates.certificates(shown, case.clock)
+    yield from certificates.certificates(files_of(knobs, "agent"), case.clock, by_handshake)
     yield from certificates.secrets({"agent.tls_key": knobs.tls_key, "agent.users_file": knobs.users_file})
     yield from ports.passwords(knobs, "agent")
 

@@ -2,33 +2,36 @@
 
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine
-from gpuwatch.runtime.certificates import Validity, validity_of
+from gpuwatch.runtime.certificates import Read, Validity
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import is_reference, read_secret
+from gpuwatch.runtime.tls import TlsFiles
 
 SOON = timedelta(days=30)
 LONGEST = timedelta(days=90)
 _DAY = timedelta(days=1)
 
 
-def certificates(files: Mapping[str, str | None], clock: Clock) -> Iterator[Finding]:
-    """The first certificate of each file that a key names; those after it are somebody else's to renew."""
-    for key, name in files.items():
-        if name is None:
+def certificates(files: TlsFiles, clock: Clock, read: Read) -> Iterator[Finding]:
+    """The first certificate of each file; those after it are somebody else's to renew."""
+    shown, believed = replace(files, ca=None), replace(files, certificate=None, key=None)
+    for each, path in ((shown, files.certificate), (believed, files.ca)):
+        if path is None:
             continue
-        where = f"{key}: {name}"
+        where = f"{files.section}.{files.ca_key if each is believed else 'tls_certificate'}: {path}"
         try:
-            validity = validity_of(Path(name))
+            validities = read(each)
         except (OSError, ValueError) as error:
-            told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            yield found("certificate.unusable", where, told)
+            yield found("certificate.unusable", where, str(error))
             continue
-        yield from _judged(where, validity, clock.now(), ours=not key.endswith("ca"))
+        for validity, *_ in validities.values():
+            yield from _judged(where, validity, clock.now(), ours=each is shown)
 
 
 def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:

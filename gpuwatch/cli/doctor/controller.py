@@ -6,7 +6,10 @@ from gpuwatch.cli.doctor import certificates, cloud, host, ledger, ports, signal
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
+from gpuwatch.controller.observe.credentials import files_of
+from gpuwatch.runtime.http.auth import files_of as door_files
 from gpuwatch.runtime.secrets import files_named
+from gpuwatch.runtime.x509 import by_x509
 
 _CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
 
@@ -20,22 +23,15 @@ def port(case: ControllerCase) -> Iterator[Finding]:
 def identity(case: ControllerCase) -> Iterator[Finding]:
     """What it shows of itself to others, and what it keeps to itself."""
     door, agents, promql = case.settings.controller, case.settings.signals, case.settings.signals.promql
-    shown = {
-        "controller.tls_certificate": door.tls_certificate,
-        "controller.tls_client_ca": door.tls_client_ca,
-        "signals.tls_certificate": agents.tls_certificate,
-        "signals.tls_ca": agents.tls_ca,
-        "signals.promql.tls_certificate": promql.tls_certificate,
-        "signals.promql.tls_ca": promql.tls_ca,
-    }
-    yield from certificates.certificates(shown, case.clock)
+    for files in (door_files(door, "controller"), files_of(agents), files_of(promql)):
+        yield from certificates.certificates(files, case.clock, by_x509)
     keys = {
         "controller.tls_key": door.tls_key,
         "signals.tls_key": agents.tls_key,
         "signals.promql.tls_key": promql.tls_key,
     }
-    files = {".".join(path): named for path, named in files_named(case.settings) if path[0] != "agent"}
-    yield from certificates.secrets(keys | files)
+    named = {".".join(path): file for path, file in files_named(case.settings) if path[0] != "agent"}
+    yield from certificates.secrets(keys | named)
     yield from ports.passwords(door, "controller")
 
 

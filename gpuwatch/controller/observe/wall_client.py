@@ -19,11 +19,13 @@ from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
 
 __all__ = ["HostNote", "told_on_hosts"]
 
 _LARGEST_ANSWER_BYTES = 262_144  # a thousand terminals, each with its reason
 _MOST_REASONS = 3
+_LONGEST_REASONS = 500  # characters
 _STATUS = {
     400: "its agent does not understand it (HTTP 400): it is of another version, or speaks https only",
     403: "its agent lets others have notices written (HTTP 403); see agent.notice_users and agent.tls_client_names",
@@ -125,4 +127,4 @@ def _why_not(body: bytes, note: HostNote) -> str | None:
     reasons = [*(f"{name}: {why}" for name, why in told.refused.items()), *told.doubts]
     more = [f"{len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
     seen = ", ".join([*reasons[:_MOST_REASONS], *more]) or "nobody is logged in"
-    return f"no terminal was reached: {''.join(letter if letter.isprintable() else '?' for letter in seen[:500])}"
+    return f"no terminal was reached: {legible(seen, _LONGEST_REASONS)}"

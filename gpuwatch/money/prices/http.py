@@ -12,18 +12,12 @@ from typing import Any
 
 from gpuwatch.money.prices.fetch import FetchError
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.secrets import read_secret
+from gpuwatch.runtime.http.client import opener
+from gpuwatch.runtime.secrets import read_secret_text
 
 _LARGEST_ANSWER_BYTES = 64 * 1024**2
 _LATER = frozenset({429, 500, 502, 503, 504})
 _LONGEST_PAUSE_SECONDS = 60.0
-
-
-class _SameHost(urllib.request.HTTPRedirectHandler):
-    """No redirect is followed: a key must not go elsewhere."""
-
-    def redirect_request(self, *_: object) -> None:
-        """Leave it as an error."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,8 +60,7 @@ class Asker:
             raise ValueError(f"{url!r} is no http URL")
         told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         request = urllib.request.Request(url, data=body, headers=told)  # noqa: S310  checked above
-        opener = urllib.request.build_opener(_SameHost)
-        with opener.open(request, timeout=self.timeout_seconds) as answer:
+        with opener().open(request, timeout=self.timeout_seconds) as answer:
             text = answer.read(_LARGEST_ANSWER_BYTES + 1)
         if len(text) > _LARGEST_ANSWER_BYTES:
             raise ValueError(f"the answer is larger than {_LARGEST_ANSWER_BYTES} bytes")
@@ -82,10 +75,9 @@ def secret_of(file: Path, knob: str) -> str:
 
     """
     try:
-        text = read_secret(str(file)).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise FetchError(f"{knob}: {file} cannot be read: {why}") from None
+        text = read_secret_text(str(file))
+    except OSError as error:
+        raise FetchError(f"{knob}: {file} cannot be read: {error.strerror}") from None
     if not text or "\n" in text:
         raise FetchError(f"{knob}: {file} does not hold one line with a key")
     return text

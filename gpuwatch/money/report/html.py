@@ -13,6 +13,7 @@ from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Table
 from gpuwatch.money.report.charts import Axis, Band
 from gpuwatch.money.report.report import Report, Step
 from gpuwatch.money.report.sections import OVER_TIME, WASTE, figures, headline, sections, title
+from gpuwatch.runtime.printable import legible
 
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 # What stands in the elements is for light; clients that know `prefers-color-scheme` take the others by class.
@@ -211,4 +212,4 @@ def _hours(step: Step, uses: Sequence[Use]) -> float:
 
 def _said(words: str) -> str:
     """Names come from others: neither markup nor what no page may hold."""
-    return escape("".join(letter if letter.isprintable() else " " for letter in words))
+    return escape(legible(words))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gpuwatch.money.report.blocks import Bar, Bars, Figures, Part, Table, Words
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import WASTE, figures, headline, sections, title
+from gpuwatch.runtime.printable import legible
 
 _BAR = 30
 _WIDTH = 100
@@ -53,7 +54,7 @@ def _drawn(bar: Bar, most: int) -> str:
 def _table(table: Table) -> Iterator[str]:
     """Sentences of the last column stand under their rows."""
     shown = len(table.heads) - table.beneath
-    rows = [[_plain(cell) for cell in row] for row in (table.heads, *table.rows)]
+    rows = [[legible(cell) for cell in row] for row in (table.heads, *table.rows)]
     widths = [min(_WIDEST, max(len(row[place]) for row in rows)) for place in range(shown)]
     for number, row in enumerate(rows):
         cells = [_cut(cell, width) for cell, width in zip(row, widths, strict=False)]
@@ -65,14 +66,9 @@ def _table(table: Table) -> Iterator[str]:
             yield from textwrap.wrap(row[-1], _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _plain(cell: str) -> str:
-    """Names come from others: whatever would move the cursor is no longer in it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in cell)
-
-
 def _cut(cell: str, width: int) -> str:
     return cell if len(cell) <= width else f"{cell[: width - 3]}..."
 
 
 def _wrapped(sentence: str) -> list[str]:
-    return textwrap.wrap(_plain(sentence), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.wrap(legible(sentence), _WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 
-from gpuwatch.runtime.secrets import read_secret
+from gpuwatch.runtime.secrets import read_secret_text
 
 
 class DeliveryError(Exception):
@@ -49,7 +49,6 @@ def secret(path: str | None) -> str:
 
     """
     try:
-        return read_secret(path or "").decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise DeliveryError(f"{path} cannot be read: {why}") from None
+        return read_secret_text(path or "")
+    except OSError as error:
+        raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None

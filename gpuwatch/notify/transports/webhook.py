@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from gpuwatch.notify.transports.errors import DeliveryError, in_words, secret
 from gpuwatch.notify.transports.settings import LOOPBACK, SlackKnobs, WebhookKnobs
+from gpuwatch.runtime.http.client import opener
 
 _TIMEOUT_SECONDS = 30.0
 
@@ -58,13 +59,5 @@ def _post(
         request = urllib.request.Request(url, json.dumps(document).encode(), sent)  # noqa: S310  checked by the settings
     except ValueError:
         raise DeliveryError("what should be a URL is none") from None
-    opener = urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
-    with in_words(), opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
+    with in_words(), opener(context).open(request, timeout=_TIMEOUT_SECONDS) as answer:
         answer.read(1)
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A token is for the one who was named, and nobody else."""
-
-    def redirect_request(self, *_: object) -> None:
-        """No."""

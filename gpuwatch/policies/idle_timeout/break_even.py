@@ -11,7 +11,7 @@ Rules, all of them:
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.model.decision import Restarts, Wait
+from gpuwatch.model.decision import Restarts
 from gpuwatch.model.duration import format_duration
 from gpuwatch.policies.idle_timeout.restart_times import ENOUGH
 
@@ -68,13 +68,3 @@ def restart_seconds(
     if usd_per_hour is None or usd_per_hour <= 0:
         return None
     return (machine_seconds + usd / usd_per_hour * 3600) * scarcity
-
-
-def fixed(seconds: float) -> Wait:
-    """The same wait for everybody."""
-    return Wait(seconds=seconds, why="the pool's settings say so")
-
-
-def break_even(restart: float) -> Wait:
-    """The wait that costs as much as a restart: never more than twice the optimum (ski rental)."""
-    return Wait(seconds=restart, why="so much idle rental costs as much as a restart")

@@ -1,14 +1,12 @@
 """Samples as text, byte for byte what prometheus-client writes of them, at a fraction of its cost.
 
-A page repeats its labels each second, so their text is kept from page to page; HELP, TYPE and UNIT come from
-prometheus-client itself, once for each family.
+A page repeats its labels each second, so their text is kept from page to page. `head` and `labels_text` also write
+other exporters' families, whose counters prometheus-client would rename.
 """
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as SampleFamily
-from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from gpuwatch.model.gpu import Kind
@@ -17,9 +15,8 @@ from gpuwatch.runtime.metrics.family import INFO, Family
 Labels = tuple[str | None, ...]
 Sample = tuple[str, Labels, float]  # the family's name, its labels' values in order, the value
 
-_PLAIN, _ = choose_encoder("")
-_OPENMETRICS, _ = choose_encoder("application/openmetrics-text")
-_OPENMETRICS_END = "# EOF\n"
+OPENMETRICS_END = "# EOF\n"
+_SUFFIXES = {Kind.COUNTER: "_total", INFO: f"_{INFO}"}  # a type adds it to a family's name
 _RENAMING = ("escaping=dots", "escaping=values")
 _GO_DIFFERS = 1e6  # from here on Go writes an exponent where Python does not
 
@@ -50,7 +47,7 @@ class Exposition:
             names, texts, lines = made[name]
             text = texts.get(labels)
             if text is None:
-                text = texts[labels] = self._braced[names].get(labels) or _braced(names, labels)
+                text = texts[labels] = self._braced[names].get(labels) or _sorted_text(names, labels)
             if -_GO_DIFFERS < value < _GO_DIFFERS:
                 number = repr(float(value))
             else:
@@ -60,30 +57,21 @@ class Exposition:
         parts = [
             part for name, (*_, lines) in made.items() if lines for part in (self._head(name, openmetrics), *lines)
         ]
-        return "".join((*parts, _OPENMETRICS_END if openmetrics else "")).encode()
+        return "".join((*parts, OPENMETRICS_END if openmetrics else "")).encode()
 
     def _head(self, name: str, openmetrics: bool) -> str:
         """What precedes the samples of a family."""
         known = self._heads.get((name, openmetrics))
         if known is None:
-            text = (_OPENMETRICS if openmetrics else _PLAIN)(_Alone(self._families[name])).decode()
-            known = self._heads[name, openmetrics] = text.removesuffix(_OPENMETRICS_END)
+            family = self._families[name]
+            known = head(name, family.help, family.kind, family.unit, openmetrics=openmetrics)
+            self._heads[name, openmetrics] = known
         return known
-
-
-class _Alone(Collector):
-    """A family without samples, as something that prometheus-client can render."""
-
-    def __init__(self, family: Family) -> None:
-        self._family = family
-
-    def collect(self) -> Iterable[SampleFamily]:
-        return [sample_family(self._family)]
 
 
 def sample_family(family: Family) -> SampleFamily:
     """An empty family as prometheus-client wants it: without the suffix that the type adds."""
-    name = family.name.removesuffix("_total" if family.kind == Kind.COUNTER else f"_{INFO}")
+    name = family.name.removesuffix(_SUFFIXES.get(family.kind, ""))
     return SampleFamily(name, family.help, family.kind, family.unit)
 
 
@@ -92,11 +80,29 @@ def renames(content_type: str) -> bool:
     return content_type.endswith(_RENAMING)
 
 
-def _braced(names: tuple[str, ...], values: Labels) -> str:
-    """Labels as they follow the name, sorted; nothing where there are none."""
-    known = sorted((name, value) for name, value in zip(names, values, strict=True) if value is not None)
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in known)
-    return f"{{{pairs}}}" if known else ""
+def head(name: str, about: str, kind: str, unit: str = "", *, openmetrics: bool) -> str:
+    """What precedes the samples of a family: HELP, TYPE, and in OpenMetrics the unit where there is one.
+
+    OpenMetrics leaves out what a type adds to the name. It takes only names in `_total` for counters, and only counters
+    for such names: the type of others is unknown there.
+    """
+    about = about.replace("\\", r"\\").replace("\n", r"\n")
+    if not openmetrics:
+        return f"# HELP {name} {about}\n# TYPE {name} {Kind.GAUGE if kind == INFO else kind}\n"
+    if name.endswith("_total") != (kind == Kind.COUNTER):
+        kind = "unknown"
+    name, about = name.removesuffix(_SUFFIXES.get(kind, "")), about.replace('"', r"\"")
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + (f"# UNIT {name} {unit}\n" if unit else "")
+
+
+def labels_text(labels: Iterable[tuple[str, str | None]]) -> str:
+    """Labels as they follow the name, in this order, without those that are None; nothing where there are none."""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels if value is not None)
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _sorted_text(names: tuple[str, ...], values: Labels) -> str:
+    return labels_text(sorted(zip(names, values, strict=True)))
 
 
 def _escaped(value: str) -> str:

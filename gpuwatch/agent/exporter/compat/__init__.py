@@ -9,14 +9,13 @@ from importlib import import_module
 
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.exporter.compat.processes import Figures
-from gpuwatch.agent.exporter.compat.table import Dialect, Extra, Labels, Row, Sample, Scene
+from gpuwatch.agent.exporter.compat.table import Dialect, Sample, Scene
 from gpuwatch.agent.state import Snapshot
-from gpuwatch.model.gpu import Kind
+from gpuwatch.runtime.metrics.exposition import OPENMETRICS_END, head, labels_text
 
 DIALECTS = ("dcgm", "nvidia_smi", "nvitop")
 
-_OPENMETRICS_END = b"# EOF\n"
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_OPENMETRICS_END = OPENMETRICS_END.encode()
 
 
 def load(name: str) -> Dialect:
@@ -68,31 +67,15 @@ def _text(dialect: Dialect, scene: Scene, *, openmetrics: bool) -> str:
     lines: dict[str, list[str]] = {family.name: [] for family in dialect.families}
     for reading in scene.snapshot.readings:
         for part in dialect.parts(reading, scene):
-            labels = _braced(part.labels)
+            labels = labels_text(part.labels.items())
             for row in dialect.rows:
                 value = None if row.source in part.hidden else row.value(part.values)
                 if value is not None:
                     lines[row.name].append(f"{row.name}{labels} {float(value)!r}\n")
     for name, labelled, value in dialect.samples(scene):
-        lines[name].append(f"{name}{_braced(labelled)} {float(value)!r}\n")
+        lines[name].append(f"{name}{labels_text(labelled.items())} {float(value)!r}\n")
     return "".join(
-        _head(family, openmetrics=openmetrics) + "".join(lines[family.name])
+        head(family.name, family.help, family.kind, openmetrics=openmetrics) + "".join(lines[family.name])
         for family in dialect.families
         if lines[family.name]
     )
-
-
-def _head(family: Row | Extra, *, openmetrics: bool) -> str:
-    """HELP and TYPE. OpenMetrics takes only names in _total for counters and only counters for such names."""
-    name, kind = family.name, family.kind.value
-    if openmetrics and name.endswith("_total") == (kind == Kind.COUNTER):
-        name = name.removesuffix("_total")
-    elif openmetrics:
-        kind = "unknown"
-    return f"# HELP {name} {family.help}\n# TYPE {name} {kind}\n"
-
-
-def _braced(labels: Labels) -> str:
-    """The labels as a page has them; one that is not known is left out."""
-    told = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels.items() if value is not None)
-    return f"{{{told}}}" if told else ""

@@ -1,0 +1,43 @@
+"""Reads certificates through the package cryptography, which controllers have and agents do not."""
+
+from pathlib import Path
+
+from gpuwatch.runtime.certificates import Validity
+from gpuwatch.runtime.tls import TlsFiles, client_context
+
+
+def by_x509(files: TlsFiles) -> dict[str, list[Validity]]:
+    """Our own certificate, which its chain outlives, and the authorities, in the order of their file.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a file is not what it should be.
+
+    """
+    client_context(files)  # raises where certificate and key are no pair: what cannot be used is not in force
+    found = {}
+    if files.certificate is not None:
+        found[f"{files.section}.tls_certificate"] = validities_of(files.certificate)[:1]
+    if files.ca is not None:
+        found[f"{files.section}.{files.ca_key}"] = validities_of(files.ca)
+    return found
+
+
+def validities_of(path: Path) -> list[Validity]:
+    """Of each certificate in a file, at least one.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no certificate in PEM, or this host lacks the package.
+
+    """
+    try:
+        from cryptography import x509  # noqa: PLC0415  only where there is a certificate
+    except ImportError as error:
+        why = "certificates cannot be read without the package cryptography: pip install 'gpuwatch[controller]'"
+        raise ValueError(why) from error
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except ValueError as error:
+        raise ValueError("it holds no certificate in PEM") from error
+    return [Validity(begin=each.not_valid_before_utc, end=each.not_valid_after_utc) for each in found]
