@@ -20,13 +20,13 @@ import aiohttp
 from benchmarks import targets
 from benchmarks.figures import Figure
 from benchmarks.processes import free_port, peak_rss_bytes
-from gpuwatch.controller.observe import SignalSource
-from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource
-from gpuwatch.controller.round import Parts, step
+from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource
+from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import DEFAULT_POOL, Signal
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
@@ -108,7 +108,7 @@ def _fleet(count: int, clock: ManualClock) -> FakeFleet:
     fleet = FakeFleet(clock=clock)
     for number in range(count):
         node_id, state = targets.node_id(number), targets.state(number)
-        signal = Signal(verdict=a_verdict(node_id, state, gpus=targets.GPUS))
+        signal = NodeReport(verdict=a_verdict(node_id, state, gpus=targets.GPUS))
         node = a_node(node_id, state, address=targets.address(number), gpu_count=targets.GPUS, signal=signal)
         fleet.put(node)
     return fleet
@@ -120,11 +120,11 @@ def _story(count: int, port: int | None) -> _Seen:
     for run in range(_RUNS + 1):
         clock = ManualClock(wall=NOW)
         fleet = _fleet(count, clock)
-        signals: SignalSource = fleet
+        signals: NodeReportSource = fleet
         if port is not None:
-            knobs = ScrapeKnobs(port=port)
-            signals = ScrapeSource(knobs=knobs, clock=clock, max_age_seconds=_LIMITS.max_verdict_age)
-        parts = Parts(
+            settings = ObserveSettings(port=port)
+            signals = ScrapeSource(settings=settings, clock=clock, max_age_seconds=_LIMITS.max_verdict_age)
+        parts = ControllerContext(
             clock=clock,
             cloud=fleet,
             signals=signals,
@@ -146,7 +146,7 @@ def _story(count: int, port: int | None) -> _Seen:
     return replace(seen, peak_rss=peak_rss_bytes())
 
 
-def _round(parts: Parts, name: str, count: int) -> float:
+def _round(parts: ControllerContext, name: str, count: int) -> float:
     """The time of one round, which must have done what its name says."""
     expected = dict(
         zip(
@@ -169,12 +169,12 @@ def _round(parts: Parts, name: str, count: int) -> float:
 
 async def _ask_bare(count: int, port: int) -> None:
     """What asking costs with the same client and as many requests at once, and no look at the answers."""
-    limit = asyncio.Semaphore(ScrapeKnobs().concurrency)
+    limit = asyncio.Semaphore(ObserveSettings().concurrency)
 
     async def ask(number: int) -> None:
         async with limit, session.get(f"http://{targets.address(number)}:{port}/v1/verdict") as response:
             await response.read()
 
-    connector = aiohttp.TCPConnector(limit=ScrapeKnobs().concurrency)
+    connector = aiohttp.TCPConnector(limit=ObserveSettings().concurrency)
     async with aiohttp.ClientSession(connector=connector) as session:
         await asyncio.gather(*map(ask, range(count)))

@@ -9,12 +9,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from benchmarks.figures import Figure
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Signal, State
-from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost, proof
 from gpuwatch.money.report.gather import gathered
@@ -47,7 +47,7 @@ def measure() -> Iterator[Figure]:
             floor_runs=[run * 1e3 for run in few],
         )
         path = Path(folder) / "year.db"
-        ledger = Ledger.connect(LedgerKnobs(path=str(path)))
+        ledger = Ledger.connect(LedgerSettings(path=str(path)))
         spend = SpendBook(ledger)
         for at in (_END - _YEAR, _END):
             spend.meter(_seen(at, _NODES), _RULES)
@@ -55,7 +55,7 @@ def measure() -> Iterator[Figure]:
         floor = f"by pool of one day; the year has {rows:,} rows"
         day = period_of(_ZONE, _END, day="2026-12-30")
         alone = [
-            _timed(lambda: cost.as_text(cost.spent(SpendBook(ledger), day, "pool"), EnergyKnobs())) for _ in range(3)
+            _timed(lambda: cost.as_text(cost.spent(SpendBook(ledger), day, "pool"), EnergySettings())) for _ in range(3)
         ]
         for by in ("pool", "node", "day"):
             yield _figure(f"a year by {by}", lambda by=by: _year(ledger, by), floor, alone)  # type: ignore[misc]  # bound
@@ -63,7 +63,7 @@ def measure() -> Iterator[Figure]:
         reading = [_timed(lambda: sum(1 for _ in spend.each(0, 2**40)))]
         for name, first in (("a year", date(2026, 1, 1)), ("a day", date(2026, 12, 31))):
             stretch = Stretch(zone=_ZONE, first=first, after=date(2027, 1, 1))
-            made = _timed(lambda stretch=stretch: as_html(gathered(ledger, stretch, _END, CostKnobs(), 60.0)))  # type: ignore[misc]  # bound
+            made = _timed(lambda stretch=stretch: as_html(gathered(ledger, stretch, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
             yield Figure(name=f"the report on {name}", unit="s", runs=[made], floor="its rows read", floor_runs=reading)
         ledger.close()
         size = path.stat().st_size / _MIB
@@ -76,7 +76,7 @@ def _figure(name: str, told: Callable[[], object], floor: str, alone: list[float
 
 def _year(ledger: Ledger, by: str) -> str:
     year = period_of(_ZONE, _END, first="2026-01-01", last="2026-12-31")
-    return cost.as_text(cost.spent(SpendBook(ledger), year, by), EnergyKnobs())
+    return cost.as_text(cost.spent(SpendBook(ledger), year, by), EnergySettings())
 
 
 def _explained(ledger: Ledger) -> str:
@@ -107,7 +107,7 @@ def _seen(at: datetime, count: int) -> Observation:
         replace(
             a_node(f"i-{number:017x}", gpu_count=_GPUS, pool=f"pool-{number % 20}", owner=f"owner-{number % 40}"),
             launched_at=_END - 2 * _YEAR,
-            signal=Signal(verdict=verdicts[number % 3]),
+            signal=NodeReport(verdict=verdicts[number % 3]),
         )
         for number in range(count)
     ]

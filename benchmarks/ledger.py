@@ -14,7 +14,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import peak_rss_bytes
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import Evidence, Fleet, Node, Signal, State
+from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeReport, State
 from tests.fleets import NOW, a_node, a_verdict
 
 _COUNTS = (1_000, 12_500)
@@ -134,7 +134,7 @@ def _node(chance: random.Random, number: int) -> Node:
         )
         for gpu in verdict.gpus
     )
-    signal = Signal(verdict=replace(verdict, gpus=gpus, age_seconds=chance.random()))
+    signal = NodeReport(verdict=replace(verdict, gpus=gpus, age_seconds=chance.random()))
     return a_node(f"i-{number:017x}", gpu_count=_GPUS, signal=signal)
 
 

@@ -23,7 +23,7 @@ from gpuwatch.controller.observe.exporters import DIALECTS, name_of_rule
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.model.fleet import Fleet, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import a_node
@@ -85,11 +85,11 @@ def _observe(url: str, dialect: str, count: int, at: float) -> _Seen:
     """Several rounds' observations of so many nodes; the first is not measured."""
     seen = _Seen(bare_rss=peak_rss_bytes())
     clock = ManualClock(wall=datetime.fromtimestamp(at, UTC))
-    promql = PromqlKnobs(url=url, dialect=dialect, lookback=3600.0, rules=True, timeout=120.0)  # type: ignore[arg-type]  # a name of the table above
-    knobs = ScrapeKnobs(source="promql", promql=promql)
-    api = PromApi(knobs=promql, clock=clock, most_skew_seconds=86400.0)
-    agents = ScrapeSource(knobs=knobs, clock=clock, max_age_seconds=40.0)
-    source = PromqlSource(knobs=knobs, clock=clock, max_age_seconds=40.0, api=api, agents=agents)
+    promql = PromqlSettings(url=url, dialect=dialect, lookback=3600.0, rules=True, timeout=120.0)  # type: ignore[arg-type]  # a name of the table above
+    settings = ObserveSettings(source="promql", promql=promql)
+    api = PromApi(settings=promql, clock=clock, most_skew_seconds=86400.0)
+    agents = ScrapeSource(settings=settings, clock=clock, max_age_seconds=40.0)
+    source = PromqlSource(settings=settings, clock=clock, max_age_seconds=40.0, api=api, agents=agents)
     nodes = [a_node(f"i-{number}", address=_address(number), gpu_count=_GPUS) for number in range(count)]
     for run in range(_RUNS + 1):
         begin, cpu = time.perf_counter(), time.process_time()

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies.fingerprint import fingerprint
 from tests.fleets import NOW, RULES
 
 
-def a_backtest(**changes: object) -> Backtested:
+def a_backtest(**changes: object) -> BacktestRecord:
     """A passing backtest of the default pool's RULES, of yesterday."""
-    base = Backtested(
+    base = BacktestRecord(
         pool="default",
         at=NOW - timedelta(days=1),
         who="ann@host",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from gpuwatch.guard import Case
-from gpuwatch.model.budget import BudgetState, Hastening, Scope
+from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 
 
 def a_state(**changes: object) -> BudgetState:
@@ -25,7 +25,7 @@ def a_state(**changes: object) -> BudgetState:
 
 def a_hurry(seconds: float = 600.0, **changes: object) -> BudgetState:
     """One that hastens idle machines of its scope."""
-    hastening = Hastening(wait_seconds=seconds, why="the budget ml is forecast at 112%")
+    hastening = ShorterWaits(wait_seconds=seconds, why="the budget ml is forecast at 112%")
     return a_state(blocked=None, hastening=hastening, **changes)
 
 

@@ -6,23 +6,23 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme
+from gpuwatch.agent.devices.load_profile import LoadProfile, Phase
 from gpuwatch.agent.exporter.exporter import Exporter
-from gpuwatch.cli.controller import Seen, one_round
+from gpuwatch.cli.controller import Observers, one_round
 from gpuwatch.clouds import OWNER_TAG
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.round import Parts, Round
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.budget import BudgetState, Hastening, Scope
+from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play, staged
-from gpuwatch.simulate.fleet.workloads import Life, demo_fleet
+from gpuwatch.simulate.fleet.workloads import Workload, demo_fleet
 from gpuwatch.simulate.fleet.world import World
 from tests.builders import GIB
 from tests.dashboard_patient import Patient
@@ -53,13 +53,13 @@ class Story:
         parts, world = staged(self.options, told, horizon, ledger)
         self._own(parts)
         parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
-        leader = Telling("enforce", "demo", parts.clock)
-        waiting = Telling("enforce", "demo", parts.clock)
-        seen = Seen(discovery=Discovery(signals=ScrapeKnobs()), telling=leader)
+        leader = ControllerMetrics("enforce", "demo", parts.clock)
+        waiting = ControllerMetrics("enforce", "demo", parts.clock)
+        seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=leader)
         patient = self._patient(world, parts)
         parts.ledger.pause("batch", "ana", "a test", parts.clock.now() + timedelta(hours=1))
 
-        def controller(parts: Parts) -> object:
+        def controller(parts: ControllerContext) -> object:
             done = one_round(parts, seen)
             assert done is not None
             waiting.round(None, 0.0, leading=False)
@@ -71,7 +71,7 @@ class Story:
         play(parts, world, self.options, horizon, controller=controller)
         return self
 
-    def _own(self, parts: Parts) -> None:
+    def _own(self, parts: ControllerContext) -> None:
         """Machines have owners, and take their time to stop."""
         cloud = parts.cloud.cloud  # type: ignore[attr-defined]  # of WitnessedCloud
         assert isinstance(cloud, SimulatedCloud)
@@ -80,11 +80,18 @@ class Story:
             if node.pool in _OWNERS:
                 cloud.add(replace(node, tags={**node.tags, OWNER_TAG: _OWNERS[node.pool]}))
 
-    def _patient(self, world: World, parts: Parts) -> Patient:
+    def _patient(self, world: World, parts: ControllerContext) -> Patient:
         self.patient_id = next(key for key, host in world.hosts.items() if host.life.name == PATIENT)
         return Patient(self.patient_id, parts.clock, world.hosts[self.patient_id]._timing.rules, self.options.sample)
 
-    def _scrape(self, world: World, parts: Parts, leader: Telling, waiting: Telling, patient: Patient) -> None:
+    def _scrape(
+        self,
+        world: World,
+        parts: ControllerContext,
+        leader: ControllerMetrics,
+        waiting: ControllerMetrics,
+        patient: Patient,
+    ) -> None:
         """Every target that answers."""
         now, at = parts.clock.monotonic(), parts.clock.now()
         for number, (node_id, host) in enumerate(world.hosts.items()):
@@ -109,11 +116,11 @@ class Story:
             self.history.lines.setdefault(name, []).append((series, at.timestamp(), float(value)))
 
 
-def _ending(name: str, hours: float) -> Life:
+def _ending(name: str, hours: float) -> Workload:
     """A job that ends after so long: its machine is given notice, and stopped, within the last minutes."""
     phases = (Phase(at=0, utilization_ratio=0.8, memory_bytes=10 * GIB), Phase(at=round(hours * 3600)))
-    return Life(
-        name=name, story="ends late", pool="research", instance_type="g6.12xlarge", gpus=(Programme(phases),) * 4
+    return Workload(
+        name=name, story="ends late", pool="research", instance_type="g6.12xlarge", gpus=(LoadProfile(phases),) * 4
     )
 
 
@@ -150,6 +157,6 @@ def _budgets(observation: Observation) -> tuple[BudgetState, ...]:
         upper_usd=Decimal(6100),
         probability_over=0.93,
         blocked="the forecast is above it",
-        hastening=Hastening(wait_seconds=600.0, why="the budget research is forecast to be exceeded"),
+        hastening=ShorterWaits(wait_seconds=600.0, why="the budget research is forecast to be exceeded"),
     )
     return base, research

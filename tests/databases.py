@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from tests.agents import eventually
 from tests.components import require
 
@@ -124,27 +124,27 @@ def _run(program: Path, *arguments: str | Path, cwd: Path) -> None:
 class Place:
     """Where a ledger of a test lives, whichever database it is; `open` gives a controller's, which leads."""
 
-    knobs: LedgerKnobs
+    settings: LedgerSettings
     opened: list[Ledger] = field(default_factory=list)
 
     def open(self) -> Ledger:
         """A controller's."""
-        ledger = Ledger.connect(self.knobs)
+        ledger = Ledger.connect(self.settings)
         self.opened.append(ledger)
         assert ledger.lead()
         return ledger
 
     def beside(self, *, read_only: bool = True) -> Ledger:
         """A reader's, or a person's who gives orders."""
-        ledger = Ledger.connect(self.knobs, read_only=read_only, controls_only=not read_only)
+        ledger = Ledger.connect(self.settings, read_only=read_only, controls_only=not read_only)
         self.opened.append(ledger)
         return ledger
 
     def execute(self, statement: str) -> list[tuple[Any, ...]]:
         """Behind the ledger's back."""
-        if self.knobs.url is not None:
-            return postgresql().execute(self.knobs.url, statement)
-        db = sqlite3.connect(self.knobs.path, isolation_level=None)
+        if self.settings.url is not None:
+            return postgresql().execute(self.settings.url, statement)
+        db = sqlite3.connect(self.settings.path, isolation_level=None)
         try:
             return db.execute(statement).fetchall()
         finally:

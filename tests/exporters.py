@@ -9,7 +9,7 @@ from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.model.fleet import Node, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import a_node
@@ -96,18 +96,24 @@ def a_machine(node_id: str, address: str, **other: object) -> Node:
 
 
 def a_source(
-    url: str, dialect: str, *, at: float = NOW, skew: float = 3600.0, scrape: ScrapeKnobs | None = None, **knobs: object
+    url: str,
+    dialect: str,
+    *,
+    at: float = NOW,
+    skew: float = 3600.0,
+    scrape: ObserveSettings | None = None,
+    **settings: object,
 ) -> PromqlSource:
     """A source that asks about that moment; engines' own clocks have gone on since."""
     clock = ManualClock(wall=datetime.fromtimestamp(at, UTC))
-    promql = PromqlKnobs(url=url, dialect=dialect, scrape_interval=EVERY, lookback=LOOKBACK, **knobs)  # type: ignore[arg-type]
-    asked = replace(scrape or ScrapeKnobs(timeout=0.2), source="promql", promql=promql)
+    promql = PromqlSettings(url=url, dialect=dialect, scrape_interval=EVERY, lookback=LOOKBACK, **settings)  # type: ignore[arg-type]
+    asked = replace(scrape or ObserveSettings(timeout=0.2), source="promql", promql=promql)
     return PromqlSource(
-        knobs=asked,
+        settings=asked,
         clock=clock,
         max_age_seconds=MAX_AGE,
-        api=PromApi(knobs=promql, clock=clock, most_skew_seconds=skew),
-        agents=ScrapeSource(knobs=asked, clock=clock, max_age_seconds=MAX_AGE),
+        api=PromApi(settings=promql, clock=clock, most_skew_seconds=skew),
+        agents=ScrapeSource(settings=asked, clock=clock, max_age_seconds=MAX_AGE),
     )
 
 

@@ -21,12 +21,12 @@ from gpuwatch.model.fleet import (
     GpuVerdict,
     Node,
     NodeGroup,
+    NodeReport,
     NodeState,
     NodeVerdict,
-    Signal,
     State,
 )
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules
@@ -90,7 +90,7 @@ def a_node(node_id: str = "i-1", state: State = State.IDLE, held: float = 2 * HO
         launched_at=NOW - timedelta(days=2),
         address="127.0.0.2",  # loopback: whatever a test gets wrong stays on this machine
         enrolled=True,
-        signal=Signal(verdict=a_verdict(node_id, state, held)),
+        signal=NodeReport(verdict=a_verdict(node_id, state, held)),
     )
     return replace(base, **other)  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ class FakeFleet:
 
     clock: ManualClock
     nodes_: dict[str, Node] = field(default_factory=dict)
-    answer: Callable[[Node], Signal] | None = None
+    answer: Callable[[Node], NodeReport] | None = None
     fault: Callable[[str, str], CloudError | None] = lambda _call, _node: None
     lose: Callable[[str, str], CloudError | None] = lambda _call, _node: None
     lag: Callable[[], float] = lambda: 0.0
@@ -142,14 +142,14 @@ class FakeFleet:
         """Change what a machine is doing."""
         node = self.nodes_[node_id]
         verdict = a_verdict(node_id, state, held, gpus=node.known_gpus, at=self.clock.now())
-        self.put(replace(node, signal=Signal(verdict=verdict)))
+        self.put(replace(node, signal=NodeReport(verdict=verdict)))
 
     def nodes(self) -> tuple[Node, ...]:
         """The cloud's list; signals are not the cloud's to tell."""
         self._ask("nodes", "")
         shown = [self._shown(node_id) for node_id, node in list(self.nodes_.items()) if self.listed(node)]
         listed = [node for node in shown if node is not None]
-        return tuple(replace(node, signal=Signal()) for node in listed if node.state is not NodeState.TERMINATED)
+        return tuple(replace(node, signal=NodeReport()) for node in listed if node.state is not NodeState.TERMINATED)
 
     def node(self, node_id: str) -> Node | None:
         """One machine."""
@@ -159,7 +159,7 @@ class FakeFleet:
         node = self._shown(node_id)
         if node is None:
             raise NotFoundError(f"{node_id} is too new")
-        return replace(node, signal=Signal())
+        return replace(node, signal=NodeReport())
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop: accepted at once, seen after the lag."""
@@ -256,10 +256,10 @@ class FakeFleet:
         """Nothing."""
         return ()
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """The numbers that a test has set; unknown where it has not."""
         return tuple(
-            Measure(
+            MetricValue(
                 pool=query.pool,
                 name=query.name,
                 at=fleet.observed_at,
@@ -283,18 +283,18 @@ class FakeFleet:
         asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One agent's answer: fresh at this clock, unless `answer` says otherwise."""
         if node.state is not NodeState.RUNNING:
-            return Signal(failure=f"it is {node.state.value}")
+            return NodeReport(failure=f"it is {node.state.value}")
         if self._now(self.nodes_[node.id]).state is not NodeState.RUNNING:  # which an old list does not show
-            return Signal(failure="its agent did not answer within 5s")
+            return NodeReport(failure="its agent did not answer within 5s")
         if self.answer is not None:
             return self.answer(self.nodes_[node.id])
         signal = self.nodes_[node.id].signal
         if signal.verdict is None:
             return signal
-        return Signal(verdict=replace(signal.verdict, at=self.clock.now(), age_seconds=0.5))
+        return NodeReport(verdict=replace(signal.verdict, at=self.clock.now(), age_seconds=0.5))
 
     def stops(self) -> list[str]:
         """Which machines were told to stop."""

@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import bcrypt
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.http.auth import Authenticator, users_of
 
@@ -30,9 +30,9 @@ def header(user: str, password: bytes | str) -> str:
 class Gate:
     """An authenticator with a clock of its own, which counts what it verifies."""
 
-    def __init__(self, **knobs: object) -> None:
+    def __init__(self, **changes: object) -> None:
         """Users by the settings; two of them if there are none."""
-        settings = AgentKnobs(**(knobs or {"basic_auth_users": {"alice": ALICE, "bob": BOB}}))  # type: ignore[arg-type]
+        settings = AgentSettings(**(changes or {"basic_auth_users": {"alice": ALICE, "bob": BOB}}))  # type: ignore[arg-type]
         self.clock = ManualClock()
         self.authenticator = Authenticator(users_of(settings, "agent"), self.clock)
         self.verified = 0

@@ -5,7 +5,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import Node, Signal, State
+from gpuwatch.model.fleet import Node, NodeReport, State
 from gpuwatch.model.money import Price
 from tests.fleets import a_node, a_verdict, an_observation
 
@@ -21,4 +21,4 @@ def a_round(at: datetime, *nodes: Node, usd: str | None = "10", as_of: date = da
 
 def a_busy_node(name: str, at: datetime) -> Node:
     """Two GPUs, both at work."""
-    return a_node(name, gpu_count=2, signal=Signal(verdict=a_verdict(name, State.BUSY, 9000.0, gpus=2, at=at)))
+    return a_node(name, gpu_count=2, signal=NodeReport(verdict=a_verdict(name, State.BUSY, 9000.0, gpus=2, at=at)))

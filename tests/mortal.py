@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 
-from gpuwatch.controller.round import Parts, step
+from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.ledger import Ledger
 from tests.fleets import Desk
 
@@ -48,7 +48,7 @@ class Fate:
             raise PowerCut(where)
 
 
-def a_mortal(desk: Desk, fate: Fate) -> Parts:
+def a_mortal(desk: Desk, fate: Fate) -> ControllerContext:
     """The desk's parts with death around every call that leaves the process or is written down."""
     parts = desk.parts
     return replace(

@@ -103,7 +103,7 @@ def mutants() -> Iterator[Mutant]:
             yield from _of_function(module, function)
 
 
-def _silent(case: object) -> guard.case.Word:
+def _silent(case: object) -> guard.case.Finding:
     """A rule that never objects."""
     del case
     return False, "", ""

@@ -13,17 +13,17 @@ from zoneinfo import ZoneInfo
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from gpuwatch.cli.controller import crier_of
+from gpuwatch.cli.controller import make_notifier
 from gpuwatch.config.settings import Settings
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 from gpuwatch.notify.message import About
-from gpuwatch.notify.notifier import Crier
-from gpuwatch.notify.settings import NotifyKnobs
-from gpuwatch.notify.transports.settings import MailKnobs
+from gpuwatch.notify.notifier import Notifier
+from gpuwatch.notify.settings import NotifySettings
+from gpuwatch.notify.transports.settings import MailSettings
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
@@ -73,7 +73,7 @@ class Office:
     """A controller's ledger in a file, and a crier that can be started anew with all forgotten but the ledger."""
 
     folder: Path
-    knobs: NotifyKnobs
+    notify: NotifySettings
     nodes: Sequence[Node] = (a_machine(),)
     clock: ManualClock = field(default_factory=lambda: ManualClock(wall=NOW))
     leads: bool = True
@@ -83,13 +83,13 @@ class Office:
 
     def __post_init__(self) -> None:
         """The ledger is there, and its controller has it open."""
-        knobs = LedgerKnobs(path=str(self.folder / "ledger.db"))
-        self.settings = Settings(mode="enforce", fleet="lab", ledger=knobs, notify=self.knobs, pools=POOLS)
-        self.ledger = Ledger.connect(knobs)
+        settings = LedgerSettings(path=str(self.folder / "ledger.db"))
+        self.settings = Settings(mode="enforce", fleet="lab", ledger=settings, notify=self.notify, pools=POOLS)
+        self.ledger = Ledger.connect(settings)
 
-    def crier(self) -> Crier:
+    def crier(self) -> Notifier:
         """After a start."""
-        return crier_of(
+        return make_notifier(
             self.settings,
             self.clock,
             lambda: self.leads,
@@ -127,7 +127,7 @@ class Post(Mails):
 
 
 @contextmanager
-def post() -> Iterator[tuple[MailKnobs, Post]]:
+def post() -> Iterator[tuple[MailSettings, Post]]:
     """On loopback, without TLS."""
     mails = Post()
     with socket.socket() as free:
@@ -136,6 +136,6 @@ def post() -> Iterator[tuple[MailKnobs, Post]]:
     server = Controller(mails, hostname="127.0.0.1", port=port)
     server.start()
     try:
-        yield MailKnobs(host="127.0.0.1", port=port, security="none", sender="gpuwatch@example.com"), mails
+        yield MailSettings(host="127.0.0.1", port=port, security="none", sender="gpuwatch@example.com"), mails
     finally:
         server.stop()

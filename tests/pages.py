@@ -13,21 +13,21 @@ from zoneinfo import ZoneInfo
 
 import bcrypt
 
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.keep_page import KeepLinks
-from gpuwatch.controller.web.serve import Discovery, served
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.controller.web.state import State as Told
-from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeState, Signal, State
+from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeReport, NodeState, State
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
-from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.reload import ReloadingFile
 from tests.fleets import NOW, Desk, a_node, a_verdict, an_activity
 
 HOUR = 3600.0
@@ -69,7 +69,7 @@ class Site:
             verdict = node.signal.verdict
             assert verdict is not None
             activity = replace(verdict.activity, held_seconds=verdict.activity.held_seconds + seconds)
-            fleet.put(replace(node, signal=Signal(verdict=replace(verdict, activity=activity))))
+            fleet.put(replace(node, signal=NodeReport(verdict=replace(verdict, activity=activity))))
 
     def ask(self, target: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
         """One request; underscores in headers' names are dashes."""
@@ -88,9 +88,9 @@ METERING = Metering(zone=ZoneInfo("UTC"), tags=(), silent_after_seconds=300.0)
 
 
 @contextmanager
-def a_site(desk: Desk, knobs: ControllerKnobs | None = None, *, secret: bytes | None = None) -> Iterator[Site]:
+def a_site(desk: Desk, settings: ControllerSettings | None = None, *, secret: bytes | None = None) -> Iterator[Site]:
     """The controller's server over a desk that has seen no round yet; with a secret it knows keep links."""
-    knobs = replace(knobs or ControllerKnobs(), port=0)
+    settings = replace(settings or ControllerSettings(), port=0)
     state = Told(
         fleet="test",
         interval_seconds=60.0,
@@ -98,12 +98,16 @@ def a_site(desk: Desk, knobs: ControllerKnobs | None = None, *, secret: bytes | 
         ledger=desk.ledger,
         clock=desk.clock,
         zone=ZoneInfo("UTC"),
-        energy=EnergyKnobs(),
+        energy=EnergySettings(),
     )
-    links = None if secret is None else KeepLinks(state=state, key=Reread([], lambda: secret), insecure=knobs.insecure)
-    web = Web(state=state, operators=frozenset(knobs.operators), names=frozenset(knobs.names), links=links)
-    discovery, telling = Discovery(signals=ScrapeKnobs()), Telling("enforce", "test", desk.clock)
-    server = served(knobs, discovery, telling, desk.clock, web)
+    links = (
+        None
+        if secret is None
+        else KeepLinks(state=state, key=ReloadingFile([], lambda: secret), insecure=settings.insecure)
+    )
+    web = Web(state=state, operators=frozenset(settings.operators), names=frozenset(settings.names), links=links)
+    discovery, telling = Discovery(signals=ObserveSettings()), ControllerMetrics("enforce", "test", desk.clock)
+    server = make_server(settings, discovery, telling, desk.clock, web)
     assert server is not None
     server.start()
     try:
@@ -112,12 +116,12 @@ def a_site(desk: Desk, knobs: ControllerKnobs | None = None, *, secret: bytes | 
         server.close()
 
 
-def with_users(folder: Path, *operators: str) -> ControllerKnobs:
-    """Knobs with the users ann and bob, whose passwords are their names."""
+def with_users(folder: Path, *operators: str) -> ControllerSettings:
+    """Settings with the users ann and bob, whose passwords are their names."""
     users = folder / "users"
     lines = [f"{name}:{bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode()}" for name in ("ann", "bob")]
     users.write_text("\n".join(lines), encoding="utf-8")
-    return ControllerKnobs(users_file=str(users), operators=operators)
+    return ControllerSettings(users_file=str(users), operators=operators)
 
 
 def populate(desk: Desk, count: int, gpus: int = 8) -> None:
@@ -135,12 +139,12 @@ def populate(desk: Desk, count: int, gpus: int = 8) -> None:
             owner=("ann", "bob", None)[number % 3],
         )
         if number % 29 == 28:
-            desk.fleet.put(replace(node, state=NodeState.STOPPED, signal=Signal()))
+            desk.fleet.put(replace(node, state=NodeState.STOPPED, signal=NodeReport()))
             continue
         held = 200.0 + 60 * (number % 50)
         verdict = a_verdict(node_id, state, held, gpus=gpus)
         cells = tuple(_cell(each, number, index, held) for index, each in enumerate(verdict.gpus))
-        desk.fleet.put(replace(node, signal=Signal(verdict=replace(verdict, gpus=cells))))
+        desk.fleet.put(replace(node, signal=NodeReport(verdict=replace(verdict, gpus=cells))))
 
 
 def _cell(gpu: GpuVerdict, number: int, index: int, held: float) -> GpuVerdict:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.model.decision import NOT_DONE, Done, Intent, OpenIntent, Outcome, Reason, Status, Step, Verb
-from gpuwatch.model.fleet import NodeGroup, Signal
+from gpuwatch.model.fleet import NodeGroup, NodeReport
 from tests.fleets import NOW, a_verdict
 
 REASON = Reason(code="expired", sentence="Its notice has run out.")
@@ -35,10 +35,10 @@ def launching_since(seconds_ago: float, status: Status | None = Status.ACCEPTED)
     return replace(entry, intent=replace(entry.intent, verb=Verb.LAUNCH))
 
 
-def received(seconds_ago: float) -> Signal:
+def received(seconds_ago: float) -> NodeReport:
     """An answer that was fresh when it came."""
     at = NOW - timedelta(seconds=seconds_ago)
-    return Signal(verdict=a_verdict(at=at), received_at=at)
+    return NodeReport(verdict=a_verdict(at=at), received_at=at)
 
 
 def a_group(**changes: object) -> NodeGroup:

@@ -6,7 +6,7 @@ from typing import Any
 from gpuwatch.agent.health.verdict import HealthRules, Look, Record, fold
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth, Health, Remedy
-from gpuwatch.model.xid import Witness, XidEvent
+from gpuwatch.model.xid import XidEvent, XidSource
 from tests.builders import START, a_reading
 
 RULES = HealthRules()
@@ -49,7 +49,7 @@ class Patient:
             self.seconds += every
             at = START + timedelta(seconds=self.seconds)
             events = tuple(
-                XidEvent(uuid="GPU-0", xid=xid, at=at, monotonic_seconds=self.seconds, witness=Witness.KERNEL, **told)
+                XidEvent(uuid="GPU-0", xid=xid, at=at, monotonic_seconds=self.seconds, witness=XidSource.KERNEL, **told)
                 for xid in xids
             )
             look = Look(

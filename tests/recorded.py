@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.model.fleet import State
 from tests.exporters import NOW
@@ -11,29 +11,29 @@ from tests.tsdb import History
 
 EVERY = 15.0
 BEGIN = (NOW - 20 * 3600) // 300 * 300  # of all recordings: a multiple of every step
-Intervals = Sequence[tuple[float, float]]
+Pairs = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """One node by the truth, in seconds from BEGIN: when it works, holds memory, is not scraped, is restarted."""
 
-    busy: Intervals = ()
-    parked: Intervals = ()
-    unscraped: Intervals = ()
+    busy: Pairs = ()
+    parked: Pairs = ()
+    unscraped: Pairs = ()
     restarts: Sequence[float] = ()
     gpus: int = 2
     clock_ahead: float = 0.0
 
     def state(self, seconds: float) -> State:
         """What it does at a moment."""
-        if Spans(self.busy).until(seconds) is not None:
+        if Intervals(self.busy).until(seconds) is not None:
             return State.BUSY
-        return State.PARKED if Spans(self.parked).until(seconds) is not None else State.IDLE
+        return State.PARKED if Intervals(self.parked).until(seconds) is not None else State.IDLE
 
     def scrapes(self, hours: float, phase: float) -> list[float]:
         """When it was scraped."""
-        dark = Spans(self.unscraped)
+        dark = Intervals(self.unscraped)
         moments = [phase + EVERY * number for number in range(int(hours * 3600 / EVERY))]
         return [at for at in moments if dark.until(at) is None]
 

@@ -12,10 +12,10 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import Intent, Observation, Reason, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from gpuwatch.model.money import Price
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.report import Report, Stretch
@@ -24,7 +24,7 @@ from tests.fleets import RULES, a_node, a_verdict
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY = date(2026, 3, 28)  # a Saturday; on the next day the clocks go forward
 INTERVAL = 3600.0
-KNOBS = CostKnobs(timezone="Europe/Berlin", tags=("team",))
+KNOBS = CostSettings(timezone="Europe/Berlin", tags=("team",))
 ODD = "dave <script>alert('x')</script> & sons"
 _HOUR = timedelta(hours=1)
 _OWNERS = {"train": "ann", "serve": "carol", "note": ODD, "odd": None}
@@ -96,7 +96,7 @@ class Fortnight:
 
     def _seen(self, name: str, node: Node, now: datetime) -> Node:
         if node.state is not NodeState.RUNNING:
-            return replace(node, signal=Signal(failure=f"it is {node.state.value}"))
+            return replace(node, signal=NodeReport(failure=f"it is {node.state.value}"))
         verdict = a_verdict(node.id, self.states[name], 90_000.0, gpus=node.known_gpus, age=0.0, at=now)
         if name == self.ill:
             wrong = Finding(
@@ -110,7 +110,7 @@ class Fortnight:
             well = GpuHealth(state=Health.HEALTHY, since=None)
             gpus = [replace(gpu, health=bad if number == 3 else well) for number, gpu in enumerate(verdict.gpus)]
             verdict = replace(verdict, gpus=tuple(gpus))
-        return replace(node, signal=Signal(verdict=verdict))
+        return replace(node, signal=NodeReport(verdict=verdict))
 
 
 def at(day: date, hour: int, minute: int = 0) -> datetime:

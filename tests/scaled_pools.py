@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
 
-from gpuwatch.model.decision import Done, LedgerView, Observation, Proposal, Status, Verb, Wish
+from gpuwatch.model.decision import DesiredNodes, Done, LedgerView, Observation, Proposal, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState, State
-from gpuwatch.model.measurement import Measure
+from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import scaling
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW, a_node
@@ -33,13 +33,13 @@ def nodes(count: int, *, first: int = 0, age: float = 86400.0, state: NodeState 
     return [replace(_BUSY, id=f"i-{n}", launched_at=born, state=state) for n in range(first, first + count)]
 
 
-def a_measure(name: str, value: float | None, *, at: datetime = NOW, **other: object) -> Measure:
+def a_measure(name: str, value: float | None, *, at: datetime = NOW, **other: object) -> MetricValue:
     """A number of the pool; without one, a doubt."""
     doubt = "Prometheus did not answer" if value is None else None
-    return Measure(pool=POOL, name=name, at=at, value=value, **{"doubt": doubt, **other})  # type: ignore[arg-type]
+    return MetricValue(pool=POOL, name=name, at=at, value=value, **{"doubt": doubt, **other})  # type: ignore[arg-type]
 
 
-def seen(members: list[Node] | int, *measures: Measure, **ledger: object) -> Observation:
+def seen(members: list[Node] | int, *measures: MetricValue, **ledger: object) -> Observation:
     """A pool and its numbers."""
     fleet = Fleet(observed_at=NOW, nodes=tuple(nodes(members) if isinstance(members, int) else members))
     return Observation(now=NOW, fleet=fleet, measures=measures, ledger=LedgerView(**ledger))  # type: ignore[arg-type]
@@ -62,9 +62,9 @@ def done(verb: Verb, age: float, *, node_id: str = "i-0", status: Status = Statu
     return Done(key="k", verb=verb, node_id=node_id, pool=POOL, status=status, at=NOW - timedelta(seconds=age))
 
 
-def wished(want: int, age: float) -> Wish:
+def wished(want: int, age: float) -> DesiredNodes:
     """An earlier wish of the policy."""
-    return Wish(pool=POOL, policy="scaling", at=NOW - timedelta(seconds=age), want=want)
+    return DesiredNodes(pool=POOL, policy="scaling", at=NOW - timedelta(seconds=age), want=want)
 
 
 @cache
@@ -94,7 +94,7 @@ class Loop:
     _born: list[datetime] = field(default_factory=list)
     _due: list[int] = field(default_factory=list)
     _recent: list[Done] = field(default_factory=list)
-    _wishes: list[Wish] = field(default_factory=list)
+    _wishes: list[DesiredNodes] = field(default_factory=list)
     _numbers: deque[tuple[datetime, float]] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -112,7 +112,10 @@ class Loop:
         self._numbers.append((self.now, self.number(len(self._born))))
         proposal = scaling.propose(self._observation(), POOL, self.rules, warm_up=self.warm_up)
         if proposal.wish is not None:
-            self._wishes = [*self._wishes[-90:], Wish(pool=POOL, policy="scaling", at=self.now, want=proposal.wish)]
+            self._wishes = [
+                *self._wishes[-90:],
+                DesiredNodes(pool=POOL, policy="scaling", at=self.now, want=proposal.wish),
+            ]
         if proposal.want is not None:
             self._obey(min(most, proposal.want))
         self.sizes.append(len(self._born) + len(self._due))
@@ -137,7 +140,7 @@ class Loop:
         coming = [_node(n, None) for n in range(len(self._due))]
         at, value = self._numbers[0]
         measures = tuple(
-            Measure(pool=POOL, name=query.name, at=at if self.honest else self.now, value=value)
+            MetricValue(pool=POOL, name=query.name, at=at if self.honest else self.now, value=value)
             for query in scaling.queries(POOL, self.rules)
         )
         view = LedgerView(recent=tuple(self._recent), wishes=tuple(self._wishes))

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Status, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, NodeState, Signal, State
+from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies import PoolRules
@@ -60,12 +60,12 @@ def with_ledger(case: Case, **changes: object) -> Case:
 
 def with_verdict(case: Case, **changes: object) -> Case:
     """The case with another answer of its agent."""
-    return with_node(case, signal=Signal(verdict=replace(a_verdict(), **changes)))  # type: ignore[arg-type]
+    return with_node(case, signal=NodeReport(verdict=replace(a_verdict(), **changes)))  # type: ignore[arg-type]
 
 
 def blind(case: Case) -> Case:
     """The case in a pool of which most is unknown."""
-    deaf = tuple(a_node(f"i-d{n}", signal=Signal(failure="no answer")) for n in range(4))
+    deaf = tuple(a_node(f"i-d{n}", signal=NodeReport(failure="no answer")) for n in range(4))
     fleet = replace(case.observation.fleet, nodes=case.observation.fleet.nodes + deaf)
     return replace(case, observation=replace(case.observation, fleet=fleet))
 
@@ -100,7 +100,7 @@ def with_idle(**changes: object) -> PoolRules:
 
 def in_state(case: Case, state: State, **rules: object) -> Case:
     """The case of a node that does something else, under another idle policy."""
-    case = with_node(case, signal=Signal(verdict=a_verdict(state=state)))
+    case = with_node(case, signal=NodeReport(verdict=a_verdict(state=state)))
     return replace(case, pool_rules=with_idle(**rules))
 
 
@@ -125,7 +125,7 @@ def a_growth(case: Case, size: int = 4, **changes: object) -> Case:
 
 def a_start(case: Case) -> Case:
     """The case as the start of its node, which is stopped."""
-    case = with_node(case, state=NodeState.STOPPED, signal=Signal(failure="it is stopped"))
+    case = with_node(case, state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
     case = with_ledger(case, stopped=(Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=1)),))
     return replace(case, step=replace(case.step, verb=Verb.START))
 
@@ -135,7 +135,7 @@ def asleep(case: Case, *, days: float = 8.0, terminate_after: float | None = 604
     case = with_node(
         case,
         state=NodeState.STOPPED,
-        signal=Signal(failure="it is stopped"),
+        signal=NodeReport(failure="it is stopped"),
         launched_at=NOW - timedelta(days=days + 1),
     )
     case = promising(case, action="terminate", idle_seconds=None)
@@ -173,13 +173,13 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("in no pool, starting", "unknown_pool", lambda c: replace(a_start(c), unknown_pool=NOWHERE), "Prod-Inference"),
     ("in a group", "owned", lambda c: with_node(c, managed_by="Auto Scaling group web"), "web"),
     ("stopping", "not_running", lambda c: with_node(c, state=NodeState.STOPPING), "stopping"),
-    ("silent", "unknown", lambda c: with_node(c, signal=Signal(failure="no answer")), "no answer"),
+    ("silent", "unknown", lambda c: with_node(c, signal=NodeReport(failure="no answer")), "no answer"),
     ("old by its count", "stale", lambda c: with_verdict(c, age_seconds=31.0), "31s"),
     ("old by our clock", "stale", lambda c: with_verdict(c, at=NOW - timedelta(seconds=40)), "40s"),
     ("long ago", "stale", lambda c: with_node(c, signal=received(31.0)), "31s"),
     ("from the future", "stale", lambda c: with_verdict(c, at=NOW + timedelta(seconds=40)), "-40s"),
-    ("busy", "busy", lambda c: with_node(c, signal=Signal(verdict=a_verdict(state=State.BUSY))), "busy"),
-    ("parked", "busy", lambda c: with_node(c, signal=Signal(verdict=a_verdict(state=State.PARKED))), "parked"),
+    ("busy", "busy", lambda c: with_node(c, signal=NodeReport(verdict=a_verdict(state=State.BUSY))), "busy"),
+    ("parked", "busy", lambda c: with_node(c, signal=NodeReport(verdict=a_verdict(state=State.PARKED))), "parked"),
     ("one GPU busy", "busy", lambda c: with_verdict(c, gpus=a_verdict(state=State.BUSY).gpus), "busy"),
     ("GPU not seen", "gpus_missing", lambda c: with_node(c, gpu_count=8), "1 of 8"),
     ("young", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=899)), "14m59s"),

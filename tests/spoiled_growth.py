@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from gpuwatch.guard import Case
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, NodeState, Signal, State
+from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from tests.fleets import NOW, RULES, a_node, a_verdict
 from tests.past_steps import REASON, a_step
@@ -56,14 +56,14 @@ def beside(case: Case, **changes: object) -> Case:
     return replace(case, observation=observation, pool_rules=replace(RULES, min_nodes=2))
 
 
-def failing(node_id: str) -> Signal:
+def failing(node_id: str) -> NodeReport:
     """The word of an agent whose GPU is failing."""
     finding = Finding(
         code="xid_79", health=Health.FAILING, sentence="It fell off the bus.", remedy=Remedy.REBOOT, source="a test"
     )
     verdict = a_verdict(node_id)
     health = GpuHealth(state=Health.FAILING, since=NOW, findings=(finding,))
-    return Signal(verdict=replace(verdict, gpus=tuple(replace(gpu, health=health) for gpu in verdict.gpus)))
+    return NodeReport(verdict=replace(verdict, gpus=tuple(replace(gpu, health=health) for gpu in verdict.gpus)))
 
 
 def terminating(case: Case, **node: object) -> Case:
@@ -145,9 +145,9 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("host", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
     ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
     ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
-    ("dead agent", "floor", lambda c: beside(c, signal=Signal(failure="no answer")), "1 more do not count"),
+    ("dead agent", "floor", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more do not count"),
     ("failing", "floor", lambda c: beside(c, signal=failing("i-2")), "1 more do not count"),
-    ("deadlock", "floor", lambda c: beside(c, signal=Signal(verdict=a_verdict("i-2", State.STALLED))), "1 nodes"),
+    ("deadlock", "floor", lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))), "1 nodes"),
     ("pending", "floor", lambda c: beside(c, state=NodeState.PENDING), "1 nodes"),
     ("state of another not known", "floor", lambda c: beside(c, state=NodeState.UNKNOWN), "1 nodes"),
 ]
@@ -196,7 +196,7 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
         "notice of a stop",
         lambda c: with_node(replace(c, step=a_step(verb=Verb.NOTICE)), cannot_terminate=COMES_BACK),
     ),
-    ("a parked one keeps the floor", lambda c: beside(c, signal=Signal(verdict=a_verdict("i-2", State.PARKED)))),
+    ("a parked one keeps the floor", lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.PARKED)))),
     ("spot", lambda c: with_node(c, capacity_type=CapacityType.SPOT)),
 ]
 

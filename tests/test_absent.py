@@ -9,7 +9,7 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, Signal
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import Desk, a_node
@@ -101,9 +101,9 @@ def test_an_old_list_that_shows_it_running_ends_no_stop() -> None:
     cloud = a_cloud(LADDER)
     cloud.rounds(15)
     before = cloud.desk.fleet.nodes_["i-1"]
-    old = replace(before, state=NodeState.RUNNING, signal=Signal(failure="no answer"))
+    old = replace(before, state=NodeState.RUNNING, signal=NodeReport(failure="no answer"))
     cloud.desk.fleet.nodes_["i-1"] = old
-    cloud.desk.fleet.answer = lambda _: Signal(failure="no answer")
+    cloud.desk.fleet.answer = lambda _: NodeReport(failure="no answer")
     cloud.rounds(1)
     cloud.desk.fleet.nodes_["i-1"] = before
 

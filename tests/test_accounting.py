@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, Signal, State, Tally
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeReport, NodeState, State, Tally
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
-from gpuwatch.model.usage import GPU, USES, Key, Terms, Use
+from gpuwatch.model.usage import GPU, USES, HourKey, Terms, Use
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Calendar, apportioned
 from tests.fleets import NOW, a_node, a_verdict, an_activity, an_observation
 
 RULES = Metering(zone=ZoneInfo("UTC"), tags=("team",))
 MINUTE = timedelta(minutes=1)
-NO_AGENT = Signal(failure="its agent was not reached")
+NO_AGENT = NodeReport(failure="its agent was not reached")
 
 
 class Meter:
@@ -33,9 +33,9 @@ class Meter:
         self.marks: Marks | None = None
         self.sealed = sealed
         self.terms: dict[Terms, int] = {}
-        self.rows: dict[Key, list[int]] = {}
+        self.rows: dict[HourKey, list[int]] = {}
 
-    def see(self, at: datetime, *nodes: Node, price: str | None = None) -> dict[Key, list[int]]:
+    def see(self, at: datetime, *nodes: Node, price: str | None = None) -> dict[HourKey, list[int]]:
         """One round; gives what it added."""
         priced = None if price is None else Price(usd_per_hour=Decimal(price), as_of=date(2026, 1, 1), source="a list")
         kinds = {} if priced is None else {node.instance_type: priced for node in nodes}
@@ -64,7 +64,7 @@ class Meter:
 def seen(doing: State, held: float, at: datetime, *, gpus: int = 1, **other: object) -> Node:
     """A running node whose GPUs all do the same."""
     verdict = a_verdict("i-1", doing, held, gpus=gpus, age=0.0, at=at)
-    node = a_node("i-1", gpu_count=gpus, signal=Signal(verdict=verdict))
+    node = a_node("i-1", gpu_count=gpus, signal=NodeReport(verdict=verdict))
     return replace(node, **other)  # type: ignore[arg-type]  # any field of a node
 
 
@@ -117,7 +117,7 @@ def test_a_gpu_that_is_failing_is_down_and_one_that_works_all_the_same_is_useful
     verdict = replace(a_verdict("i-1", State.BUSY, 600, at=at), gpus=gpus)
     book = Meter()
     book.see(NOW, seen(State.BUSY, 600, NOW, gpus=2))
-    book.see(at, a_node("i-1", gpu_count=2, signal=Signal(verdict=verdict)))
+    book.see(at, a_node("i-1", gpu_count=2, signal=NodeReport(verdict=verdict)))
 
     assert book.gpu_seconds() == {Use.USEFUL: 60.0, Use.DOWN: 60.0}
 
@@ -130,7 +130,7 @@ def test_a_source_that_tells_no_gpus_apart_tells_of_all_of_them() -> None:
         told = replace(
             a_verdict("i-1", State.BUSY, 600, at=at), gpus=(GpuVerdict(uuid="?", index=None, activity=doubt),)
         )
-        book.see(at, a_node("i-1", gpu_count=4, signal=Signal(verdict=told)))
+        book.see(at, a_node("i-1", gpu_count=4, signal=NodeReport(verdict=told)))
 
     assert book.gpu_seconds() == {Use.USEFUL: 240.0}
 
@@ -158,7 +158,7 @@ def test_energy_is_measured_also_while_nobody_looked() -> None:
         )
         node = seen(State.IDLE, 600, at)
         verdict = replace(node.signal.verdict, tally=tally) if node.signal.verdict is not None else None
-        book.see(at, replace(node, signal=Signal(verdict=verdict)))
+        book.see(at, replace(node, signal=NodeReport(verdict=verdict)))
 
     assert book.gpu_seconds() == {Use.SILENT: 7200.0}
     assert [row[-2:] for row in book.rows.values()] == [[360_000, 3_600_000], [360_000, 3_600_000]]
@@ -284,7 +284,7 @@ def test_any_rounds_give_the_same_seconds(spells: list[int], data: st.DataObject
         at = NOW + timedelta(minutes=28, seconds=moment)  # across an hour of Kolkata's
         doing = State.BUSY if moment and truth[moment - 1] else State.IDLE
         verdict = a_verdict("i-1", doing, 1.0, gpus=2, at=at)
-        signal = Signal(verdict=replace(verdict, tally=a_tally(truth, moment)))
+        signal = NodeReport(verdict=replace(verdict, tally=a_tally(truth, moment)))
         book.see(at, a_node("i-1", gpu_count=2, signal=signal))
     useful = sum(row[GPU] for row in book.rows.values())
 

@@ -16,7 +16,7 @@ import pytest
 from gpuwatch.agent.daemon import discover_node_id, routes
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
@@ -123,10 +123,10 @@ def test_a_hung_gpu(driver: StubDriver) -> None:
 
 def test_without_its_supervisor_an_agent_is_not_healthy() -> None:
     """/healthz is 503 where nothing feeds the pages any more; the pages themselves say so too."""
-    knobs, clock = AgentKnobs(), SystemClock()
-    core = AgentCore(node_id="n", clock=clock, rules=knobs.activity, interval_seconds=1.0, stale_after_seconds=8.0)
+    settings, clock = AgentSettings(), SystemClock()
+    core = AgentCore(node_id="n", clock=clock, rules=settings.activity, interval_seconds=1.0, stale_after_seconds=8.0)
     exporter = Exporter(core, clock, node_id="n", top_processes=1)
-    pages = routes(core, exporter, ProbeSupervisor(core, knobs, clock), clock)
+    pages = routes(core, exporter, ProbeSupervisor(core, settings, clock), clock)
     answer = pages["/healthz"]("")
 
     assert answer.status == HTTPStatus.SERVICE_UNAVAILABLE

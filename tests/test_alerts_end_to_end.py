@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.round import step
 from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.fleet import State
@@ -36,7 +36,7 @@ class Site:
     spent: Decimal = Decimal(500)
     forecast: Decimal = Decimal(4100)
     lost: bool = False
-    told: Telling = field(init=False)
+    told: ControllerMetrics = field(init=False)
     desk: Desk = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Site:
             launched = now - timedelta(days=2)
             node = a_node(f"i-{number}", state, 3 * HOUR, name=f"trainer-{number}", owner="ann", launched_at=launched)
             self.desk.fleet.put(node)
-        self.told = Telling("observe", "ml", self.desk.clock)
+        self.told = ControllerMetrics("observe", "ml", self.desk.clock)
         self.round()
 
     def round(self) -> None:

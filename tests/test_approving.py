@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.operations import whoever
 from gpuwatch.guard import Limits, judge
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.runtime.clock import SystemClock
@@ -27,8 +27,8 @@ REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Where a ledger may be."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
-    place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
+    place = Place(settings if request.param == "sqlite" else LedgerSettings(url=postgresql().database()))
     yield place
     place.close()
 
@@ -36,11 +36,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """A running controller's ledger, to which a configuration points whose pool `training` wants approvals."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
     file = tmp_path / "gpuwatch.yaml"
-    file.write_text(json.dumps({"ledger": {"path": knobs.path}, "pools": {"training": {"approval": True}}}), "utf-8")
+    file.write_text(json.dumps({"ledger": {"path": settings.path}, "pools": {"training": {"approval": True}}}), "utf-8")
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
-    ledger = Ledger.connect(knobs)
+    ledger = Ledger.connect(settings)
     assert ledger.lead()
     yield ledger
     ledger.close()

@@ -64,13 +64,15 @@ def test_a_containers_user_is_a_number(host: Host) -> None:
     assert host.lines("gpuwatch_process_info") == ['{container_id="abababababab",pid="7",user="0"} 1.0']
 
 
-@pytest.mark.parametrize(("knob", "missing"), [("user_names", 'user="root"'), ("slurm_environment", 'slurm_job="5"')])
-def test_a_label_can_be_switched_off(tmp_path: Path, knob: str, missing: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "missing"), [("user_names", 'user="root"'), ("slurm_environment", 'slurm_job="5"')]
+)
+def test_a_label_can_be_switched_off(tmp_path: Path, setting: str, missing: str) -> None:
     """Then it is nowhere, while the others stay."""
     lines = []
     for on in (True, False):
         folder = tmp_path / str(on)
-        host = Host(folder, knobs={knob: on})
+        host = Host(folder, settings={setting: on})
         host.process(7, environ=b"SLURM_JOB_ID=5\0", cgroup="0::/system.slice/slurmd.service\n")
         lines += host.holding(7).lines("gpuwatch_process_info")
 
@@ -166,7 +168,7 @@ def test_a_running_agent_looks_by_itself(host: Host) -> None:
 
 def test_switched_off_nobody_is_looked_up(tmp_path: Path) -> None:
     """No thread, no view."""
-    host = Host(tmp_path, knobs={"enabled": False})
+    host = Host(tmp_path, settings={"enabled": False})
     host.attribution.start()
 
     assert not host.attribution._thread.is_alive()

@@ -210,8 +210,8 @@ def test_a_running_agent_tells_mig_pods_apart(tmp_path: Path, driver: StubDriver
     host = Host(tmp_path)
     for pid, uid in zip((7, 8), UIDS, strict=False):
         host.process(pid, cgroup=in_pod(uid))
-    knobs = {"proc": host.proc, "pod_resources_socket": kubelet.path, "pod_logs": host.pod_logs}
-    settings: dict[str, Any] = {f"attribution__{name}": value for name, value in knobs.items()}
+    attribution = {"proc": host.proc, "pod_resources_socket": kubelet.path, "pod_logs": host.pod_logs}
+    settings: dict[str, Any] = {f"attribution__{name}": value for name, value in attribution.items()}
     with RunningAgent(driver.environment, **settings) as agent:
         eventually(lambda: 'pod="b"' in agent.get("/metrics"), lambda: agent.get("/metrics"))
         page = agent.get("/metrics")
@@ -236,8 +236,8 @@ def test_a_running_agent_says_who_uses_and_who_was_given_its_gpu(
             (proc / str(pid)).symlink_to(f"/proc/{pid}")
         (proc / "driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
         (proc / "driver/nvidia/gpus/0000:01:00.0/information").write_text("Device Minor: 0\n", encoding="utf-8")
-        knobs: dict[str, Any] = {"attribution__proc": proc, "attribution__pod_resources_socket": kubelet.path}
-        with RunningAgent(driver.environment, control_socket="none", **knobs) as agent:
+        settings: dict[str, Any] = {"attribution__proc": proc, "attribution__pod_resources_socket": kubelet.path}
+        with RunningAgent(driver.environment, control_socket="none", **settings) as agent:
             eventually(lambda: 'slurm_job="777"' in agent.get("/metrics"), lambda: agent.get("/metrics"))
             page, log = agent.get("/metrics"), agent.log
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, NotFoundError, ThrottledError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.settings import AccountKnobs, CloudKnobs, contradictions
+from gpuwatch.clouds.settings import AccountSettings, CloudSettings, contradictions
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import ACCOUNT, MINE, TEMPLATE
@@ -16,7 +16,7 @@ from tests.moto_faults import REGION, MotoFaults
 
 OTHER = "111111111111"
 ROLE = f"arn:aws:iam::{OTHER}:role/gpuwatch-controller"
-ACCOUNTS = {"own": AccountKnobs(), "prod": AccountKnobs(role_arn=ROLE, regions=("eu-west-1",))}
+ACCOUNTS = {"own": AccountSettings(), "prod": AccountSettings(role_arn=ROLE, regions=("eu-west-1",))}
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_role_is_assumed_under_our_name_with_its_external_id(ec2: MotoFaults) 
     asked: list[Any] = []
     events: Any = ec2.session.events
     events.register("provide-client-params.sts.AssumeRole", lambda params, **_: asked.append(dict(params)))
-    account = AccountKnobs(role_arn=ROLE, external_id="lab-7", regions=(REGION,))
+    account = AccountSettings(role_arn=ROLE, external_id="lab-7", regions=(REGION,))
 
     a_cloud(ec2, accounts={"prod": account}).nodes()
 
@@ -58,7 +58,7 @@ def test_a_role_is_assumed_under_our_name_with_its_external_id(ec2: MotoFaults) 
 
 def test_a_role_is_assumed_once_for_all_its_regions(ec2: MotoFaults) -> None:
     """Credentials are kept until they run out."""
-    account = AccountKnobs(role_arn=ROLE, regions=(REGION, "eu-west-1"))
+    account = AccountSettings(role_arn=ROLE, regions=(REGION, "eu-west-1"))
     cloud = a_cloud(ec2, accounts={"prod": account})
 
     cloud.nodes()
@@ -169,20 +169,20 @@ def test_a_throttled_place_is_asked_less_often(ec2: MotoFaults) -> None:
 @pytest.mark.parametrize(
     ("accounts", "wrong"),
     [
-        ({"own": AccountKnobs(), "prod": AccountKnobs(role_arn=ROLE)}, []),
-        ({"prod": AccountKnobs(role_arn="gpuwatch")}, ["'gpuwatch' is no role's ARN"]),
+        ({"own": AccountSettings(), "prod": AccountSettings(role_arn=ROLE)}, []),
+        ({"prod": AccountSettings(role_arn="gpuwatch")}, ["'gpuwatch' is no role's ARN"]),
         (
-            {"prod": AccountKnobs(role_arn=ROLE), "again": AccountKnobs(role_arn=ROLE)},
+            {"prod": AccountSettings(role_arn=ROLE), "again": AccountSettings(role_arn=ROLE)},
             ["cloud.accounts.again is the same account as cloud.accounts.prod"],
         ),
         (
-            {"one": AccountKnobs(), "two": AccountKnobs()},
+            {"one": AccountSettings(), "two": AccountSettings()},
             ["cloud.accounts.two is the same account as cloud.accounts.one"],
         ),
     ],
 )
-def test_an_account_is_named_once_and_rightly(accounts: dict[str, AccountKnobs], wrong: list[str]) -> None:
+def test_an_account_is_named_once_and_rightly(accounts: dict[str, AccountSettings], wrong: list[str]) -> None:
     """An account that is there twice would count each of its machines twice."""
-    found = list(contradictions(CloudKnobs(accounts=accounts)))
+    found = list(contradictions(CloudSettings(accounts=accounts)))
 
     assert [each.wrong for each in found] == wrong

@@ -14,7 +14,7 @@ from gpuwatch.clouds import FLEET_TAG, PROTECT_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.aws import iam
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.aws.iam import NEEDS_NO_PERMISSION, RIDES_ALONG, ROLES, policy, render
-from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.clouds.settings import AccountSettings
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.runtime.clock import ManualClock
 from tests.cloud_worlds import FLEET, MINE, TEMPLATE
@@ -103,7 +103,7 @@ def sent() -> dict[str, set[str]]:
         found["shield"] |= recorded
         recorded.clear()
 
-        other = {"other": AccountKnobs(role_arn="arn:aws:iam::111111111111:role/gpuwatch-controller")}
+        other = {"other": AccountSettings(role_arn="arn:aws:iam::111111111111:role/gpuwatch-controller")}
         AwsCloud(fleet=FLEET, clock=ManualClock(), regions=[REGION], accounts=other, session=ec2.session).nodes()
         found["assume"] |= recorded
     return found

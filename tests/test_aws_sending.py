@@ -21,7 +21,7 @@ from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError
 from gpuwatch.clouds.aws import regions
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.clouds.permit import in_force
-from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.clouds.settings import AccountSettings
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import ROOT, eventually
 from tests.certificates import Authority
@@ -32,7 +32,7 @@ from tests.moto_faults import REGION, MotoFaults
 BOUND = 5.0
 SLOW = 18.0
 ANSWER = b"<StopInstancesResponse><instancesSet/></StopInstancesResponse>"
-ROLE = AccountKnobs(role_arn="arn:aws:iam::111111111111:role/gpuwatch", regions=(REGION,))
+ROLE = AccountSettings(role_arn="arn:aws:iam::111111111111:role/gpuwatch", regions=(REGION,))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.duration import backoff_seconds
-from gpuwatch.runtime.backoff import Patience
+from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import ManualClock
 
 
@@ -23,7 +23,7 @@ def test_a_wait_is_never_shorter_than_the_first_nor_longer_than_the_longest(
 def test_each_failure_doubles_the_wait_until_something_worked() -> None:
     """Each thing has its own wait; a success starts it again from the first one."""
     clock = ManualClock()
-    patience: Patience[str] = Patience(clock=clock, first_seconds=1.0, longest_seconds=3.0)
+    patience: Backoff[str] = Backoff(clock=clock, first_seconds=1.0, longest_seconds=3.0)
 
     assert [patience.failed("a") for _ in range(3)] == [1.0, 2.0, 3.0]
     assert patience.over("b")
@@ -36,7 +36,7 @@ def test_each_failure_doubles_the_wait_until_something_worked() -> None:
 
 def test_the_next_to_be_tried_comes_first() -> None:
     """What failed most often waits longest; what works again is not listed."""
-    patience: Patience[str] = Patience(clock=ManualClock(), first_seconds=1.0, longest_seconds=60.0)
+    patience: Backoff[str] = Backoff(clock=ManualClock(), first_seconds=1.0, longest_seconds=60.0)
     for what in ("a", "a", "b", "c"):
         patience.failed(what)
     patience.worked("c")

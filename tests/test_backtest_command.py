@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.main import commands
 from gpuwatch.clouds import PROTECT_TAG, CloudError
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.round import Parts, observe, step
+from gpuwatch.controller.round import ControllerContext, observe, step
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import SystemClock
@@ -145,10 +145,10 @@ def test_a_backtest_is_sound_unless_a_check_saw_something(trace: Path, seen: Che
     assert replace(told, lines=lines).sound is (seen is None or seen.stops == 9)
 
 
-def in_place_of_the_controller(misdeed: Callable[[Parts], object]) -> Controller:
+def in_place_of_the_controller(misdeed: Callable[[ControllerContext], object]) -> Controller:
     """Rounds that decide what the controller would, and do something else."""
 
-    def play(parts: Parts, *, act: bool = True) -> Round:
+    def play(parts: ControllerContext, *, act: bool = True) -> Round:
         if act:
             misdeed(parts)
         return step(parts, act=False)
@@ -174,7 +174,7 @@ def test_the_real_controller_passes(trace: Path) -> None:
 def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None:
     """Each stop of a node that computes is wrong by the truth, and a violation; so is a stop that nobody wrote down."""
 
-    def broken(parts: Parts) -> None:
+    def broken(parts: ControllerContext) -> None:
         for node in parts.cloud.nodes():
             if node.name == "always" and node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "a key that no intent has", permit=a_permit(parts.clock))
@@ -189,7 +189,7 @@ def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None
 def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path) -> None:
     """A stop of a node that does not run, and one settled while the cloud says that it runs, are violations."""
 
-    def broken(parts: Parts) -> None:
+    def broken(parts: ControllerContext) -> None:
         node, now = parts.cloud.nodes()[0], parts.clock.now()
         reason = Reason(code="none", sentence="None.")
         intent = parts.ledger.intend(Verb.STOP, node.id, node.pool, now, reason, 1)
@@ -198,7 +198,7 @@ def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path)
         with suppress(CloudError):  # it may be pending
             parts.cloud.stop(node.id, intent.key, permit=a_permit(parts.clock))
 
-    def first_observed(parts: Parts) -> None:
+    def first_observed(parts: ControllerContext) -> None:
         parts.ledger.record_round(observe(parts))
         broken(parts)
 
@@ -211,7 +211,7 @@ def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path)
 def test_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
     """The tag that protects a node is set behind the controller's back, and it stops it nevertheless."""
 
-    def broken(parts: Parts) -> None:
+    def broken(parts: ControllerContext) -> None:
         cloud = parts.cloud
         while isinstance(cloud, PassedOn):
             cloud = cloud.cloud

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.clouds import Cloud
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies import PoolRules
@@ -21,7 +21,7 @@ from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play as play_agents
 from gpuwatch.simulate.fleet.play import staged
-from gpuwatch.simulate.fleet.workloads import Life, Lost
+from gpuwatch.simulate.fleet.workloads import Lost, Workload
 from gpuwatch.simulate.fleet.world import Timing, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.faulty_cloud import FaultRates, FaultyCloud
@@ -36,13 +36,13 @@ TURNS = st.lists(
 NOTICES = st.sampled_from([0.0, 300.0])
 
 
-def a_life(name: str, *phases: Phase, **other: object) -> Life:
+def a_life(name: str, *phases: Phase, **other: object) -> Workload:
     """A node of one GPU."""
-    life = Life(name=name, story="recorded", instance_type="g6.xlarge", gpus=(Programme(phases),))
+    life = Workload(name=name, story="recorded", instance_type="g6.xlarge", gpus=(LoadProfile(phases),))
     return replace(life, **other)  # type: ignore[arg-type]
 
 
-def lives_of(turns: Sequence[Sequence[tuple[float, float]]]) -> tuple[Life, ...]:
+def lives_of(turns: Sequence[Sequence[tuple[float, float]]]) -> tuple[Workload, ...]:
     """A node for each list of turns; every second turn's work is so faint that its mean rounds to nothing."""
     lives = []
     for number, its in enumerate(turns):
@@ -146,7 +146,7 @@ def test_the_engine_stops_what_the_simulated_agents_make_it_stop() -> None:
     lives = (
         *lives_of([turns, [(1210.0, 1000.0), *turns]]),
         a_life("held", *held),
-        a_life("deaf", silent=Spans([(300.0, 2000.0)])),
+        a_life("deaf", silent=Intervals([(300.0, 2000.0)])),
     )
     lives += tuple(a_life(f"busy{number}", Phase(at=0.0, utilization_ratio=1.0)) for number in range(4))
     options, horizon = replace(OPTIONS, sample=10.0), 2 * 3600.0
@@ -162,7 +162,7 @@ def test_the_engine_stops_what_the_simulated_agents_make_it_stop() -> None:
             assert 0 <= late - early <= options.interval, f"{life.name}: {early} and {late}"
 
 
-LOST = Lost(gpu=0, spans=Spans([(100.0, 200.0)]))
+LOST = Lost(gpu=0, spans=Intervals([(100.0, 200.0)]))
 
 
 @pytest.mark.parametrize(
@@ -174,23 +174,23 @@ LOST = Lost(gpu=0, spans=Spans([(100.0, 200.0)]))
         (a_life("n", Phase(at=20.0, memory_bytes=GIB)), 50.0, State.PARKED, 30.0),
         (a_life("n", lost=(LOST,)), 150.0, State.UNKNOWN, 0.0),
         (a_life("n", lost=(LOST,)), 250.0, State.IDLE, 50.0),
-        (a_life("n", silent=Spans([(0.0, 200.0)])), 150.0, None, 0.0),
-        (a_life("n", silent=Spans([(50.0, 200.0)])), 250.0, State.IDLE, 50.0),
+        (a_life("n", silent=Intervals([(0.0, 200.0)])), 150.0, None, 0.0),
+        (a_life("n", silent=Intervals([(50.0, 200.0)])), 250.0, State.IDLE, 50.0),
         (
-            a_life("n", gpus=(Programme([Phase(at=0.0)]), Programme([Phase(at=99.0, utilization_ratio=1.0)]))),
+            a_life("n", gpus=(LoadProfile([Phase(at=0.0)]), LoadProfile([Phase(at=99.0, utilization_ratio=1.0)]))),
             100.0,
             State.BUSY,
             1.0,
         ),
         (
-            a_life("n", gpus=(Programme([Phase(at=0.0, utilization_ratio=1.0)]),) * 2, lost=(LOST,)),
+            a_life("n", gpus=(LoadProfile([Phase(at=0.0, utilization_ratio=1.0)]),) * 2, lost=(LOST,)),
             150.0,
             State.BUSY,
             150.0,
         ),
     ],
 )
-def test_a_node_says_what_its_agent_would(life: Life, at: float, says: State | None, held: float) -> None:
+def test_a_node_says_what_its_agent_would(life: Workload, at: float, says: State | None, held: float) -> None:
     """Busy above all, a lost GPU unknown, silence no answer; time counts from zero after any doubt."""
     clock = ManualClock(wall=STORY_BEGINS)
     world = World({"i-1": life}, clock, Timing(), 3600.0)
@@ -231,7 +231,7 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
     clock = ManualClock(wall=STORY_BEGINS)
     lives = {
         "busy": a_life("busy", Phase(at=0.0, utilization_ratio=1.0), Phase(at=500.0)),
-        "silent": a_life("silent", silent=Spans([(0.0, 900.0)])),
+        "silent": a_life("silent", silent=Intervals([(0.0, 900.0)])),
         "idle": a_life("idle"),
     }
     world = World(lives, clock, Timing(), 3600.0)

@@ -16,9 +16,9 @@ from gpuwatch.cli.main import commands
 from gpuwatch.config import load
 from gpuwatch.controller.operations import whoever
 from gpuwatch.guard import untried
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.fleet import State
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.databases import postgresql
 from tests.fleets import Desk, a_node
@@ -38,7 +38,7 @@ class House:
         return CliRunner().invoke(commands, [*map(str, arguments)])
 
     @property
-    def kept(self) -> tuple[Backtested, ...]:
+    def kept(self) -> tuple[BacktestRecord, ...]:
         """What the controller's next round sees."""
         return self.ledger.view(SystemClock().now()).backtests
 
@@ -51,15 +51,15 @@ class House:
 @pytest.fixture
 def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     """In SQLite, where a test does not say otherwise."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
     if getattr(request, "param", "sqlite") == "postgresql":
-        knobs = LedgerKnobs(url=postgresql().database())
+        settings = LedgerSettings(url=postgresql().database())
     file = tmp_path / "gpuwatch.yaml"
-    place = {"path": knobs.path} if knobs.url is None else {"url": knobs.url}
+    place = {"path": settings.path} if settings.url is None else {"url": settings.url}
     limits = {"require_backtest": "30d"}
     file.write_text(json.dumps({"ledger": place, "limits": limits, "pools": {"training": {}}}), encoding="utf-8")
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
-    ledger = Ledger.connect(knobs)
+    ledger = Ledger.connect(settings)
     assert ledger.lead()
     yield House(file=file, ledger=ledger)
     ledger.close()

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.controller.observe.prometheus_api import PromApi
-from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.backtest.gaps import History, history_of
 from gpuwatch.simulate.backtest.sources.nodes import Kind
@@ -60,7 +60,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def a_range(url: str, dialect: str, begin: float = 0.0, end: float = END, **given: object) -> PrometheusRange:
     """A range of these hours; times are seconds of the recording."""
-    api = PromApi(knobs=PromqlKnobs(url=url, dialect=dialect), clock=SystemClock(), most_skew_seconds=1e9)  # type: ignore[arg-type]
+    api = PromApi(settings=PromqlSettings(url=url, dialect=dialect), clock=SystemClock(), most_skew_seconds=1e9)  # type: ignore[arg-type]
     window = Window(begin=datetime.fromtimestamp(BEGIN + begin, UTC), end=datetime.fromtimestamp(BEGIN + end, UTC))
     return PrometheusRange(**{"api": api, "window": window, "step": 60.0, **given})  # type: ignore[arg-type]
 

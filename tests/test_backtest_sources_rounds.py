@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import LedgerView, Observation, Stopped
 from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeState, State
 from gpuwatch.simulate.backtest.gaps import History
@@ -194,7 +194,7 @@ def test_a_played_fleet_is_found_again_in_its_ledger(tmp_path: Path) -> None:
     """The real controller stops idle nodes, users start them when they need them: gaps end when work truly began."""
     options = Options(hours=HOURS, seed=3)
     lives = [life for life in demo_fleet(options.seed, HOURS * 3600) if life.name in NODES]
-    ledger = Ledger.connect(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    ledger = Ledger.connect(LedgerSettings(path=str(tmp_path / "ledger.db")))
     parts, world = staged(options, lives, HOURS * 3600, ledger)
     play(parts, world, options, HOURS * 3600)
     told = ledger_history(ledger, Options(), None, STORY_BEGINS + timedelta(days=1))

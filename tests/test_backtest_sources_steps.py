@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.devices.load_profile import Spans
-from gpuwatch.simulate.backtest.sources.nodes import Kind, Told
+from gpuwatch.agent.devices.load_profile import Intervals
+from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation
 from gpuwatch.simulate.backtest.sources.questions import Bits
 from gpuwatch.simulate.backtest.sources.steps import (
     Remembered,
@@ -27,7 +27,7 @@ SCRAPES = [3.0 + EVERY * number for number in range(int(STEPS * STEP / EVERY))]
 Fold = Callable[[Values, float, Remembered], Iterator[Stretch]]
 
 BUSY = st.lists(st.tuples(st.integers(0, 1790), st.integers(1, 400)), max_size=6).map(
-    lambda spans: Spans((float(begin), float(begin + length)) for begin, length in spans)
+    lambda spans: Intervals((float(begin), float(begin + length)) for begin, length in spans)
 )
 LOST = st.sets(st.integers(0, len(SCRAPES) - 1)) | st.tuples(st.integers(0, 119), st.integers(1, 60)).map(
     lambda hole: set(range(hole[0], min(len(SCRAPES), sum(hole))))
@@ -42,7 +42,7 @@ def kept(lost: set[int]) -> list[tuple[int, list[float]]]:
     return [(number, scraped) for number, scraped in steps if scraped]
 
 
-def agents(busy: Spans, lost: set[int]) -> dict[str, dict[float, float]]:
+def agents(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     """What PromQL gives of an agent's scrapes."""
     told: dict[str, dict[float, float]] = {"states": {}, "held": {}, "told_at": {}}
     for number, scraped in kept(lost):
@@ -55,7 +55,7 @@ def agents(busy: Spans, lost: set[int]) -> dict[str, dict[float, float]]:
     return told
 
 
-def exporters(busy: Spans, lost: set[int]) -> dict[str, dict[float, float]]:
+def exporters(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     """What PromQL gives of another exporter's samples."""
     told: dict[str, dict[float, float]] = {"utilization": {}, "memory": {}, "samples": {}, "work": {}}
     for number, scraped in kept(lost):
@@ -66,9 +66,9 @@ def exporters(busy: Spans, lost: set[int]) -> dict[str, dict[float, float]]:
     return told
 
 
-def folded(fold: Fold, values: Values, cuts: Sequence[int] = ()) -> Told:
+def folded(fold: Fold, values: Values, cuts: Sequence[int] = ()) -> NodeObservation:
     """All of it, in chunks that end after these steps."""
-    node, past, edges = Told(name="n"), Remembered(), [0, *cuts, STEPS]
+    node, past, edges = NodeObservation(name="n"), Remembered(), [0, *cuts, STEPS]
     for first, last in pairwise(edges):
         part = {
             query: {end: value for end, value in points.items() if first * STEP < end <= last * STEP}
@@ -79,13 +79,13 @@ def folded(fold: Fold, values: Values, cuts: Sequence[int] = ()) -> Told:
     return node
 
 
-def idle(node: Told) -> Spans:
+def idle(node: NodeObservation) -> Intervals:
     """Where it is idle."""
-    return Spans((run.begin, run.end) for run in node.runs if run.kind is Kind.IDLE)
+    return Intervals((run.begin, run.end) for run in node.runs if run.kind is Kind.IDLE)
 
 
 @given(busy=BUSY, lost=LOST, cuts=CUTS)
-def test_chunks_change_nothing(busy: Spans, lost: set[int], cuts: list[int]) -> None:
+def test_chunks_change_nothing(busy: Intervals, lost: set[int], cuts: list[int]) -> None:
     """The same runs with the same words, wherever chunks end."""
     assert folded(agents_stretches, agents(busy, lost), cuts).runs == folded(agents_stretches, agents(busy, lost)).runs
     assert (
@@ -95,7 +95,7 @@ def test_chunks_change_nothing(busy: Spans, lost: set[int], cuts: list[int]) -> 
 
 
 @given(busy=BUSY, lost=LOST)
-def test_an_agents_node_is_never_idle_while_it_works(busy: Spans, lost: set[int]) -> None:
+def test_an_agents_node_is_never_idle_while_it_works(busy: Intervals, lost: set[int]) -> None:
     """Lost scrapes or none: no more than a scrape's worth of the work at the end of a step passes for idle time."""
     found = idle(folded(agents_stretches, agents(busy, lost)))
     scrapes = [at for _, scraped in kept(lost) for at in scraped]
@@ -107,7 +107,7 @@ def test_an_agents_node_is_never_idle_while_it_works(busy: Spans, lost: set[int]
 
 
 @given(busy=BUSY, lost=LOST)
-def test_a_step_without_a_sample_is_never_idle(busy: Spans, lost: set[int]) -> None:
+def test_a_step_without_a_sample_is_never_idle(busy: Intervals, lost: set[int]) -> None:
     """In either form of the answers; and of another exporter no step that has two samples fewer than all others."""
     counts = {number: len(scraped) for number, scraped in kept(lost)}
     agent, exporter = (
@@ -127,7 +127,7 @@ def test_a_step_without_a_sample_is_never_idle(busy: Spans, lost: set[int]) -> N
 
 
 @given(busy=BUSY, lost=LOST)
-def test_lost_samples_only_take_idle_time_away(busy: Spans, lost: set[int]) -> None:
+def test_lost_samples_only_take_idle_time_away(busy: Intervals, lost: set[int]) -> None:
     """Of our agent's: what is idle with fewer scrapes is idle with all of them, but for the step in which it begins."""
     whole, some = (idle(folded(agents_stretches, agents(busy, each))) for each in (set[int](), lost))
 
@@ -199,7 +199,7 @@ def test_two_targets_of_one_node_are_unknown_while_both_tell_unless_one_works() 
 
 def test_a_node_that_lacks_a_gpu_is_unknown() -> None:
     """Idle needs all of its GPUs; that a swap shows one too many for a moment makes none out of the others."""
-    node = Told(name="n")
+    node = NodeObservation(name="n")
     for begin, end, gpus in ((0, 600, 8), (600, 660, 9), (660, 1200, 8), (1200, 1800, 7), (1800, 2400, 8)):
         node.add(begin, end, Kind.IDLE, gpus=gpus)
     node.settle(moment=60.0)

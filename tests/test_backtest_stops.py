@@ -12,7 +12,7 @@ from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.simulate.backtest.compare import Terms, figures_of, policy_of
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.report import Backtest, as_json, backtest
-from gpuwatch.simulate.backtest.stops import Told
+from gpuwatch.simulate.backtest.stops import StopRecord
 from gpuwatch.simulate.backtest.text import as_text
 from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, stopped_of, usual_wait
 from gpuwatch.simulate.fleet.options import Options
@@ -38,7 +38,7 @@ def told_of(history: History, *policies: str) -> Backtest:
     return backtest("load.csv", history, Options(), named, Terms(), None, SystemClock())
 
 
-def listed(told: Backtest, most: int) -> list[Told]:
+def listed(told: Backtest, most: int) -> list[StopRecord]:
     """The list of the first policy."""
     return told.listed(told.lines[0].figures, most)
 

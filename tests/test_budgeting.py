@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli.controller import Seen, assembled, one_round
+from gpuwatch.cli.controller import Observers, assembled, one_round
 from gpuwatch.cli.main import commands
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.round import Parts, decide, step
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.round import ControllerContext, decide, step
 from gpuwatch.controller.web.serve import Discovery
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import State
@@ -48,13 +48,13 @@ def a_desk(ledger: Ledger | None = None) -> Desk:
     return desk
 
 
-def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, tells: bool = True) -> Parts:
+def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, tells: bool = True) -> ControllerContext:
     """The parts of a controller with budgets, as it begins."""
     made = Budgeting(ledger=desk.ledger, budgets=budgets, zone=UTC_ZONE, tells=tells)
     return replace(desk.parts, meter=Meter(desk.ledger, METERING), budgets=made.states)
 
 
-def rounds(desk: Desk, parts: Parts, count: int, seen: Seen | None = None) -> BudgetState:
+def rounds(desk: Desk, parts: ControllerContext, count: int, seen: Observers | None = None) -> BudgetState:
     """So many, a minute apart; gives the last one's first budget."""
     for _ in range(count):
         done = one_round(parts, seen)
@@ -203,8 +203,8 @@ def test_most_rounds_ask_for_the_hour_under_way_alone(monkeypatch: pytest.Monkey
 def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     """Counters are of this process; a figure that nobody can tell has no series."""
     desk = a_desk()
-    telling = Telling("enforce", "ml", desk.clock)
-    seen = Seen(discovery=Discovery(signals=ScrapeKnobs()), telling=telling)
+    telling = ControllerMetrics("enforce", "ml", desk.clock)
+    seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=telling)
     rounds(desk, live(desk), 12, seen)
     told = {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -227,8 +227,8 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def test_both_databases_tell_what_gpuwatch_cost_tells_and_what_each_round_added(database: str) -> None:
     """Two machines of two prices over two hours; a round that bills nothing adds nothing."""
-    knobs = LedgerKnobs(url=postgresql().database()) if database == "postgresql" else None
-    ledger = Ledger.in_memory() if knobs is None else Ledger.connect(knobs)
+    settings = LedgerSettings(url=postgresql().database()) if database == "postgresql" else None
+    ledger = Ledger.in_memory() if settings is None else Ledger.connect(settings)
     spend = SpendBook(ledger)
     assert ledger.lead()
     added: list[Row] = []

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.ledger import LedgerKnobs
-from gpuwatch.model.fleet import Node, Signal, State
+from gpuwatch.ledger import LedgerSettings
+from gpuwatch.model.fleet import Node, NodeReport, State
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.advice.load_curve import LoadError, load_of
@@ -26,13 +26,13 @@ HOURS = 12
 
 def an_idle_node(name: str, at: datetime) -> Node:
     """One GPU, idle for a day."""
-    return a_node(name, signal=Signal(verdict=a_verdict(name, State.IDLE, 90_000.0, age=0.0, at=at)))
+    return a_node(name, signal=NodeReport(verdict=a_verdict(name, State.IDLE, 90_000.0, age=0.0, at=at)))
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     """Half a day at $10 an hour: one machine works, in the second half two do; a third is idle; another type works."""
-    made = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     ledger = made.open()
     rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
     for hour in range(HOURS + 1):
@@ -48,7 +48,7 @@ def place(tmp_path: Path) -> Place:
 def run(place: Place, tmp_path: Path) -> Run:
     """The command with a configuration that names that ledger."""
     config = tmp_path / "gpuwatch.yaml"
-    config.write_text(f"ledger: {{path: {place.knobs.path}}}\n")
+    config.write_text(f"ledger: {{path: {place.settings.path}}}\n")
 
     def advise(*arguments: str) -> Result:
         return CliRunner().invoke(commands, ["advise", "commitments", *arguments, "--config", str(config)])
@@ -82,7 +82,7 @@ def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:
 
 def test_days_that_are_kept_as_days_count_with_their_mean_and_that_is_said(tmp_path: Path) -> None:
     """A day's rows are summed up once it is long over."""
-    made = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     ledger = made.open()
     rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
     for hour in range(24 * 4 + 1):
@@ -98,7 +98,7 @@ def test_days_that_are_kept_as_days_count_with_their_mean_and_that_is_said(tmp_p
 
 def test_a_ledger_without_metering_is_no_load(tmp_path: Path) -> None:
     """The sentence says what to do."""
-    made = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     ledger = made.open()
 
     with pytest.raises(LoadError, match="nothing is metered yet; let `gpuwatch controller` run, or give --csv"):

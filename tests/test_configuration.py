@@ -143,9 +143,9 @@ def test_the_agent_reads_its_section_of_the_same_file(file: Path) -> None:
     """One file may be given to every host, and variables override the agent's keys too."""
     file.write_text("mode: enforce\nagent: {port: 9500}")
 
-    knobs = load_agent(file, {"GPUWATCH_AGENT__SOURCE": "simulated"})
+    settings = load_agent(file, {"GPUWATCH_AGENT__SOURCE": "simulated"})
 
-    assert (knobs.port, knobs.source) == (9500, "simulated")
+    assert (settings.port, settings.source) == (9500, "simulated")
 
 
 def test_the_agent_does_not_judge_the_controllers_limits(file: Path) -> None:

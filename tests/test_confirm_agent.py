@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch.agent.evidence.leases import keep
-from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
 from gpuwatch.model.fleet import NodeVerdict, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
@@ -90,7 +90,7 @@ def settled(agent: RunningAgent) -> None:
 
 def take_a_lease(site: Site) -> None:
     """As `gpuwatch keep` does."""
-    keep(HostKnobs(keep=KeepKnobs(directory=str(site.leases))), 3600.0, "evaluation", SystemClock())
+    keep(EvidenceSettings(keep=LeaseSettings(directory=str(site.leases))), 3600.0, "evaluation", SystemClock())
 
 
 WORK: dict[str, Callable[[Site, StubDriver], object]] = {

@@ -14,7 +14,7 @@ from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import LeadLostError, Ledger
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, Signal, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
 from gpuwatch.policies.schedule import Window
 from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import Desk, a_node
@@ -176,9 +176,9 @@ def test_a_veto_after_an_attempt_that_may_have_happened_still_counts() -> None:
         seen.append(call)
         return None
 
-    def silent_when_asked_again(node: Node) -> Signal:
+    def silent_when_asked_again(node: Node) -> NodeReport:
         silent = node.id == "i-1" and seen[-1] == "node"
-        return Signal(failure="its agent did not answer") if silent else desk.fleet.nodes_[node.id].signal
+        return NodeReport(failure="its agent did not answer") if silent else desk.fleet.nodes_[node.id].signal
 
     desk.fleet.answer, desk.fleet.fault = silent_when_asked_again, watched
     assert outcomes(acting(desk)) == [("i-1", "failed")]
@@ -253,7 +253,7 @@ def test_a_member_s_protection_is_taken_away_only_after_the_last_word() -> None:
         assert desk.fleet.nodes_["i-1"].scale_in_protected
         asked: list[str] = []
 
-        def answer(node: Node, asked: list[str] = asked, happens: str = happens, desk: Desk = desk) -> Signal:
+        def answer(node: Node, asked: list[str] = asked, happens: str = happens, desk: Desk = desk) -> NodeReport:
             asked.append(node.id)
             if len(asked) > 1 and happens == "work":
                 desk.fleet.show("i-1", State.BUSY)
@@ -287,7 +287,7 @@ def test_no_removal_leaves_on_an_older_word_than_the_bound(pauses: dict[int, tup
     ages: list[float] = []
     slept = [0.0]  # by no clock but the wall's
 
-    def answer(node: Node) -> Signal:
+    def answer(node: Node) -> NodeReport:
         asked[node.id] = desk.clock.uptime() + slept[0]
         return desk.fleet.nodes_[node.id].signal
 

@@ -9,7 +9,7 @@ from gpuwatch.clouds import STOP_AT, CloudError, CloudUnavailableError, NotFound
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, Signal, State
+from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
 from tests.fleets import Desk, a_node, a_verdict
 
 
@@ -100,11 +100,11 @@ def test_a_node_that_turns_busy_between_deciding_and_acting_is_not_stopped() -> 
         desk.round()
     asked = []
 
-    def answer(node: Node) -> Signal:
+    def answer(node: Node) -> NodeReport:
         asked.append(node.id)
         state = State.BUSY if asked.count("i-1") > 1 else node.activity.state
         held = 0.0 if state is State.BUSY else node.activity.held_seconds
-        return Signal(verdict=a_verdict(node.id, state, held, at=desk.clock.now()))
+        return NodeReport(verdict=a_verdict(node.id, state, held, at=desk.clock.now()))
 
     desk.fleet.answer = answer
     done = desk.round()
@@ -117,20 +117,20 @@ def test_a_node_that_turns_busy_between_deciding_and_acting_is_not_stopped() -> 
 @pytest.mark.parametrize(
     "last_word",
     [
-        Signal(failure="its agent did not answer within 5s"),
-        Signal(verdict=a_verdict(state=State.UNKNOWN)),
-        Signal(verdict=a_verdict(age=10.0, at=a_desk().clock.now() + timedelta(minutes=10))),
+        NodeReport(failure="its agent did not answer within 5s"),
+        NodeReport(verdict=a_verdict(state=State.UNKNOWN)),
+        NodeReport(verdict=a_verdict(age=10.0, at=a_desk().clock.now() + timedelta(minutes=10))),
     ],
     ids=["silent", "in doubt", "an old sample"],
 )
-def test_silence_or_doubt_at_the_last_moment_is_a_veto(last_word: Signal) -> None:
+def test_silence_or_doubt_at_the_last_moment_is_a_veto(last_word: NodeReport) -> None:
     """Only a fresh, sure answer lets a stop pass (P1)."""
     desk = a_desk(a_node("i-1"))
     for _ in range(10):
         desk.round()
     asked = []
 
-    def answer(node: Node) -> Signal:
+    def answer(node: Node) -> NodeReport:
         asked.append(node)
         return node.signal if len(asked) == 1 else last_word
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.model.fleet import Signal, State
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.fleet import NodeReport, State
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.period import PeriodError, period_of
@@ -26,12 +26,12 @@ BEGIN = datetime(2026, 3, 1, 22, tzinfo=UTC)  # 23:00 in Berlin
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     """Four hours of two machines of two pools at $10 an hour; one works, one is idle and has an owner."""
-    made = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     ledger = made.open()
     rules = Metering(zone=ZoneInfo("Europe/Berlin"), tags=("team",), silent_after_seconds=7200)
     for hour in range(5):
         at = BEGIN + timedelta(hours=hour)
-        signal = Signal(verdict=a_verdict("i-2", State.IDLE, 90_000.0, age=0.0, at=at))
+        signal = NodeReport(verdict=a_verdict("i-2", State.IDLE, 90_000.0, age=0.0, at=at))
         idle = a_node("i-2", pool="serving", owner="ann", tags={"team": "nlp"}, signal=signal)
         SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at), idle), rules)
     made.close()
@@ -43,7 +43,7 @@ def cost(place: Place, tmp_path: Path) -> Cost:
     """The command with a configuration whose days are Berlin's."""
     config = tmp_path / "gpuwatch.yaml"
     energy = "{host_watts: 500, pue: 1.2, co2e_grams_per_kwh: 300}"
-    config.write_text(f"ledger: {{path: {place.knobs.path}}}\ncost: {{timezone: Europe/Berlin, energy: {energy}}}\n")
+    config.write_text(f"ledger: {{path: {place.settings.path}}}\ncost: {{timezone: Europe/Berlin, energy: {energy}}}\n")
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(commands, ["cost", *arguments, "--config", str(config)])
@@ -202,10 +202,10 @@ def test_mistakes_are_told_in_a_sentence(cost: Cost, arguments: list[str], wrong
 
 def test_a_ledger_that_has_metered_nothing_says_so(cost: Cost, place: Place) -> None:
     """And so does one that is not there."""
-    for file in Path(place.knobs.path).parent.glob("ledger.db*"):
+    for file in Path(place.settings.path).parent.glob("ledger.db*"):
         file.unlink()
     assert "does not exist yet; start `gpuwatch controller`" in cost().output
-    Ledger.open(Path(place.knobs.path)).close()
+    Ledger.open(Path(place.settings.path)).close()
     assert cost().output == "Nothing is metered yet; `gpuwatch controller` does it from its first round on.\n"
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.ledger import LeadLostError, Ledger, LedgerKnobs
+from gpuwatch.ledger import LeadLostError, Ledger, LedgerSettings
 from gpuwatch.money.accounting import store as spending
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.slices import Calendar
@@ -30,8 +30,8 @@ ALWAYS = (0, 2**40)
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """An empty ledger in each database."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
-    made = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
+    made = Place(settings if request.param == "sqlite" else LedgerSettings(url=postgresql().database()))
     yield made
     made.close()
 
@@ -86,7 +86,7 @@ def test_a_controller_that_dies_while_it_meters_has_metered_nothing(
 @pytest.mark.component("pg_ctl")
 def test_who_lost_the_lead_meters_nothing() -> None:
     """Two controllers on one PostgreSQL: the second leads, and the first one's late round is refused."""
-    place = Place(LedgerKnobs(url=postgresql().database()))
+    place = Place(LedgerSettings(url=postgresql().database()))
     first = place.open()
     firsts = SpendBook(first)
     firsts.meter(a_round(NOW), BERLIN)
@@ -185,7 +185,7 @@ TAMPERED = {
 @pytest.mark.parametrize(("statement", "wrong"), TAMPERED.items())
 def test_rows_that_were_changed_are_told(tmp_path: Path, statement: str, wrong: str) -> None:
     """In sealed days by their seal, in others by the sums that are kept with the marks."""
-    place = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    place = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     ledger = place.open()
     spend = SpendBook(ledger)
     days(ledger, datetime(2026, 3, 28, 11, tzinfo=UTC), 3, every=timedelta(hours=2))
@@ -247,7 +247,7 @@ def test_whoever_only_reads_meters_nothing(place: Place) -> None:
 
 def test_a_ledger_of_schema_2_begins_to_bill(tmp_path: Path) -> None:
     """Its migration makes the tables; everything else stays."""
-    place = Place(LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    place = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
     place.open().record_round(a_round(NOW))
     place.close()
     for table in ("spend", "spend_terms", "spend_marks", "spend_days", "backtests"):

@@ -10,12 +10,12 @@ import pytest
 
 from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller.round import Parts
+from gpuwatch.controller.round import ControllerContext
 from gpuwatch.model.fleet import State
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import Use
 from gpuwatch.money.accounting.metering import Metering
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter, SpendBook
 from gpuwatch.money.accounting.totals import Total, totals, whole
 from tests.fleets import Desk, a_node
@@ -32,7 +32,7 @@ def a_desk(*, enforce: bool = True) -> Desk:
     return desk
 
 
-def live(desk: Desk) -> Parts:
+def live(desk: Desk) -> ControllerContext:
     """The parts of a controller that meters."""
     return replace(desk.parts, meter=Meter(desk.ledger, METERING))
 
@@ -112,4 +112,4 @@ def test_a_round_that_saw_nothing_bills_nothing_and_loses_nothing() -> None:
 @pytest.mark.parametrize(("interval", "silent_after"), [(10.0, 300.0), (60.0, 300.0), (600.0, 1800.0)])
 def test_rounds_at_their_own_pace_are_no_gap(interval: float, silent_after: float) -> None:
     """Nobody looked only when more than three rounds are missing, and five minutes at least."""
-    assert CostKnobs().metering(interval).silent_after_seconds == silent_after
+    assert CostSettings().metering(interval).silent_after_seconds == silent_after

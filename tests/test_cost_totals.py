@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
-from gpuwatch.money.accounting.energy import EnergyKnobs, energy
+from gpuwatch.money.accounting.energy import EnergySettings, energy
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import Row, Total, grouping, shown, totals, whole
 
@@ -112,10 +112,10 @@ def test_energy_is_what_was_measured_and_each_factor_is_apart() -> None:
     total = Total()
     total.add(a_row(useful=3_600_000))
     total.amounts[JOULES], total.amounts[MEASURED] = 10_800_000, 4 * 3_600_000
-    bare = energy(total, EnergyKnobs())
-    told = energy(total, EnergyKnobs(host_watts=1000, pue=1.5, co2e_grams_per_kwh=400))
+    bare = energy(total, EnergySettings())
+    told = energy(total, EnergySettings(host_watts=1000, pue=1.5, co2e_grams_per_kwh=400))
 
     assert (bare.gpu_kwh, bare.measured_ratio, bare.unmeasured_gpu_hours) == (3.0, 0.5, 4.0)
     assert (bare.host_kwh, bare.facility_kwh, bare.co2e_kg) == (None, None, None)
     assert (told.gpu_kwh, told.host_kwh, told.facility_kwh, told.co2e_kg) == (3.0, 1.0, 6.0, 2.4)
-    assert energy(Total(), EnergyKnobs()).measured_ratio is None
+    assert energy(Total(), EnergySettings()).measured_ratio is None

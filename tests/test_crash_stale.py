@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import REMOVALS, Status
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import Desk, a_node, a_verdict
@@ -68,7 +68,9 @@ def test_what_nobody_wants_any_more_is_still_found_done(downtime: float) -> None
 
     def turns_busy(desk: Desk, number: int) -> None:
         if number >= 9:
-            desk.fleet.answer = lambda node: Signal(verdict=a_verdict(node.id, State.BUSY, 0.0, at=desk.clock.now()))
+            desk.fleet.answer = lambda node: NodeReport(
+                verdict=a_verdict(node.id, State.BUSY, 0.0, at=desk.clock.now())
+            )
 
     story = replace(a_story("stop", always_old), befalls=turns_busy)
     for where, desk in every_cut(story, downtime, least=140, most=165):

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.simulate.demo import run_headless
 from gpuwatch.simulate.fleet.options import Options
 from tests.agents import eventually
@@ -26,7 +26,7 @@ from tests.browsers import chromium
 from tests.components import require
 
 DEMO = [sys.executable, "-m", "gpuwatch", "demo"]
-PORT = ControllerKnobs().port
+PORT = ControllerSettings().port
 HEADER = "time_s,node,gpu,utilization_ratio"
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import bcrypt
 import pytest
 
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.web.serve import Discovery, served
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
@@ -39,7 +39,9 @@ scrape_configs:
 
 def a_discovery(*nodes: Node, **targets: str) -> Discovery:
     """What is served after a round that saw these nodes."""
-    discovery = Discovery(signals=ScrapeKnobs(targets={name.replace("_", "-"): url for name, url in targets.items()}))
+    discovery = Discovery(
+        signals=ObserveSettings(targets={name.replace("_", "-"): url for name, url in targets.items()})
+    )
     discovery.tell(Fleet(observed_at=NOW, nodes=nodes))
     return discovery
 
@@ -91,17 +93,17 @@ def test_what_cannot_be_scraped_is_no_target() -> None:
 
 def test_until_a_round_has_seen_the_fleet_the_answer_is_an_error() -> None:
     """Prometheus keeps its targets then; an empty list would make it drop them."""
-    assert Discovery(signals=ScrapeKnobs()).page().status is HTTPStatus.SERVICE_UNAVAILABLE
+    assert Discovery(signals=ObserveSettings()).page().status is HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def a_telling() -> Telling:
+def a_telling() -> ControllerMetrics:
     """Metrics before the first round."""
-    return Telling("observe", "test", SystemClock())
+    return ControllerMetrics("observe", "test", SystemClock())
 
 
 def test_nothing_listens_where_nothing_is_to_be_served() -> None:
     """Without metrics and fleet the controller opens no port."""
-    assert served(ControllerKnobs(metrics=False), a_discovery(), a_telling(), SystemClock()) is None
+    assert make_server(ControllerSettings(metrics=False), a_discovery(), a_telling(), SystemClock()) is None
 
 
 @pytest.mark.component("prometheus")
@@ -111,7 +113,7 @@ def test_a_real_prometheus_finds_an_agent_and_its_node_is_seen(driver: StubDrive
     authority, users = Authority(tmp_path / "ca"), tmp_path / "users"
     certificate = authority.issue("controller")
     users.write_bytes(b"prometheus:" + bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)) + b"\n")
-    knobs = ControllerKnobs(
+    settings = ControllerSettings(
         http_sd=True,
         port=0,
         tls_certificate=str(certificate.certificate),
@@ -120,7 +122,7 @@ def test_a_real_prometheus_finds_an_agent_and_its_node_is_seen(driver: StubDrive
     )
     node = a_node("i-1", address="192.0.2.1", gpu_count=2)
     with RunningAgent(driver.environment, node_id="another-name") as agent:
-        server = served(knobs, a_discovery(node, i_1=agent.url), a_telling(), SystemClock())
+        server = make_server(settings, a_discovery(node, i_1=agent.url), a_telling(), SystemClock())
         assert server is not None
         server.start()
         try:

@@ -34,7 +34,7 @@ def test_the_example_only_observes() -> None:
 
 @pytest.mark.parametrize("key", keys.declared(Settings).values(), ids=lambda key: key.dotted)
 def test_every_key_has_a_sentence(key: Key) -> None:
-    """A knob without a sentence cannot be used by anybody who has not read the code."""
+    """A setting without a sentence cannot be used by anybody who has not read the code."""
     assert key.sentence.endswith("."), f"{key.dotted} has no sentence"
 
 

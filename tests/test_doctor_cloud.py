@@ -12,7 +12,7 @@ from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Severity
 from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.settings import CloudKnobs
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
@@ -43,7 +43,7 @@ def a_case(ec2: MotoFaults, **settings: Any) -> ControllerCase:  # noqa: ANN401 
     """A controller of that account."""
     clock = SystemClock()
     aws = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
-    return a_controller(aws, clock, {"cloud": CloudKnobs(regions=(REGION,)), **settings})
+    return a_controller(aws, clock, {"cloud": CloudSettings(regions=(REGION,)), **settings})
 
 
 def test_every_call_that_enforcing_needs_is_tried_and_none_is_carried_out(ec2: MotoFaults) -> None:
@@ -198,7 +198,7 @@ def test_machines_without_a_price_are_named(ec2: MotoFaults) -> None:
 
     unheard_of = replace(case.nodes[0], instance_type="g99.xlarge")
     case.cloud.nodes = lambda: (unheard_of,)  # type: ignore[method-assign]  # as a cloud newer than the table
-    findings = list(cloud.prices(a_controller(case.cloud, settings={"cloud": CloudKnobs(regions=(REGION,))})))
+    findings = list(cloud.prices(a_controller(case.cloud, settings={"cloud": CloudSettings(regions=(REGION,))})))
 
     assert codes(findings) == ["prices.unknown"]
     assert "g99.xlarge" in findings[0].seen

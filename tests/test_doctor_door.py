@@ -14,12 +14,13 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import certificates, ports
 from gpuwatch.runtime.certificates import Read, Validity, by_handshake
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from gpuwatch.runtime.http.auth import door_of
-from gpuwatch.runtime.http.server import AgentServer, Response
+from gpuwatch.runtime.http.auth import make_auth
+from gpuwatch.runtime.http.request import Response
+from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.tls import TlsFiles
 from gpuwatch.runtime.x509 import by_x509
 from tests.certificates import Authority
@@ -30,19 +31,19 @@ NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 @contextlib.contextmanager
-def served(knobs: AgentKnobs | None = None, status: HTTPStatus = HTTPStatus.OK) -> Iterator[int]:
+def served(settings: AgentSettings | None = None, status: HTTPStatus = HTTPStatus.OK) -> Iterator[int]:
     """A server of gpuwatch's behind the door of these settings; gives its port."""
-    knobs = knobs or AgentKnobs()
+    settings = settings or AgentSettings()
     page = Response(body=b"{}", content_type="application/json", status=status)
     clock = SystemClock()
-    server = AgentServer(
+    server = HttpServer(
         "127.0.0.1",
         0,
         {"/healthz": lambda _: page},
         clock=clock,
         max_connections=8,
         timeout_seconds=5.0,
-        door=door_of(knobs, clock, "agent"),
+        door=make_auth(settings, clock, "agent"),
     )
     server.start()
     try:
@@ -80,21 +81,21 @@ def a_stranger() -> Iterator[int]:
 def test_a_port_is_free_served_or_taken() -> None:
     """By nobody, by gpuwatch, by a stranger."""
     with served() as port:
-        assert "gpuwatch serves" in the(ports.port(AgentKnobs(port=port), "agent"), "port").seen
-        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == []
+        assert "gpuwatch serves" in the(ports.port(AgentSettings(port=port), "agent"), "port").seen
+        assert codes([ports.alive(AgentSettings(port=port), "agent")]) == []
 
-    assert the(ports.port(AgentKnobs(port=port), "agent"), "port").seen == "it is free"
-    assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+    assert the(ports.port(AgentSettings(port=port), "agent"), "port").seen == "it is free"
+    assert codes([ports.alive(AgentSettings(port=port), "agent")]) == ["running.down"]
 
     with a_stranger() as port:
-        assert codes(ports.port(AgentKnobs(port=port), "agent")) == ["port.taken"]
-        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.down"]
+        assert codes(ports.port(AgentSettings(port=port), "agent")) == ["port.taken"]
+        assert codes([ports.alive(AgentSettings(port=port), "agent")]) == ["running.down"]
 
 
 def test_an_agent_that_does_no_work_is_not_alive() -> None:
     """Its own health page says 503."""
     with served(status=HTTPStatus.SERVICE_UNAVAILABLE) as port:
-        assert codes([ports.alive(AgentKnobs(port=port), "agent")]) == ["running.ill"]
+        assert codes([ports.alive(AgentSettings(port=port), "agent")]) == ["running.ill"]
 
 
 @pytest.mark.parametrize("demanding", [False, True])
@@ -102,13 +103,13 @@ def test_gpuwatch_is_known_behind_its_own_tls(tmp_path: Path, *, demanding: bool
     """Also where it wants a client's certificate, which the doctor does not have to show."""
     authority = Authority(tmp_path)
     issued = authority.issue("agent")
-    knobs = AgentKnobs(
+    settings = AgentSettings(
         tls_certificate=str(issued.certificate),
         tls_key=str(issued.key),
         tls_client_ca=str(authority.ca) if demanding else None,
     )
-    with served(knobs) as port:
-        told = AgentKnobs(port=port, tls_certificate=knobs.tls_certificate, tls_key=knobs.tls_key)
+    with served(settings) as port:
+        told = AgentSettings(port=port, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key)
 
         assert codes([ports.alive(told, "agent")]) == []
         assert codes(ports.port(told, "agent")) == []
@@ -116,14 +117,14 @@ def test_gpuwatch_is_known_behind_its_own_tls(tmp_path: Path, *, demanding: bool
 
 def test_an_address_of_another_machine_is_told() -> None:
     """Nothing could listen there."""
-    assert codes([ports._free(AgentKnobs(host="192.0.2.1"), "there")]) == ["port.address"]
+    assert codes([ports._free(AgentSettings(host="192.0.2.1"), "there")]) == ["port.address"]
 
 
 def test_a_door_that_is_open_to_the_network_is_told() -> None:
     """`insecure` allows it; the doctor says it all the same."""
-    knobs = AgentKnobs(host="0.0.0.0", port=0, insecure=True)  # noqa: S104  what the finding is about
+    settings = AgentSettings(host="0.0.0.0", port=0, insecure=True)  # noqa: S104  what the finding is about
 
-    assert codes(ports.port(knobs, "agent")) == ["port.open"]
+    assert codes(ports.port(settings, "agent")) == ["port.open"]
 
 
 def files(folder: Path, begin: datetime, end: datetime) -> TlsFiles:
@@ -220,8 +221,8 @@ def test_hashes_that_are_quick_to_guess_are_told(tmp_path: Path) -> None:
     """With the users' names and without the hashes; without users there is nothing to tell."""
     users = tmp_path / "users"
     users.write_text(f"ann:{hashed('apple', 10)}\nbob:{hashed('banana', 5)}\n")
-    (finding,) = ports.passwords(AgentKnobs(users_file=str(users)), "agent")
+    (finding,) = ports.passwords(AgentSettings(users_file=str(users)), "agent")
 
     assert (finding.code, finding.seen) == ("passwords.cheap", "bob")
-    assert list(ports.passwords(AgentKnobs(), "agent")) == []
-    assert list(ports.passwords(AgentKnobs(users_file="/none"), "agent")) == []
+    assert list(ports.passwords(AgentSettings(), "agent")) == []
+    assert list(ports.passwords(AgentSettings(users_file="/none"), "agent")) == []

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import pytest
 
-from gpuwatch.agent.metadata.settings import InstanceKnobs
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import devices, host
 from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.cli.doctor.report import Finding
@@ -23,13 +23,13 @@ from tests.nvml import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH, StubD
 PROBE = (sys.executable, "-m", "gpuwatch", "probe", "--cycles", "1")
 
 
-def a_host(folder: Path, probe: tuple[str, ...] = PROBE, **knobs: Any) -> AgentCase:  # noqa: ANN401  settings are anything
+def a_host(folder: Path, probe: tuple[str, ...] = PROBE, **settings: Any) -> AgentCase:  # noqa: ANN401  settings are anything
     """One whose /dev and /proc lie in the folder."""
     for name in ("dev", "proc", "dmi"):
         (folder / name).mkdir(exist_ok=True)
-    given: dict[str, Any] = {"control_socket": str(folder / "agent.sock"), **knobs}
+    given: dict[str, Any] = {"control_socket": str(folder / "agent.sock"), **settings}
     return AgentCase(
-        knobs=AgentKnobs(**given),
+        settings=AgentSettings(**given),
         clock=SystemClock(),
         dev=folder / "dev",
         proc=folder / "proc",
@@ -202,8 +202,8 @@ def test_terminals_that_cannot_be_written_are_told(seen_by_all: Path) -> None:
 
 def metadata(folder: Path, service: MetadataService, provider: Literal["aws", "alibaba"] = "aws") -> list[Finding]:
     """What is found of a metadata service."""
-    knobs = InstanceKnobs(provider=provider, endpoint=service.url)
-    return list(host.metadata(a_host(folder, instance=knobs)))
+    settings = MetadataSettings(provider=provider, endpoint=service.url)
+    return list(host.metadata(a_host(folder, instance=settings)))
 
 
 def test_a_hardened_metadata_service_is_fine(tmp_path: Path) -> None:

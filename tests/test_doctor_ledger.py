@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.cli.doctor import ledger
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
 from tests.broken_ledgers import cut_the_chain
 from tests.doctored import a_controller, codes, the
@@ -19,7 +19,7 @@ from tests.fleets import NOW, Desk, a_node
 
 def a_case(path: Path) -> ControllerCase:
     """A controller with that ledger."""
-    return a_controller(CloudError("not asked"), settings={"ledger": LedgerKnobs(path=str(path))})
+    return a_controller(CloudError("not asked"), settings={"ledger": LedgerSettings(path=str(path))})
 
 
 def told(path: Path) -> str:
@@ -134,7 +134,7 @@ def test_decisions_of_another_ledger_are_a_warning_for_a_day(tmp_path: Path) -> 
 
     def told(tag: str, *, enrolled: bool = True) -> list[str]:
         desk.fleet.put(a_node("i-1", enrolled=enrolled, tags={DECISION_TAG: tag, NOTIFIED_TAG: "2026-03-02T11:00:00Z"}))
-        settings = {"ledger": LedgerKnobs(path=str(path))}
+        settings = {"ledger": LedgerSettings(path=str(path))}
         return codes(ledger.others(a_controller(desk.fleet, desk.clock, settings=settings)))
 
     assert told("gpuwatch-other-1-0a") == ["ledger.foreign"]

@@ -13,7 +13,7 @@ from gpuwatch import __version__
 from gpuwatch.cli.doctor import signals
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import CloudError
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.model.fleet import Node, NodeVerdict, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.scaling.settings import Metric, ScalingRules
@@ -33,11 +33,13 @@ def a_verdict_now(node_id: str = "i-1") -> NodeVerdict:
     return replace(a_verdict(node_id, State.BUSY, at=SystemClock().now()), agent_version=__version__, age_seconds=0.0)
 
 
-def a_case(nodes: tuple[Node, ...], knobs: ScrapeKnobs, pools: Mapping[str, PoolRules] | None = None) -> ControllerCase:
+def a_case(
+    nodes: tuple[Node, ...], settings: ObserveSettings, pools: Mapping[str, PoolRules] | None = None
+) -> ControllerCase:
     """A controller of these machines."""
     cloud = SimulatedCloud(fleet="lab", clock=SystemClock())
     cloud.nodes = lambda: nodes  # type: ignore[method-assign]  # machines whose agents are these tests'
-    return a_controller(cloud, settings={"signals": knobs, "pools": dict(pools or {})})
+    return a_controller(cloud, settings={"signals": settings, "pools": dict(pools or {})})
 
 
 def ask(verdict: NodeVerdict, *nodes: Node) -> list[str]:
@@ -51,8 +53,8 @@ def ask(verdict: NodeVerdict, *nodes: Node) -> list[str]:
         request.wfile.write(body)
 
     with an_agent(answer) as url:
-        knobs = ScrapeKnobs(targets={"i-1": url}, timeout=2.0)
-        return codes(signals.agents(a_case((a_node("i-1"), *nodes), knobs)))
+        settings = ObserveSettings(targets={"i-1": url}, timeout=2.0)
+        return codes(signals.agents(a_case((a_node("i-1"), *nodes), settings)))
 
 
 def test_agents_that_answer_are_fine() -> None:
@@ -94,10 +96,10 @@ def test_without_a_fleet_nobody_is_asked() -> None:
 
 def test_a_prometheus_that_is_not_there_is_a_problem() -> None:
     """And none at all, where none is configured, is nothing to look at."""
-    nobody = ScrapeKnobs(promql=PromqlKnobs(url="http://127.0.0.1:1"))
+    nobody = ObserveSettings(promql=PromqlSettings(url="http://127.0.0.1:1"))
 
     assert codes(signals.prometheus(a_case((), nobody))) == ["prometheus.silent"]
-    assert list(signals.prometheus(a_case((), ScrapeKnobs()))) == []
+    assert list(signals.prometheus(a_case((), ObserveSettings()))) == []
 
 
 def test_a_query_that_fails_is_told_as_that() -> None:
@@ -110,7 +112,9 @@ def test_a_query_that_fails_is_told_as_that() -> None:
         return Answer(body={"status": "success", "data": {"resultType": "vector", "result": [one]}})
 
     with serving(respond) as server:
-        found = list(signals.prometheus(a_case((), ScrapeKnobs(source="promql", promql=PromqlKnobs(url=server.url)))))
+        found = list(
+            signals.prometheus(a_case((), ObserveSettings(source="promql", promql=PromqlSettings(url=server.url))))
+        )
 
     assert codes(found) == ["prometheus.silent"]
     assert "503" in found[-1].seen
@@ -127,19 +131,19 @@ def test_the_series_that_verdicts_rest_on_are_looked_for(tmp_path: Path) -> None
         "wrong": PoolRules(scaling=scaled("sum(")),
     }
     with prometheus(tmp_path / "prometheus", history) as url:
-        ours = PromqlKnobs(url=url)
+        ours = PromqlSettings(url=url)
 
-        fine = list(signals.prometheus(a_case((), ScrapeKnobs(source="promql", promql=ours))))
+        fine = list(signals.prometheus(a_case((), ObserveSettings(source="promql", promql=ours))))
         assert codes(fine) == [], fine
         assert len(fine) == 2
 
-        rules = ScrapeKnobs(source="promql", promql=replace(ours, rules=True))
+        rules = ObserveSettings(source="promql", promql=replace(ours, rules=True))
         assert "gpuwatch:node_gpus" in the(signals.prometheus(a_case((), rules)), "prometheus.series").seen
 
-        dcgm = ScrapeKnobs(source="promql", promql=replace(ours, dialect="dcgm"))
+        dcgm = ObserveSettings(source="promql", promql=replace(ours, dialect="dcgm"))
         assert "DCGM_FI_DEV_GPU_UTIL" in the(signals.prometheus(a_case((), dcgm)), "prometheus.series").seen
 
-        found = list(signals.prometheus(a_case((), ScrapeKnobs(promql=ours), pools)))
+        found = list(signals.prometheus(a_case((), ObserveSettings(promql=ours), pools)))
         assert codes(found) == ["prometheus.expression"] * 2
         assert [each.looked_at.split(".")[1] for each in found[1:]] == ["bad", "wrong"]
 

@@ -9,7 +9,7 @@ from gpuwatch.cli.doctor import cloud, tags
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, PROTECT_TAG, CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.permissions import Elsewhere
+from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.guard import Limits
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import ManualClock, SystemClock
@@ -121,14 +121,14 @@ def test_without_the_permission_nobody_knows_of_other_regions(ec2: MotoFaults) -
     ("places", "expected"),
     [
         ((), []),
-        ((Elsewhere(where="a"), Elsewhere(where="b", refused="UnauthorizedOperation")), []),
-        ((Elsewhere(where="b", refused="UnauthorizedOperation"),), ["regions.unseen"]),
-        ((Elsewhere(where="a", trouble="no answer"), Elsewhere(where="b")), ["regions.unseen"]),
-        ((Elsewhere(where="a", machines=("i-1",)), Elsewhere(where="b", trouble="no")), ["regions.unwatched"] * 1),
+        ((OtherRegion(where="a"), OtherRegion(where="b", refused="UnauthorizedOperation")), []),
+        ((OtherRegion(where="b", refused="UnauthorizedOperation"),), ["regions.unseen"]),
+        ((OtherRegion(where="a", trouble="no answer"), OtherRegion(where="b")), ["regions.unseen"]),
+        ((OtherRegion(where="a", machines=("i-1",)), OtherRegion(where="b", trouble="no")), ["regions.unwatched"] * 1),
     ],
 )
 def test_regions_that_may_not_be_looked_at_are_told_apart(
-    ec2: MotoFaults, monkeypatch: pytest.MonkeyPatch, places: tuple[Elsewhere, ...], expected: list[str]
+    ec2: MotoFaults, monkeypatch: pytest.MonkeyPatch, places: tuple[OtherRegion, ...], expected: list[str]
 ) -> None:
     """Organisations close the regions that they do not use: that is fine. One without an answer is not."""
     monkeypatch.setattr(AwsCloud, "elsewhere", lambda _: places)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from gpuwatch.cli import explain
 from gpuwatch.cli.main import commands
 from gpuwatch.config.settings import Settings
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.fleet import State
 from tests.fleets import RULES, Desk, a_node
 
@@ -30,7 +30,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 def settings(tmp_path: Path) -> Settings:
     """The settings of an operator's command today: other rules than those of then."""
-    return Settings(ledger=LedgerKnobs(path=str(tmp_path / "ledger.db")))
+    return Settings(ledger=LedgerSettings(path=str(tmp_path / "ledger.db")))
 
 
 def test_every_past_round_can_be_explained_for_every_node(desk: Desk, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.guard import Case, Limits, judge, retry_wait_seconds, review
 from gpuwatch.model.decision import Decision, LedgerView, Status, Verb
-from gpuwatch.model.fleet import Signal, State
+from gpuwatch.model.fleet import NodeReport, State
 from tests.fleets import RULES, a_node, a_notice, a_verdict, an_observation
 from tests.past_steps import a_done, a_step, an_open
 from tests.spoiled import FAIR, SPOILED, a_case, a_rulebook, with_ledger, with_node
@@ -42,7 +42,7 @@ def test_each_rule_refuses_what_it_is_there_for(name: str, rule: str, spoil: Cal
 def test_machines_that_nobody_enrolled_count_neither_as_coverage_nor_towards_the_minimum() -> None:
     """Foreign machines without an agent blind no pool; foreign machines that run keep no pool above its minimum."""
     case = a_case()
-    foreign = tuple(a_node(f"i-f{n}", enrolled=False, signal=Signal(failure="no answer")) for n in range(9))
+    foreign = tuple(a_node(f"i-f{n}", enrolled=False, signal=NodeReport(failure="no answer")) for n in range(9))
     fleet = replace(case.observation.fleet, nodes=case.observation.fleet.nodes + foreign)
     case = replace(case, observation=replace(case.observation, fleet=fleet))
 
@@ -122,7 +122,7 @@ def test_stops_allowed_earlier_in_the_round_count_against_the_next() -> None:
 def test_a_withdrawal_needs_no_idle_node() -> None:
     """Taking a notice back from a busy, protected or owned node is always fine."""
     case = replace(a_case(), step=a_step(verb=Verb.WITHDRAW))
-    node = {"protected": "tag", "managed_by": "EKS", "signal": Signal(verdict=a_verdict(state=State.BUSY))}
+    node = {"protected": "tag", "managed_by": "EKS", "signal": NodeReport(verdict=a_verdict(state=State.BUSY))}
 
     assert judge(with_node(case, **node)).allowed
 

@@ -9,8 +9,8 @@ import pytest
 
 from gpuwatch.guard import Case, Limits, judge, untried
 from gpuwatch.model.decision import Status, Step, Stopped, Verb
-from gpuwatch.model.fleet import NodeState, Signal, State
-from gpuwatch.model.orders import Backtested, Pause
+from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.model.orders import BacktestRecord, Pause
 from gpuwatch.policies import PoolRules
 from tests.backtested import a_backtest
 from tests.fleets import NOW, RULES, a_node
@@ -142,7 +142,7 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ("a notice in time", "ladder", False, lambda c: ladder_notice(c, 600.0, Verb.NOTICE)),
     ("a notice too early", "ladder", True, lambda c: ladder_notice(c, 601.0, Verb.NOTICE)),
     ("an end too early", "ladder", True, lambda c: ladder_notice(c, 600.0, Verb.TERMINATE)),
-    ("silence", "stale", True, lambda c: with_node(c, signal=Signal(failure="no answer"))),
+    ("silence", "stale", True, lambda c: with_node(c, signal=NodeReport(failure="no answer"))),
     ("parked where reclaimed", "busy", False, lambda c: in_state(c, State.PARKED, parked="stop")),
     ("stalled where reclaimed", "busy", False, lambda c: in_state(c, State.STALLED, stalled="stop")),
     ("stalled where told", "busy", True, lambda c: in_state(c, State.STALLED, parked="stop")),
@@ -309,7 +309,7 @@ def test_only_pools_that_let_nodes_go_want_for_a_backtest() -> None:
     """One that tells, and one that is vouched for, want for none."""
     limits = Limits(require_backtest=30 * DAY)
 
-    def wanting(rules: PoolRules, *kept: Backtested) -> list[str]:
+    def wanting(rules: PoolRules, *kept: BacktestRecord) -> list[str]:
         return [pool for pool, _ in untried(["default"], a_rulebook(rules, limits), kept, NOW)]
 
     assert wanting(RULES) == ["default"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.controller.act import carry_out
+from gpuwatch.controller.act import execute
 from gpuwatch.guard import Limits, Rulebook, case_of, judge, review
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import (
@@ -334,7 +334,7 @@ def test_a_growth_that_is_asked_for_in_another_size_is_another_intent() -> None:
     step = Step(node_id="g-1", verb=Verb.GROW, reason=reason, change="", arguments={"size": "8", "adds": "2"})
     parts, seen = desk.parts, desk.plan().observation
 
-    acts = list(carry_out(parts, seen, (Review(pool="default", step=step, answers=()),), 1))
+    acts = list(execute(parts, seen, (Review(pool="default", step=step, answers=()),), 1))
 
     assert desk.fleet.groups_["g-1"].desired == 8
     assert len(acts) == 1

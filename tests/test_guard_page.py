@@ -16,7 +16,7 @@ from tools.docs.guard import render_guard_md
 
 PAGE = (Path(__file__).parent.parent / "docs/guard.md").read_text(encoding="utf-8")
 PARTS = {"": Settings, "limits.": Limits, "pools.<name>.": PoolRules, "pools.<name>.idle.": IdleRules}
-SETTINGS = {f"{path}{each.name}" for path, knobs in PARTS.items() for each in fields(knobs)}
+SETTINGS = {f"{path}{each.name}" for path, settings in PARTS.items() for each in fields(settings)}
 
 
 def section(name: str) -> str:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import SystemClock
-from gpuwatch.runtime.http.auth import Turn, door_of
-from gpuwatch.runtime.http.server import AgentServer, Response
+from gpuwatch.runtime.http.auth import FairLock, make_auth
+from gpuwatch.runtime.http.request import Response
+from gpuwatch.runtime.http.server import HttpServer
 from tests.agents import eventually
 from tests.gates import ADDRESS, ALICE, BOB, Gate, hashed, header
 
@@ -187,7 +188,7 @@ def test_a_wrong_password_costs_as_many_rounds_whoever_it_is_for(user: str, logg
 
 def test_who_has_failed_waits_behind_who_has_not() -> None:
     """Thirty guessers of thirty addresses do not keep an operator from a first log-in."""
-    turn, order = Turn(), list[str]()
+    turn, order = FairLock(), list[str]()
     waiting = []
     with turn.taken(0, 10) as mine:
         for number, (name, rank) in enumerate((("guesser", 1), ("another", 1), ("operator", 0)), start=1):
@@ -202,14 +203,14 @@ def test_who_has_failed_waits_behind_who_has_not() -> None:
     assert order == ["operator", "guesser", "another"]
 
 
-def _wait(turn: Turn, rank: int, name: str, order: list[str]) -> None:
+def _wait(turn: FairLock, rank: int, name: str, order: list[str]) -> None:
     with turn.taken(rank, 10):
         order.append(name)
 
 
 def test_a_turn_that_does_not_come_is_given_up() -> None:
     """And whoever waits behind has it then."""
-    turn = Turn()
+    turn = FairLock()
     with turn.taken(0, 1), turn.taken(0, 0.01) as second:
         pass
     with turn.taken(1, 1) as third:
@@ -219,17 +220,17 @@ def test_a_turn_that_does_not_come_is_given_up() -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[AgentServer]:
+def server() -> Iterator[HttpServer]:
     """An agent's port with users."""
     clock = SystemClock()
-    served = AgentServer(
+    served = HttpServer(
         "127.0.0.1",
         0,
         {"/page": lambda _: Response(body=b"a page\n", content_type="text/plain")},
         clock=clock,
         max_connections=8,
         timeout_seconds=5.0,
-        door=door_of(AgentKnobs(basic_auth_users={"alice": ALICE, "bob": BOB}), clock, "agent"),
+        door=make_auth(AgentSettings(basic_auth_users={"alice": ALICE, "bob": BOB}), clock, "agent"),
     )
     served.start()
     yield served
@@ -244,7 +245,7 @@ def ask(connection: http.client.HTTPConnection, authorization: str) -> int:
     return answer.status
 
 
-def test_over_the_wire_as_an_attacker_would(server: AgentServer) -> None:
+def test_over_the_wire_as_an_attacker_would(server: HttpServer) -> None:
     """A thousand guesses of a user who is logged in: five are looked at, and the right one is not among them."""
     port = int(server.server_address[1])
     prometheus = http.client.HTTPConnection("127.0.0.1", port, timeout=10)

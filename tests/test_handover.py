@@ -7,8 +7,8 @@ import pytest
 
 from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import CloudError
-from gpuwatch.controller.round import Parts
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.controller.round import ControllerContext
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState, State
 from tests.databases import postgresql
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.component("pg_ctl")
 @pytest.fixture
 def ledgers() -> Iterator[tuple[Ledger, Ledger]]:
     """Two controllers' ledgers on one database; the first leads."""
-    knobs = LedgerKnobs(url=postgresql().database())
-    first, second = Ledger.connect(knobs), Ledger.connect(knobs)
+    settings = LedgerSettings(url=postgresql().database())
+    first, second = Ledger.connect(settings), Ledger.connect(settings)
     assert first.lead()
     yield first, second
     first.close()
     second.close()
 
 
-def parts_on(desk: Desk, ledger: Ledger) -> Parts:
+def parts_on(desk: Desk, ledger: Ledger) -> ControllerContext:
     """A controller over the desk's fleet with a ledger of its own."""
     return replace(desk.parts, ledger=ledger)
 

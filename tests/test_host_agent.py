@@ -15,7 +15,7 @@ from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.cli import render as show
 from gpuwatch.controller.round import explained
-from gpuwatch.model.fleet import Evidence, Signal, State
+from gpuwatch.model.fleet import Evidence, NodeReport, State
 from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually
 from tests.builders import START, a_cycle, a_reading
@@ -129,7 +129,7 @@ def test_explain_prints_the_note() -> None:
     verdict = a_verdict("i-1", State.BUSY)
     verdict = replace(verdict, activity=replace(verdict.activity, evidence=(at_work,)))
     desk = Desk()
-    desk.fleet.put(a_node("i-1", signal=Signal(verdict=verdict)))
+    desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
     plan = desk.plan()
     node = plan.observation.fleet.nodes[0]
     text = show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.host_load import Cpu
-from gpuwatch.agent.evidence.settings import CpuKnobs
+from gpuwatch.agent.evidence.settings import CpuSettings
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import eventually
@@ -26,7 +26,7 @@ def host(tmp_path: Path) -> FolderHost:
 
 def cpu(host: FolderHost) -> Cpu:
     """The signal at its defaults: four fifths of a core."""
-    return Cpu(CpuKnobs(), host.roots)
+    return Cpu(CpuSettings(), host.roots)
 
 
 def spent(host: FolderHost, **seconds: float) -> None:
@@ -114,7 +114,7 @@ def test_counters_that_begin_again_are_unknown(host: FolderHost) -> None:
 
 def test_a_real_program_is_seen() -> None:
     """One that computes on this machine, and holds no GPU."""
-    signal, clock = Cpu(CpuKnobs(busy_cores=0.1), Roots()), SystemClock()
+    signal, clock = Cpu(CpuSettings(busy_cores=0.1), Roots()), SystemClock()
 
     def busy() -> bool:
         return signal.look(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))[0].says is State.BUSY

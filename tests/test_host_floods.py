@@ -17,7 +17,7 @@ from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import _KERNELS, Jupyter
 from gpuwatch.agent.evidence.leases import Leases, make_directory
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import InhibitorKnobs, JupyterKnobs, KeepKnobs, PeopleKnobs
+from gpuwatch.agent.evidence.settings import InhibitorSettings, JupyterSettings, LeaseSettings, SessionSettings
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost
 
@@ -71,9 +71,9 @@ def host(tmp_path: Path) -> FolderHost:
     return made
 
 
-def jupyter(host: FolderHost, **knobs: Any) -> HostSignal:  # noqa: ANN401  any knob
+def jupyter(host: FolderHost, **settings: Any) -> HostSignal:  # noqa: ANN401  any setting
     """The signal."""
-    return Jupyter(JupyterKnobs(**knobs), host.roots, deadline_seconds=2.0)
+    return Jupyter(JupyterSettings(**settings), host.roots, deadline_seconds=2.0)
 
 
 FLOODED = {
@@ -95,10 +95,10 @@ def test_a_folder_without_end_is_unknown_and_not_read(
 ) -> None:
     """Neither its names nor its files are collected first and counted then."""
     signals: dict[str, HostSignal] = {
-        "run/gpuwatch/leases": Leases(KeepKnobs(directory=str(host.root / "run/gpuwatch/leases")), host.roots),
-        "run/systemd/inhibit": Inhibitors(InhibitorKnobs(), host.roots),
-        "run/systemd/sessions": People(PeopleKnobs(), host.roots),
-        "dev/pts": People(PeopleKnobs(), host.roots),
+        "run/gpuwatch/leases": Leases(LeaseSettings(directory=str(host.root / "run/gpuwatch/leases")), host.roots),
+        "run/systemd/inhibit": Inhibitors(InhibitorSettings(), host.roots),
+        "run/systemd/sessions": People(SessionSettings(), host.roots),
+        "dev/pts": People(SessionSettings(), host.roots),
     }
     signal = signals.get(folder, jupyter(host, runtime_dirs=(str(host.root / "srv"),)))
     flood = Flood(host.root / folder, pattern)
@@ -134,7 +134,7 @@ def test_too_many_kernels_are_not_kept(host: FolderHost, monkeypatch: pytest.Mon
     answers = [json.dumps([{**kernel, "id": f"{server}-{number}"} for number in range(600)]) for server in range(3)]
     for server in range(3):
         host.write(f"{RUNTIME}/jpserver-{server}.json", json.dumps({"pid": 42, "port": server + 1}))
-    signal = Jupyter(JupyterKnobs(), host.roots, deadline_seconds=2.0)
+    signal = Jupyter(JupyterSettings(), host.roots, deadline_seconds=2.0)
     monkeypatch.setattr(signal, "_ask", lambda server, _: _KERNELS.decode(answers[server.port - 1]))
     found = host.tells(signal)
 
@@ -159,7 +159,7 @@ def test_a_file_is_read_as_far_as_it_may_be_large(tmp_path: Path, size: int, rea
 def test_a_lease_as_large_as_a_file_can_be_is_not_read(host: FolderHost) -> None:
     """A real one is a line."""
     host.write(f"run/gpuwatch/leases/{os.geteuid()}.json", " " * 5000)
-    found = host.tells(Leases(KeepKnobs(directory=str(host.root / "run/gpuwatch/leases")), host.roots))
+    found = host.tells(Leases(LeaseSettings(directory=str(host.root / "run/gpuwatch/leases")), host.roots))
 
     assert found.says is State.UNKNOWN
     assert "larger than it can rightly be" in (found.note or "")
@@ -172,4 +172,4 @@ def test_a_lease_among_much_else_holds(host: FolderHost) -> None:
         (folder / name).touch()
 
     assert listed(folder, re.compile(r"\d+\.json", re.ASCII)) == []
-    assert host.tells(Leases(KeepKnobs(directory=str(folder)), host.roots)).says is State.IDLE
+    assert host.tells(Leases(LeaseSettings(directory=str(folder)), host.roots)).says is State.IDLE

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
-from gpuwatch.agent.evidence.settings import InhibitorKnobs
+from gpuwatch.agent.evidence.settings import InhibitorSettings
 from gpuwatch.model.fleet import State
 from tests.hosts import DEAD_PID, FolderHost
 
@@ -23,7 +23,7 @@ def host(tmp_path: Path) -> FolderHost:
 
 def inhibitors(host: FolderHost) -> Inhibitors:
     """The signal."""
-    return Inhibitors(InhibitorKnobs(), host.roots)
+    return Inhibitors(InhibitorSettings(), host.roots)
 
 
 def a_lock(what: str = "shutdown:sleep", mode: str = "block", who: str = "backup", pid: int = 42) -> str:

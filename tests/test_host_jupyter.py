@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.agent.evidence.files import listed as in_order
 from gpuwatch.agent.evidence.jupyter import Jupyter
-from gpuwatch.agent.evidence.settings import JupyterKnobs
+from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.model.fleet import State
 from tests.hosts import DEAD_PID, FolderHost
 
@@ -73,9 +73,9 @@ def host(tmp_path: Path) -> FolderHost:
     return made
 
 
-def jupyter(host: FolderHost, **knobs: Any) -> Jupyter:  # noqa: ANN401  any knob
+def jupyter(host: FolderHost, **settings: Any) -> Jupyter:  # noqa: ANN401  any setting
     """The signal; an answer may take a second."""
-    return Jupyter(JupyterKnobs(**knobs), host.roots, deadline_seconds=2.0)
+    return Jupyter(JupyterSettings(**settings), host.roots, deadline_seconds=2.0)
 
 
 def listed(host: FolderHost, server: JupyterServer, name: str = f"{RUNTIME}/jpserver-42.json", **other: Any) -> Path:  # noqa: ANN401  any key

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.leases import LeaseError, Leases, keep, make_directory
-from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.hosts import BOOT, FolderHost
@@ -35,7 +35,7 @@ def host(tmp_path: Path) -> FolderHost:
 
 def leases(host: FolderHost) -> Leases:
     """The signal; no lease is longer than a day."""
-    return Leases(KeepKnobs(directory=str(host.root / "run/gpuwatch/leases")), host.roots)
+    return Leases(LeaseSettings(directory=str(host.root / "run/gpuwatch/leases")), host.roots)
 
 
 def a_lease(host: FolderHost, seconds: float, name: str = MINE, **other: object) -> Path:
@@ -233,7 +233,7 @@ def gpuwatch_keep(directory: Path, *arguments: str, **more: str) -> subprocess.C
 def seen(directory: Path) -> list[State]:
     """What an agent here would say."""
     clock = SystemClock()
-    signal = Leases(KeepKnobs(directory=str(directory)), Roots())
+    signal = Leases(LeaseSettings(directory=str(directory)), Roots())
     return [each.says for each in signal.look(Moment(at=clock.now(), monotonic_seconds=clock.monotonic()))]
 
 
@@ -309,8 +309,8 @@ def test_what_it_refuses(
 def test_a_lease_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """Neither a lease nor half of one."""
     (tmp_path / MINE).mkdir()
-    knobs = HostKnobs(keep=KeepKnobs(directory=str(tmp_path)))
+    settings = EvidenceSettings(keep=LeaseSettings(directory=str(tmp_path)))
     with pytest.raises(LeaseError, match="Is a directory"):
-        keep(knobs, HOUR, "eval", SystemClock())
+        keep(settings, HOUR, "eval", SystemClock())
 
     assert [path.name for path in tmp_path.iterdir()] == [MINE]

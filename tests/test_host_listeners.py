@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.agent.evidence.jupyter import Jupyter
-from gpuwatch.agent.evidence.settings import JupyterKnobs
+from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost
@@ -169,7 +169,7 @@ def answering(uid: int, body: str, *, accepts: bool = True) -> Iterator[tuple[in
 def asked(host: FolderHost, port: int, **other: object) -> State:
     """What the signal says of a server whose runtime file is the tests' own user's."""
     host.write(f"{RUNTIME}/jpserver-42.json", json.dumps({"pid": 42, "port": port, "token": TOKEN, **other}))
-    return host.tells(Jupyter(JupyterKnobs(), host.roots, deadline_seconds=2.0)).says
+    return host.tells(Jupyter(JupyterSettings(), host.roots, deadline_seconds=2.0)).says
 
 
 def heard_by(pipe: int) -> bytes:

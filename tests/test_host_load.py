@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Disk, Network
-from gpuwatch.agent.evidence.settings import DiskKnobs, NetworkKnobs, ProcessKnobs
+from gpuwatch.agent.evidence.settings import DiskSettings, GpuProcessSettings, NetworkSettings
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import eventually
@@ -32,7 +32,7 @@ def host(tmp_path: Path) -> FolderHost:
 
 def cpu(host: FolderHost) -> GpuProcessCpu:
     """The signal at its defaults: 5 % of a core."""
-    return GpuProcessCpu(ProcessKnobs(), host.roots)
+    return GpuProcessCpu(GpuProcessSettings(), host.roots)
 
 
 @pytest.mark.parametrize(("cpu_seconds", "says"), [(0.0, State.IDLE), (0.4, State.IDLE), (0.6, State.BUSY)])
@@ -129,7 +129,7 @@ def test_a_real_process_that_computes() -> None:
         return found
 
     try:
-        busy, idle = (GpuProcessCpu(ProcessKnobs(), Roots()) for _ in range(2))
+        busy, idle = (GpuProcessCpu(GpuProcessSettings(), Roots()) for _ in range(2))
         eventually(lambda: looks(busy, spinning.pid).says is State.BUSY)
         eventually(lambda: looks(idle, sleeping.pid).says is State.IDLE)
     finally:
@@ -152,8 +152,8 @@ class Moving:
             (host.root / "sys" / real / "device").symlink_to("../../devices/somewhere")
         for other in ("block/loop0", "block/dm-0", "class/net/lo", "class/net/docker0", "class/net/veth1"):
             (host.root / "sys" / other).mkdir(parents=True)
-        self.disks = Disk(DiskKnobs(), host.roots)
-        self.network = Network(NetworkKnobs(), host.roots)
+        self.disks = Disk(DiskSettings(), host.roots)
+        self.network = Network(NetworkSettings(), host.roots)
         self.counters()
 
     def counters(self, **moved: int) -> None:
@@ -228,7 +228,7 @@ def test_counters_that_begin_again_are_unknown_for_one_look(moving: Moving) -> N
 
 def test_a_diskless_machine_and_a_container(host: FolderHost) -> None:
     """Without a disk there is no traffic to one; without a card one is looking at the wrong network."""
-    disk, network = host.tells(Disk(DiskKnobs(), host.roots)), host.tells(Network(NetworkKnobs(), host.roots))
+    disk, network = host.tells(Disk(DiskSettings(), host.roots)), host.tells(Network(NetworkSettings(), host.roots))
 
     assert (disk.says, disk.note) == (State.IDLE, "there is no local disk")
     assert (network.says, network.note) == (
@@ -273,7 +273,7 @@ def test_garbage_is_never_idle(tmp_path_factory: pytest.TempPathFactory, data: b
 def test_this_machine(tmp_path: Path) -> None:
     """On whatever machine this runs, the real files are understood, or said to be missing."""
     host = FolderHost(tmp_path)
-    for signal in (Disk(DiskKnobs(), Roots()), Network(NetworkKnobs(), Roots())):
+    for signal in (Disk(DiskSettings(), Roots()), Network(NetworkSettings(), Roots())):
         host.tells(signal)
         host.pass_time(1)
         found = host.tells(signal)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import PeopleKnobs
+from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.model.fleet import State
 from tests.hosts import FolderHost, utmp_record
 
@@ -25,7 +25,7 @@ def host(tmp_path: Path) -> FolderHost:
 
 def people(host: FolderHost) -> People:
     """The signal at its defaults."""
-    return People(PeopleKnobs(), host.roots)
+    return People(SessionSettings(), host.roots)
 
 
 def a_month_later(host: FolderHost) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.evidence.registry import Command
-from gpuwatch.agent.evidence.settings import CommandKnobs, SlurmKnobs
+from gpuwatch.agent.evidence.settings import CommandSettings, SlurmSettings
 from gpuwatch.agent.evidence.slurm import Slurm
 from gpuwatch.model.fleet import Evidence, State
 from tests.agents import eventually, is_running
@@ -36,7 +36,7 @@ def script(host: FolderHost, text: str, name: str = "busy") -> str:
 
 def ran(host: FolderHost, *argv: str, deadline_seconds: float = 10.0) -> Evidence:
     """What a command says."""
-    return host.tells(Command(CommandKnobs(argv=argv), deadline_seconds))
+    return host.tells(Command(CommandSettings(argv=argv), deadline_seconds))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_more_than_a_list_of_jobs_can_be_is_unknown(host: FolderHost) -> None:
     """Its begin alone would be taken for all of it."""
     script(host, "yes 12 | head -c 2000000", "squeue")
 
-    assert "said more than" in (host.tells(Slurm(SlurmKnobs(), host.roots, 10.0)).note or "")
+    assert "said more than" in (host.tells(Slurm(SlurmSettings(), host.roots, 10.0)).note or "")
 
 
 def test_a_complaint_by_another_way_to_standard_error_is_heard(host: FolderHost) -> None:
@@ -139,7 +139,7 @@ def test_a_complaint_by_another_way_to_standard_error_is_heard(host: FolderHost)
 
 def slurm(host: FolderHost) -> tuple[Evidence, ...]:
     """What the signal says for node gpu-7."""
-    return host.told(Slurm(SlurmKnobs(node_name="gpu-7"), host.roots, deadline_seconds=10.0))
+    return host.told(Slurm(SlurmSettings(node_name="gpu-7"), host.roots, deadline_seconds=10.0))
 
 
 def test_without_slurm_it_says_nothing(host: FolderHost) -> None:
@@ -224,6 +224,6 @@ def test_squeue_is_asked_for_the_jobs_that_this_node_has(host: FolderHost) -> No
 def test_without_a_name_the_node_is_the_short_host_name(host: FolderHost) -> None:
     """As Slurm itself assumes."""
     script(host, f'echo "$@" > {host.root}/asked', "squeue")
-    host.told(Slurm(SlurmKnobs(), host.roots, deadline_seconds=10.0))
+    host.told(Slurm(SlurmSettings(), host.roots, deadline_seconds=10.0))
 
     assert f"--nodelist={os.uname().nodename.partition('.')[0]} " in (host.root / "asked").read_text()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, gpu_pids
-from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
@@ -152,19 +152,19 @@ def test_a_look_that_returns_too_late_is_as_old_as_its_beginning() -> None:
 
 
 def test_every_signal_has_its_section() -> None:
-    """SIGNALS and HostKnobs name the same, and every signal is called as its section."""
-    made = {name: make(HostKnobs(), Roots()) for name, make in SIGNALS.items()}
+    """SIGNALS and EvidenceSettings name the same, and every signal is called as its section."""
+    made = {name: make(EvidenceSettings(), Roots()) for name, make in SIGNALS.items()}
 
-    assert set(SIGNALS) == set(HostKnobs.__slots__) - {"enabled", "deadline"}
+    assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline"}
     assert {name: signal.name for name, signal in made.items()} == {name: name for name in SIGNALS}
 
 
 def test_a_signal_that_is_off_says_nothing() -> None:
     """One, or all; the command is off until there is one."""
     clock = ManualClock()
-    some = HostSignals(HostKnobs(keep=KeepKnobs(enabled=False)), clock)
-    none = HostSignals(HostKnobs(enabled=False), clock)
-    simulated = HostSignals(HostKnobs(), clock, own_processes=False)
+    some = HostSignals(EvidenceSettings(keep=LeaseSettings(enabled=False)), clock)
+    none = HostSignals(EvidenceSettings(enabled=False), clock)
+    simulated = HostSignals(EvidenceSettings(), clock, own_processes=False)
 
     assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"keep", "command"}
     assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {"gpu_process_cpu", "cpu", "command"}
@@ -202,8 +202,8 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)
     host.write("proc/net/dev", "Inter-|\n face |\n  eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
     clock = SystemClock()
-    knobs = HostKnobs(keep=KeepKnobs(directory=str(tmp_path / "run/gpuwatch/leases")))
-    signals = HostSignals(knobs, clock, host.roots)
+    settings = EvidenceSettings(keep=LeaseSettings(directory=str(tmp_path / "run/gpuwatch/leases")))
+    signals = HostSignals(settings, clock, host.roots)
     signals.start(lambda: (a_reading(),))
 
     def says() -> dict[str, State]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Observation, Verb
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import HOUR, NOW, RULES, a_node, a_notice, a_verdict, an_observation
@@ -62,7 +62,7 @@ def test_a_node_that_was_busy_after_its_notice_needs_a_new_one() -> None:
 def test_a_clock_that_jumps_ahead_does_not_shorten_the_grace_period() -> None:
     """A controller whose clock leaps by an hour sees a notice older than the idle time, and starts anew (P9)."""
     verdict = a_verdict(held=1900.0)
-    node = a_node(signal=Signal(verdict=verdict))
+    node = a_node(signal=NodeReport(verdict=verdict))
 
     assert the_verb(an_observation(node, notices=(a_notice(age=100.0 + HOUR),))) is Verb.WITHDRAW
 

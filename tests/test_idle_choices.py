@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Stopped, Verb, Wait
-from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeState, Signal, State
+from gpuwatch.model.fleet import Evidence, GpuVerdict, Node, NodeReport, NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules, wait_seconds
@@ -123,7 +123,7 @@ def test_evidence_that_says_nothing_is_none() -> None:
         name="people", says=State.UNKNOWN, observed=None, limit=None, unit="", source="utmp", note="no utmp here"
     )
     verdict = replace(a_verdict(), activity=replace(an_activity(), evidence=(*an_activity().evidence, blank)))
-    observation = an_observation(a_node(signal=Signal(verdict=verdict)), notices=(a_notice(),))
+    observation = an_observation(a_node(signal=NodeReport(verdict=verdict)), notices=(a_notice(),))
 
     assert the_step(observation, replace(RULES.idle, requires=("people",))).verb is Verb.HOLD
 
@@ -151,7 +151,7 @@ def a_partly_idle_node(*idle_seconds: float, busy: int = 1) -> Node:
     ]
     gpus += [GpuVerdict(uuid=f"GPU-b{n}", index=90 + n, activity=an_activity(State.BUSY)) for n in range(busy)]
     verdict = replace(a_verdict(state=State.BUSY), gpus=tuple(gpus))
-    return a_node(signal=Signal(verdict=verdict), gpu_count=len(gpus))
+    return a_node(signal=NodeReport(verdict=verdict), gpu_count=len(gpus))
 
 
 def test_a_partly_idle_node_is_advice_and_stays() -> None:
@@ -231,7 +231,7 @@ LADDER = replace(RULES.idle, terminate_after=7 * DAY, notice=HOUR)
 
 def down(age: float, *, notice: float | None = None, ours: bool = True) -> Observation:
     """A node that gpuwatch, or somebody else, stopped so many seconds ago, with a notice of so many seconds ago."""
-    node = replace(a_node(), state=NodeState.STOPPED, signal=Signal(failure="it is stopped"))
+    node = replace(a_node(), state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
     past = (Stopped(node_id=node.id, key="k", at=NOW - timedelta(seconds=age)),) if ours else ()
     told = a_notice(age=notice or 0.0, grace=HOUR, action="terminate", idle_seconds=None)
     notices = () if notice is None else (told,)
@@ -283,7 +283,7 @@ def test_doubt_is_told_as_the_agent_tells_it() -> None:
     blank = replace(a_verdict(), activity=replace(an_activity(State.UNKNOWN), doubt=None))
 
     assert "could not be read" in the_step(an_observation(a_node(state=State.UNKNOWN))).reason.sentence
-    assert "no reason was given" in the_step(an_observation(a_node(signal=Signal(verdict=blank)))).reason.sentence
+    assert "no reason was given" in the_step(an_observation(a_node(signal=NodeReport(verdict=blank)))).reason.sentence
 
 
 def test_machines_that_do_not_run_get_no_advice() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gpuwatch.agent.metadata.base import Notice, NoticeKind
 from gpuwatch.agent.metadata.hook import NoticeHook
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import NoticeMemory
 from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually, is_running
@@ -32,18 +32,18 @@ SLEEPS = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); 
 class Hooked:
     """One agent's hook; make another one on the same folder and the agent was restarted."""
 
-    def __init__(self, folder: Path, script: str = NOTES_ITS_ENVIRONMENT, status: int = 0, **knobs: object) -> None:
+    def __init__(self, folder: Path, script: str = NOTES_ITS_ENVIRONMENT, status: int = 0, **changes: object) -> None:
         """At 2026-01-05 00:00:00 UTC."""
         self.clock = ManualClock()
         self.noted = folder / "noted"
         settings: dict[str, object] = {
             "on_interruption": (sys.executable, "-c", script, str(self.noted), str(status)),
             "state": str(folder / "run" / "notices.json"),
-            **knobs,
+            **changes,
         }
-        self.knobs = InstanceKnobs(**settings)  # type: ignore[arg-type]
-        self.memory = NoticeMemory(Path(self.knobs.state))
-        self.hook = NoticeHook(self.knobs, self.memory, self.clock)
+        self.settings = MetadataSettings(**settings)  # type: ignore[arg-type]
+        self.memory = NoticeMemory(Path(self.settings.state))
+        self.hook = NoticeHook(self.settings, self.memory, self.clock)
 
     def consider(self, *notices: Notice) -> None:
         """A look that found these."""
@@ -121,7 +121,7 @@ def test_it_is_written_down_before_it_starts(tmp_path: Path) -> None:
     """An agent that dies in between does not start it a second time."""
     hooked = Hooked(tmp_path, on_interruption=("/nonexistent/checkpoint",))
     hooked.consider(interruption())
-    written = json.loads(Path(hooked.knobs.state).read_text(encoding="utf-8"))
+    written = json.loads(Path(hooked.settings.state).read_text(encoding="utf-8"))
 
     assert [entry["ran"] for entry in written.values()] == [True]
 
@@ -257,7 +257,7 @@ def test_an_agent_tells_of_its_instance_and_runs_the_program(driver: StubDriver,
     with serving(Ec2()) as service:
         soon = datetime.fromtimestamp(int(tmp_path.stat().st_mtime) + 300, UTC)
         service.interrupt(f"{soon:%Y-%m-%dT%H:%M:%SZ}")
-        knobs: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "instance__provider": "aws",
             "instance__endpoint": service.url,
             "instance__interval": 0.2,
@@ -265,7 +265,7 @@ def test_an_agent_tells_of_its_instance_and_runs_the_program(driver: StubDriver,
             "instance__state": tmp_path / "notices.json",
         }
         for _ in range(2):
-            with RunningAgent(driver.environment, **knobs) as agent:
+            with RunningAgent(driver.environment, **settings) as agent:
                 eventually(lambda: "gpuwatch_instance_notice{" in agent.get("/metrics"), lambda: agent.log)
                 eventually(noted.exists, lambda: agent.log)
                 page, health = agent.get("/metrics"), agent.health()
@@ -283,14 +283,14 @@ def test_a_node_without_a_name_is_called_as_its_cloud_calls_it(driver: StubDrive
     service = Gcp()
     service.silent.add("/computeMetadata/v1/instance/id")
     with serving(service):
-        knobs: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "instance__provider": "gcp",
             "instance__endpoint": service.url,
             "instance__interval": 0.2,
             "instance__timeout": 20.0,
             "instance__state": tmp_path / "notices.json",
         }
-        with RunningAgent(driver.environment, node_id="", **knobs) as agent:
+        with RunningAgent(driver.environment, node_id="", **settings) as agent:
             before = agent.get("/metrics")
             service.silent.clear()
             eventually(lambda: 'node_id="4567890123456789012"' in agent.get("/metrics"), lambda: agent.log)

@@ -11,9 +11,9 @@ import pytest
 
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.metadata import metrics
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import Alibaba, Ec2
@@ -29,15 +29,15 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
 
 def scrape(instance: Callable[[], InstanceStatus | None], clock: ManualClock) -> str:
     """A page of an agent that has read no GPU."""
-    knobs = AgentKnobs()
-    core = AgentCore(node_id="n", clock=clock, rules=knobs.activity, interval_seconds=1.0, stale_after_seconds=8.0)
+    settings = AgentSettings()
+    core = AgentCore(node_id="n", clock=clock, rules=settings.activity, interval_seconds=1.0, stale_after_seconds=8.0)
     exporter = Exporter(core, clock, node_id="n", top_processes=1, own_process=False, instance=instance)
     return exporter.page("").body.decode()
 
 
 def test_a_machine_of_ones_own_tells_nothing(tmp_path: Path) -> None:
     """No cloud on the board: nobody is asked, no series, nothing in /healthz, no complaint."""
-    watcher = InstanceWatcher(InstanceKnobs(), ManualClock(), dmi=tmp_path)
+    watcher = InstanceWatcher(MetadataSettings(), ManualClock(), dmi=tmp_path)
     watcher.start(lambda _: None)
     watcher.step()
     watcher.stop()
@@ -71,8 +71,8 @@ def test_a_page_is_made_again_for_a_notice(watch: Watch) -> None:
     """It is not held back by a page that is kept for a second."""
     machine = watch(Ec2())
     clock = ManualClock()
-    knobs = AgentKnobs()
-    core = AgentCore(node_id="n", clock=clock, rules=knobs.activity, interval_seconds=1.0, stale_after_seconds=8.0)
+    settings = AgentSettings()
+    core = AgentCore(node_id="n", clock=clock, rules=settings.activity, interval_seconds=1.0, stale_after_seconds=8.0)
     exporter = Exporter(core, clock, node_id="n", top_processes=1, own_process=False, instance=machine.watcher.status)
     machine.look()
     before = exporter.page("").body

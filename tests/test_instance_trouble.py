@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.detect import SERVICES
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.watcher import InstanceWatcher
 from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import TOKEN_PATH, Ec2, serving
@@ -145,8 +145,8 @@ def test_a_service_that_answers_late_holds_up_one_look_by_its_time_limits(watch:
 )
 def test_beyond_the_link_nothing_is_asked(tmp_path: Path, endpoint: str) -> None:
     """A setting that would send requests elsewhere, or to a name, is refused in words."""
-    knobs = InstanceKnobs(provider="aws", endpoint=endpoint, state=str(tmp_path / "s"))
-    watcher = InstanceWatcher(knobs, ManualClock())
+    settings = MetadataSettings(provider="aws", endpoint=endpoint, state=str(tmp_path / "s"))
+    watcher = InstanceWatcher(settings, ManualClock())
     watcher.step()
     status = watcher.status()
 

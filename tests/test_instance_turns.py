@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.metadata.base import Notice, NoticeKind
 from gpuwatch.agent.metadata.hook import NoticeHook
 from gpuwatch.agent.metadata.hook_queue import APART_SECONDS, Subject, Turns, subject
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
 from gpuwatch.runtime.clock import ManualClock
 from tests.agents import eventually
@@ -204,9 +204,9 @@ OVERLAPS = (
 
 def hooked(folder: Path, *argv: str) -> tuple[NoticeHook, NoticeMemory, ManualClock]:
     """A hook with a memory of its own."""
-    knobs = InstanceKnobs(on_interruption=(sys.executable, "-c", *argv), state=str(folder / "notices.json"))
-    memory, clock = NoticeMemory(Path(knobs.state)), ManualClock()
-    return NoticeHook(knobs, memory, clock), memory, clock
+    settings = MetadataSettings(on_interruption=(sys.executable, "-c", *argv), state=str(folder / "notices.json"))
+    memory, clock = NoticeMemory(Path(settings.state)), ManualClock()
+    return NoticeHook(settings, memory, clock), memory, clock
 
 
 def told(memory: NoticeMemory, now: datetime, *seconds: tuple[NoticeKind, float]) -> list[Announced]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
@@ -34,7 +34,7 @@ def tried(folder: Path, rules: PoolRules, bounds: Bounds | None = Bounds(hours=6
     return backtest("trace.csv", history_of(options), options, policies, Terms(), bounds, SystemClock())
 
 
-def record(told: Backtest, rules: PoolRules = RULES) -> Backtested:
+def record(told: Backtest, rules: PoolRules = RULES) -> BacktestRecord:
     """What is kept."""
     return kept.record(told, "training", rules, NOW, "ann@host")
 

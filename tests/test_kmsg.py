@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelEvent, KernelLog, KernelXid, parse, pci_address
-from gpuwatch.model.xid import Witness
+from gpuwatch.model.xid import XidSource
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.agents import PATIENCE_SECONDS, eventually
 
@@ -62,7 +62,7 @@ def test_a_numbered_line_is_an_xid_of_the_gpu_at_its_address(words: str, event: 
 )
 def test_a_gpu_off_the_bus_is_xid_79_also_without_a_number(words: str) -> None:
     """Both lines that the driver prints without a number, whole or broken into lines."""
-    assert said(words) == KernelXid(address=GPU, xid=79, witness=Witness.BUS)
+    assert said(words) == KernelXid(address=GPU, xid=79, witness=XidSource.BUS)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import (
     ADDITIONS,
     LAUNCHED_AT,
@@ -21,7 +21,7 @@ from gpuwatch.model.decision import (
     Step,
     Verb,
 )
-from gpuwatch.model.fleet import Node, NodeState, Signal
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, a_node, an_observation
 
@@ -33,7 +33,9 @@ HOUR = timedelta(hours=1)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh place for a ledger, once of each kind."""
     path = str(tmp_path / "ledger.db")
-    place = Place(LedgerKnobs(path=path) if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    place = Place(
+        LedgerSettings(path=path) if request.param == "sqlite" else LedgerSettings(url=postgresql().database())
+    )
     yield place
     place.close()
 
@@ -112,7 +114,7 @@ def test_a_stopped_node_is_known_as_such_until_it_is_proved_to_be_started_or_gon
         an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
         an_intent(ledger, verb, "i-1", Status.SETTLED)
         assert stopped(ledger) == []
-    silent = replace(a_node("i-1"), signal=Signal(failure="no answer"))
+    silent = replace(a_node("i-1"), signal=NodeReport(failure="no answer"))
     for seen in ((), (silent,), (replace(silent, state=NodeState.TERMINATING),)):
         an_intent(ledger, Verb.STOP, "i-1", Status.SETTLED)
         sees(*seen)

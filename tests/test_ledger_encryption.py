@@ -13,7 +13,7 @@ import pytest
 
 from gpuwatch.cli.doctor import ledger as doctor
 from gpuwatch.clouds import CloudError
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.ledger.postgresql_tls import guarded, is_local, weaker
 from tests.databases import Cluster, postgresql
 from tests.doctored import a_controller, codes
@@ -59,7 +59,7 @@ def refused(tmp_path: Path, url: str) -> str:
     file = tmp_path / "url"
     file.write_text(url, encoding="utf-8")
     with pytest.raises(LedgerError) as caught:
-        Ledger.connect(LedgerKnobs(url_file=str(file)))
+        Ledger.connect(LedgerSettings(url_file=str(file)))
     return str(caught.value)
 
 
@@ -178,7 +178,7 @@ def test_a_real_server_is_believed_by_its_certificate_alone(
         if trusted is not None:
             monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         file.write_text(told, encoding="utf-8")
-        with closing(Ledger.connect(LedgerKnobs(url_file=str(file)))) as ledger:
+        with closing(Ledger.connect(LedgerSettings(url_file=str(file)))) as ledger:
             assert ledger.lead()
     other = url.replace(ELSEWHERE, "localhost") + f"?sslmode=verify-full&sslrootcert={authority}"
     assert "does not match host name" in refused(tmp_path, other)
@@ -188,8 +188,8 @@ def test_the_doctor_warns_of_less() -> None:
     """Where it is written in the URL, and the server is not on this machine."""
 
     def told(query: str, host: str = "db.invalid") -> list[str]:
-        knobs = LedgerKnobs(url=f"postgresql://gpuwatch@{host}:1/gpuwatch?connect_timeout=2{query}")
-        case = a_controller(CloudError("not asked"), settings={"ledger": knobs})
+        settings = LedgerSettings(url=f"postgresql://gpuwatch@{host}:1/gpuwatch?connect_timeout=2{query}")
+        case = a_controller(CloudError("not asked"), settings={"ledger": settings})
         return codes(doctor.ledger(case))
 
     assert told("&sslmode=require", ELSEWHERE) == ["ledger.plain", "ledger.unusable"]

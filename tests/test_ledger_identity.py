@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.controller import one_round
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import DECISION_TAG, REMOVALS, Reason, Verb
-from gpuwatch.model.fleet import Node, Signal
+from gpuwatch.model.fleet import Node, NodeReport
 from tests import broken_ledgers as broken
 from tests.broken_ledgers import SPOILS
 from tests.fleets import NOW, Desk, a_node
@@ -101,12 +101,12 @@ def test_it_is_looked_at_once_more_right_before_each_call(
     """The ledger is spoiled while the node is asked for its last word."""
     asked: list[str] = []
 
-    def spoiling(node: Node) -> Signal:
+    def spoiling(node: Node) -> NodeReport:
         asked.append(node.id)
         if len(asked) == len(desk.fleet.nodes_) + 1:  # all are observed first
             spoil(path)
         told = node.signal.verdict
-        return Signal(verdict=None if told is None else replace(told, at=desk.clock.now(), age_seconds=0.5))
+        return NodeReport(verdict=None if told is None else replace(told, at=desk.clock.now(), age_seconds=0.5))
 
     desk.fleet.answer = spoiling
     one_round(desk.parts)
@@ -276,19 +276,19 @@ def test_a_controller_that_runs_and_the_orders_see_the_same_ledger(desk: Desk, p
     """`pause` on a file that is not the one that was written here last writes nothing and says so."""
     broken.cut_the_chain(path)
     with pytest.raises(LedgerError, match=r"has lost its records.*Nothing was written"):
-        Ledger.connect(LedgerKnobs(path=str(path)), controls_only=True)
+        Ledger.connect(LedgerSettings(path=str(path)), controls_only=True)
     desk.ledger.close()
     path.unlink()
     for how in ({"read_only": True}, {"controls_only": True}):
         with pytest.raises(LedgerError, match=r"is missing, but ledger\.db\.id beside it shows"):
-            Ledger.connect(LedgerKnobs(path=str(path)), **how)
-    assert not LedgerKnobs(path=str(path)).unwritten
+            Ledger.connect(LedgerSettings(path=str(path)), **how)
+    assert not LedgerSettings(path=str(path)).unwritten
 
 
 def test_what_the_person_said_last_is_marked_as_well(desk: Desk, path: Path, tmp_path: Path) -> None:
     """A pause that was lost with a restore is known to be lost."""
     shutil.copy(path.with_name("ledger.db-wal"), tmp_path / "wal")
-    with closing(Ledger.connect(LedgerKnobs(path=str(path)), controls_only=True)) as orders:
+    with closing(Ledger.connect(LedgerSettings(path=str(path)), controls_only=True)) as orders:
         orders.pause(None, "ann@host", "", NOW)
     image = path.parent.with_name("image") / path.name
     shutil.copytree(path.parent, image.parent)

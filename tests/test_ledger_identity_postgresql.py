@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpuwatch.cli.controller import one_round
-from gpuwatch.ledger import Ledger, LedgerKnobs, OtherLedgerError
+from gpuwatch.ledger import Ledger, LedgerSettings, OtherLedgerError
 from tests.databases import Place, postgresql
 from tests.fleets import NOW, Desk, a_node
 from tests.test_ledger_identity import removals, rounds
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.component("pg_ctl")
 @pytest.fixture
 def place() -> Iterator[Place]:
     """A database of its own."""
-    place = Place(LedgerKnobs(url=postgresql().database()))
+    place = Place(LedgerSettings(url=postgresql().database()))
     yield place
     place.close()
 
@@ -37,12 +37,12 @@ def desk(place: Place) -> Desk:
 
 def name_of(place: Place) -> str:
     """The database's."""
-    return str(place.knobs.url).partition("@/")[2].partition("?")[0]
+    return str(place.settings.url).partition("@/")[2].partition("?")[0]
 
 
 def move_away(place: Place) -> None:
     """The name leads to no database."""
-    end_sessions(postgresql(), str(place.knobs.url))
+    end_sessions(postgresql(), str(place.settings.url))
     postgresql().execute("postgres", f"ALTER DATABASE {name_of(place)} RENAME TO {name_of(place)}_away")
 
 
@@ -55,7 +55,7 @@ def recreate(place: Place) -> None:
 def recreate_with_tables(place: Place) -> None:
     """In which another controller has begun a ledger."""
     recreate(place)
-    Ledger.connect(place.knobs).close()
+    Ledger.connect(place.settings).close()
 
 
 def go_back(place: Place) -> None:
@@ -69,7 +69,7 @@ def go_back(place: Place) -> None:
 def fail_over(place: Place) -> None:
     """To such a replica: all connections are cut."""
     go_back(place)
-    end_sessions(postgresql(), str(place.knobs.url))
+    end_sessions(postgresql(), str(place.settings.url))
 
 
 def rewrite(place: Place) -> None:
@@ -101,7 +101,7 @@ def test_what_once_was_another_is_not_trusted_when_it_comes_back(desk: Desk, pla
     """A name that leads to two servers in turn is somebody's to look at; a restart begins anew."""
     recreate_with_tables(place)
     assert one_round(desk.parts) is None
-    end_sessions(postgresql(), str(place.knobs.url))
+    end_sessions(postgresql(), str(place.settings.url))
     postgresql().execute("postgres", f"ALTER DATABASE {name_of(place)} RENAME TO {name_of(place)}_other")
     postgresql().execute("postgres", f"ALTER DATABASE {name_of(place)}_away RENAME TO {name_of(place)}")
     assert one_round(desk.parts) is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from tests.agents import eventually
@@ -36,11 +36,11 @@ WRITES: dict[str, Callable[[Ledger, Intent], object]] = {
 # A controller's process: leads where it may, and calls its cloud (a file) only after asking once more.
 CONTROLLER = """
 import sys, time
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import Status, Verb
 from tests.test_ledger_lead import NOW, REASON, an_observation
 url, cloud = sys.argv[1:]
-ledger = Ledger.connect(LedgerKnobs(url=url))
+ledger = Ledger.connect(LedgerSettings(url=url))
 while True:
     try:
         if not ledger.lead():
@@ -67,7 +67,7 @@ def cluster() -> Cluster:
 @pytest.fixture
 def shared(cluster: Cluster) -> Iterator[Place]:
     """A PostgreSQL ledger."""
-    place = Place(LedgerKnobs(url=cluster.database()))
+    place = Place(LedgerSettings(url=cluster.database()))
     yield place
     place.close()
 
@@ -77,17 +77,17 @@ def deposed(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Ledger, Ledger, Intent]]:
     """A leader with an open intent that lost its lead without noticing, and the new leader."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
     if request.param == "postgresql":
-        knobs = LedgerKnobs(url=postgresql().database())
-    place = Place(knobs)
+        settings = LedgerSettings(url=postgresql().database())
+    place = Place(settings)
     old = place.open()
     intent = old.intend(Verb.STOP, "i-1", "default", NOW, REASON, old.record_round(an_observation()))
-    if knobs.url is None:
+    if settings.url is None:
         (tmp_path / "ledger.db.lock").unlink()  # as on a file system whose locks do not hold
         monkeypatch.setattr("gpuwatch.ledger.sqlite_files._SET_LOCK", None)
     else:
-        end_sessions(postgresql(), knobs.url)
+        end_sessions(postgresql(), settings.url)
     yield old, place.open(), intent
     place.close()
 
@@ -140,8 +140,8 @@ def test_a_lost_connection_is_a_lost_lead_and_the_next_round_competes_again(clus
     """Nothing is forgotten: the open intent is there under its key, in a later epoch."""
     ledger = shared.open()
     intent = ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation()))
-    assert shared.knobs.url is not None
-    end_sessions(cluster, shared.knobs.url)
+    assert shared.settings.url is not None
+    end_sessions(cluster, shared.settings.url)
 
     assert not ledger.leading()
     assert ledger.lead()
@@ -153,7 +153,7 @@ def test_a_lost_connection_is_a_lost_lead_and_the_next_round_competes_again(clus
 @on_postgresql
 def test_a_leader_that_says_nothing_for_too_long_makes_room(cluster: Cluster) -> None:
     """It hangs, its machine lives: the database ends its session and another one leads."""
-    place = Place(LedgerKnobs(url=cluster.database(), hand_over=0.2))
+    place = Place(LedgerSettings(url=cluster.database(), hand_over=0.2))
     silent, other = place.open(), place.beside(read_only=False)
 
     eventually(other.lead, lambda: f"{other.leader()} still leads")
@@ -185,7 +185,7 @@ def test_controllers_that_are_killed_leave_the_lead_to_another_and_no_key_is_cal
                 partial(called, cloud, enough),
                 lambda: f"nobody works: {[process.poll() for process in running.values()]}",
             )
-            reader = reader or Ledger.connect(LedgerKnobs(url=url), read_only=True)
+            reader = reader or Ledger.connect(LedgerSettings(url=url), read_only=True)
             leader = f":{reader.leader().rpartition(':')[2]}"
             leaders.add(leader)
             victim = running.pop(leader)
@@ -218,9 +218,9 @@ def called(cloud: Path, times: int) -> bool:
 @on_postgresql
 def test_controllers_that_start_together_make_one_ledger(cluster: Cluster) -> None:
     """Four at once on an empty database: one makes the tables, the others find them."""
-    knobs = LedgerKnobs(url=cluster.database())
+    settings = LedgerSettings(url=cluster.database())
     with ThreadPoolExecutor(4) as pool:
-        ledgers = list(pool.map(lambda _: Ledger.connect(knobs), range(4)))
+        ledgers = list(pool.map(lambda _: Ledger.connect(settings), range(4)))
     leads = [ledger.lead() for ledger in ledgers]
     for ledger in ledgers:
         ledger.close()
@@ -234,12 +234,12 @@ def test_the_password_is_in_no_error(cluster: Cluster, tmp_path: Path) -> None:
     cluster.execute("postgres", "ALTER ROLE gpuwatch PASSWORD 'zebra-77'")
     name = cluster.database().partition("@/")[2].partition("?")[0]
     file = tmp_path / "url"
-    knobs = LedgerKnobs(url_file=str(file))
+    settings = LedgerSettings(url_file=str(file))
 
     def refused(url: str) -> str:
         file.write_text(url + "\n", encoding="utf-8")
         with pytest.raises(LedgerError) as caught:
-            Ledger.connect(knobs)
+            Ledger.connect(settings)
         told = caught.value
         return f"{told} {told.__cause__} {told.__context__ if not told.__suppress_context__ else ''}"
 
@@ -253,11 +253,11 @@ def test_the_password_is_in_no_error(cluster: Cluster, tmp_path: Path) -> None:
     ):
         assert "secret-88" not in refused(bad)
     file.write_text(f"postgresql://gpuwatch:zebra-77@127.0.0.1:{cluster.port}/{name}", encoding="utf-8")
-    ledger = Ledger.connect(knobs)
+    ledger = Ledger.connect(settings)
     assert ledger.lead()
     ledger.close()
     with pytest.raises(LedgerError, match="cannot be read: No such file"):
-        Ledger.connect(replace(knobs, url_file=str(tmp_path / "none")))
+        Ledger.connect(replace(settings, url_file=str(tmp_path / "none")))
 
 
 @on_postgresql
@@ -266,6 +266,6 @@ def test_a_database_without_a_ledger_is_left_as_it_is_by_readers(cluster: Cluste
     url = cluster.database()
     for how in ({"read_only": True}, {"controls_only": True}):
         with pytest.raises(LedgerError, match="holds no ledger yet"):
-            Ledger.connect(LedgerKnobs(url=url), **how)
+            Ledger.connect(LedgerSettings(url=url), **how)
 
     assert cluster.execute(url, "SELECT * FROM pg_tables WHERE schemaname = 'public'") == []

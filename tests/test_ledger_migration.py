@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs, migrations
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings, migrations
 from gpuwatch.ledger.tables import METADATA
 from gpuwatch.model.decision import Reason, Status, Verb
 from tests.backtested import a_backtest
@@ -125,8 +125,8 @@ def test_a_migration_that_dies_leaves_the_old_file(old: Path, monkeypatch: pytes
 def later(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A ledger of schema 2 or 3, which lacked later tables: a round, an open stop and a pause."""
     version, _, database = request.param.partition(" ")
-    knobs = LedgerKnobs(path=str(tmp_path / "later.db"))
-    place = Place(knobs if database == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    settings = LedgerSettings(path=str(tmp_path / "later.db"))
+    place = Place(settings if database == "sqlite" else LedgerSettings(url=postgresql().database()))
     ledger = place.open()
     ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, ledger.record_round(an_observation(a_node("i-1"))))
     ledger.pause(None, "ann@host", "maintenance", NOW)
@@ -160,7 +160,7 @@ def test_only_a_controller_migrates(old: Path) -> None:
     before = content(old)
     for how in ({"read_only": True}, {"controls_only": True}):
         with pytest.raises(LedgerError, match="schema version 1, this gpuwatch knows 5; start `gpuwatch controller`"):
-            Ledger.connect(LedgerKnobs(path=str(old)), **how)
+            Ledger.connect(LedgerSettings(path=str(old)), **how)
 
     assert content(old) == before
 

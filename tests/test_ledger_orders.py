@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.operations import whoever
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.settings import contradictions
 from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.runtime.clock import SystemClock
@@ -28,14 +28,14 @@ URL = "postgresql://gpuwatch@db.internal/gpuwatch"
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """A running controller's ledger, to which the configuration points."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
     if request.param == "postgresql":
-        knobs = LedgerKnobs(url=postgresql().database())
+        settings = LedgerSettings(url=postgresql().database())
     file = tmp_path / "gpuwatch.yaml"
-    section = {"path": knobs.path} if knobs.url is None else {"url": knobs.url}
+    section = {"path": settings.path} if settings.url is None else {"url": settings.url}
     file.write_text(json.dumps({"ledger": section, "pools": {"training": {}}}), encoding="utf-8")
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
-    ledger = Ledger.connect(knobs)
+    ledger = Ledger.connect(settings)
     assert ledger.lead()
     yield ledger
     ledger.close()
@@ -149,24 +149,24 @@ def test_without_a_ledger_orders_say_what_to_do(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("knobs", "key", "says"),
+    ("settings", "key", "says"),
     [
-        (LedgerKnobs(url=URL, url_file="/etc/gpuwatch/url"), "url", "both given"),
-        (LedgerKnobs(url=URL, path="/data/ledger.db"), "url", "an SQLite file"),
-        (LedgerKnobs(url_file="/etc/gpuwatch/url", path="/data/ledger.db"), "url_file", "an SQLite file"),
-        (LedgerKnobs(url="sqlite:///ledger.db"), "url", "no PostgreSQL URL"),
-        (LedgerKnobs(url="postgresql://gpuwatch:zebra-77@db/gpuwatch"), "url", "holds a password"),
-        (LedgerKnobs(url="postgresql://db/gpuwatch?password=zebra-77"), "url", "holds a password"),
-        (LedgerKnobs(url="postgresql://[zebra-77"), "url", "holds a password"),
-        (LedgerKnobs(url=URL, hand_over=120.0), "hand_over", "two intervals"),
-        (LedgerKnobs(keep=86400.0), "keep", "shorter than ledger.keep_quiet"),
+        (LedgerSettings(url=URL, url_file="/etc/gpuwatch/url"), "url", "both given"),
+        (LedgerSettings(url=URL, path="/data/ledger.db"), "url", "an SQLite file"),
+        (LedgerSettings(url_file="/etc/gpuwatch/url", path="/data/ledger.db"), "url_file", "an SQLite file"),
+        (LedgerSettings(url="sqlite:///ledger.db"), "url", "no PostgreSQL URL"),
+        (LedgerSettings(url="postgresql://gpuwatch:zebra-77@db/gpuwatch"), "url", "holds a password"),
+        (LedgerSettings(url="postgresql://db/gpuwatch?password=zebra-77"), "url", "holds a password"),
+        (LedgerSettings(url="postgresql://[zebra-77"), "url", "holds a password"),
+        (LedgerSettings(url=URL, hand_over=120.0), "hand_over", "two intervals"),
+        (LedgerSettings(keep=86400.0), "keep", "shorter than ledger.keep_quiet"),
     ],
 )
 def test_contradictions_are_told_by_their_key_and_never_with_a_password(
-    knobs: LedgerKnobs, key: str, says: str
+    settings: LedgerSettings, key: str, says: str
 ) -> None:
     """What is wrong, what would be right, and nothing that must not be read."""
-    (found,) = contradictions(knobs, 60.0)
+    (found,) = contradictions(settings, 60.0)
 
     assert found.keys[0] == ("ledger", key)
     assert says in found.wrong
@@ -175,9 +175,14 @@ def test_contradictions_are_told_by_their_key_and_never_with_a_password(
 
 def test_good_settings_contradict_nothing() -> None:
     """The defaults, a URL, a file with a URL; what is in force is told without a user's name."""
-    good = [LedgerKnobs(), LedgerKnobs(url=URL), LedgerKnobs(url_file="/etc/gpuwatch/url"), LedgerKnobs(path="/x.db")]
+    good = [
+        LedgerSettings(),
+        LedgerSettings(url=URL),
+        LedgerSettings(url_file="/etc/gpuwatch/url"),
+        LedgerSettings(path="/x.db"),
+    ]
 
-    assert [list(contradictions(knobs, 60.0)) for knobs in good] == [[], [], [], []]
+    assert [list(contradictions(settings, 60.0)) for settings in good] == [[], [], [], []]
     assert replace(good[0], url=URL).place == "postgresql://db.internal/gpuwatch"
 
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.ledger import Broken, LedgerKnobs
+from gpuwatch.ledger import Broken, LedgerSettings
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Proposal, Reason, Status, Verb
 from gpuwatch.model.fleet import NodeState
@@ -26,8 +26,8 @@ COLUMNS = [(kind, column.name) for kind, table in RECORDS.items() for column in 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Each kind: round 1, intent 2, outcome 3, control 4, backtest 8, spend_day 9, keep 10, approval 13, message 14."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
-    place = Place(knobs if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
+    place = Place(settings if request.param == "sqlite" else LedgerSettings(url=postgresql().database()))
     ledger = place.open()
     for at in (NOW, NOW + timedelta(minutes=1)):
         wish = Proposal(policy="promql", pool="default", reason=REASON, wish=3 if at == NOW else 4)
@@ -160,7 +160,7 @@ def test_a_chain_made_anew_is_found_by_a_head_kept_elsewhere(written: Place, tmp
     """Without one it cannot be: the forger's chain is whole. That is what `--anchor` is for."""
     reader = written.beside()
     first = reader.audit()
-    forged = Place(LedgerKnobs(path=str(tmp_path / "forged.db")))
+    forged = Place(LedgerSettings(path=str(tmp_path / "forged.db")))
     forger = forged.open()
     for _ in range(first.links):
         forger.record_round(an_observation())
@@ -174,7 +174,7 @@ def test_a_chain_made_anew_is_found_by_a_head_kept_elsewhere(written: Place, tmp
 
 def loosen(place: Place) -> None:
     """A forger with all rights also drops what refers to the record."""
-    if place.knobs.url is not None:
+    if place.settings.url is not None:
         for table, name in place.execute(
             "SELECT conrelid::regclass::text, conname FROM pg_constraint WHERE contype = 'f'"
         ):

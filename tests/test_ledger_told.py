@@ -6,15 +6,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cli.controller import Seen, one_round
+from gpuwatch.cli.controller import Observers, one_round
 from gpuwatch.cli.render import remarks
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
-from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.energy import EnergySettings
 from tests.broken_ledgers import remove
 from tests.fleets import NOW, Desk, a_node
 
@@ -27,8 +27,8 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
     with closing(Ledger.open(path)) as ledger:
         desk = Desk(ledger=ledger)
         desk.fleet.put(a_node("i-1"))
-        telling = Telling("enforce", "lab", desk.clock)
-        seen = Seen(discovery=Discovery(signals=ScrapeKnobs()), telling=telling)
+        telling = ControllerMetrics("enforce", "lab", desk.clock)
+        seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=telling)
         state = State(
             fleet="lab",
             interval_seconds=60.0,
@@ -36,7 +36,7 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
             ledger=ledger,
             clock=desk.clock,
             zone=ZoneInfo("UTC"),
-            energy=EnergyKnobs(),
+            energy=EnergySettings(),
         )
         assert b"gpuwatch_controller_ledger_ok" not in telling.page().body
         one_round(desk.parts, seen)
@@ -62,7 +62,7 @@ def test_status_names_the_machines_that_another_ledger_decides_about() -> None:
     tags = {DECISION_TAG: "gpuwatch-other-1-0a", NOTIFIED_TAG: "2026-03-02T11:00:00Z"}
     for number in range(7):
         desk.fleet.put(a_node(f"i-{number}", tags=tags, enrolled=number < 6))
-    telling = Telling("enforce", "lab", desk.clock)
+    telling = ControllerMetrics("enforce", "lab", desk.clock)
     done = desk.plan()
     telling.round(done, 1.0)
 

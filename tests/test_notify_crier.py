@@ -9,17 +9,17 @@ from typing import Literal
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.cli.controller import Seen, send_messages
-from gpuwatch.controller.metrics import Telling
+from gpuwatch.cli.controller import Observers, send_messages
+from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.keep_link import claimed
 from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.guard import Limits
-from gpuwatch.ledger import Ledger, LedgerError, LedgerKnobs
-from gpuwatch.ledger.sent_messages import MessageBook
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
+from gpuwatch.ledger.sent_messages import SentMessages
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.notify.settings import Listener, NotifyKnobs, OwnerKnobs
-from gpuwatch.notify.transports.settings import WebhookKnobs
+from gpuwatch.notify.settings import Listener, NotifySettings, OwnerSettings
+from gpuwatch.notify.transports.settings import WebhookSettings
 from tests.fleets import NOW
 from tests.notices import GRACE, Office, a_machine, post
 from tests.price_servers import Answer, PriceServer, serving
@@ -27,9 +27,9 @@ from tests.price_servers import Answer, PriceServer, serving
 SECRET = b"0123456789abcdef0123456789abcdef"
 
 
-def hook(server: PriceServer, **other: object) -> NotifyKnobs:
+def hook(server: PriceServer, **other: object) -> NotifySettings:
     """One webhook."""
-    return NotifyKnobs(to={"hook": Listener(webhook=WebhookKnobs(url=server.url))}, **other)  # type: ignore[arg-type]  # knobs
+    return NotifySettings(to={"hook": Listener(webhook=WebhookSettings(url=server.url))}, **other)  # type: ignore[arg-type]  # settings
 
 
 def heard(server: PriceServer) -> list[tuple[str, list[str]]]:
@@ -88,12 +88,12 @@ def test_between_two_rounds_it_looks_again_only_where_something_is_left(
 ) -> None:
     """Nothing is done between them; a ledger opened every few seconds for weeks would be."""
     broken = True
-    opened: list[LedgerKnobs] = []
+    opened: list[LedgerSettings] = []
     connect = Ledger.connect
 
-    def watched(knobs: LedgerKnobs, *, controls_only: bool = False) -> Ledger:
-        opened.append(knobs)
-        return connect(knobs, controls_only=controls_only)
+    def watched(settings: LedgerSettings, *, controls_only: bool = False) -> Ledger:
+        opened.append(settings)
+        return connect(settings, controls_only=controls_only)
 
     monkeypatch.setattr(Ledger, "connect", watched)
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
@@ -143,12 +143,14 @@ def test_a_crash_between_sending_and_recording_repeats_the_same_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second mail has the first one's Message-ID; in the same process nothing is sent twice even then."""
-    with post() as (knobs, mails):
-        office = Office(tmp_path, NotifyKnobs(to={"mail": Listener(mail=replace(knobs, to=("ops@example.com",)))}))
+    with post() as (settings, mails):
+        office = Office(
+            tmp_path, NotifySettings(to={"mail": Listener(mail=replace(settings, to=("ops@example.com",)))})
+        )
         office.does(Verb.NOTICE)
         crier = office.crier()
         with monkeypatch.context() as patched:
-            patched.setattr(MessageBook, "keep", _power_cut)
+            patched.setattr(SentMessages, "keep", _power_cut)
             crier.tick()
             crier.tick()
         once = len(mails.messages)
@@ -173,13 +175,13 @@ def test_each_owner_has_a_mail_with_links_of_their_own(tmp_path: Path) -> None:
     key_file.write_bytes(SECRET)
     nodes = [a_machine(f"i-{number}", owner=owner) for number, owner in enumerate(["ann", "ann", "bob"])]
     with post() as (mail, mails):
-        knobs = NotifyKnobs(
+        settings = NotifySettings(
             url="http://127.0.0.1:9461",
             link_key_file=str(key_file),
             owner_mail="{owner}@example.com",
             to={"owners": Listener(mail=mail, owners=True)},
         )
-        office = Office(tmp_path, knobs, nodes=nodes)
+        office = Office(tmp_path, settings, nodes=nodes)
         intents = [office.does(Verb.NOTICE, node.id, owner=node.owner) for node in nodes]
         office.crier().tick()
         office.close()
@@ -198,16 +200,19 @@ def test_one_address_that_is_refused_keeps_nobody_elses_mail_back(
 ) -> None:
     """Nor does an owner without an address; both stay untold, and are told once the settings are mended."""
     with post() as (mail, mails):
-        knobs = NotifyKnobs(owner_mail="{owner}@example.com", to={"owners": Listener(mail=mail, owners=True)})
-        office = Office(tmp_path, knobs)
+        settings = NotifySettings(owner_mail="{owner}@example.com", to={"owners": Listener(mail=mail, owners=True)})
+        office = Office(tmp_path, settings)
         for number, owner in enumerate(["mallory", None, "Team Vision", "ann"]):
             office.does(Verb.NOTICE, f"i-{number}", owner=owner)
         crier = office.crier()
         crier.tick()
         crier.tick()
         first = [mail["To"] for mail in mails.messages]
-        listed = {"mallory": OwnerKnobs(mail="m@example.com"), "Team Vision": OwnerKnobs(mail="vision@example.com")}
-        office.settings = replace(office.settings, notify=replace(knobs, owners=listed))
+        listed = {
+            "mallory": OwnerSettings(mail="m@example.com"),
+            "Team Vision": OwnerSettings(mail="vision@example.com"),
+        }
+        office.settings = replace(office.settings, notify=replace(settings, owners=listed))
         office.crier().tick()
         office.close()
 
@@ -221,8 +226,8 @@ def test_one_address_that_is_refused_keeps_nobody_elses_mail_back(
 def test_one_listener_that_fails_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     """Each has its own tries."""
     with serving(lambda asked: Answer(body="", status=500 if asked.path == "/bad" else 200)) as server:
-        ways = {name: Listener(webhook=WebhookKnobs(url=f"{server.url}/{name}")) for name in ("bad", "good")}
-        office = Office(tmp_path, NotifyKnobs(to=ways))
+        ways = {name: Listener(webhook=WebhookSettings(url=f"{server.url}/{name}")) for name in ("bad", "good")}
+        office = Office(tmp_path, NotifySettings(to=ways))
         for number in range(3):
             office.does(Verb.NOTICE, f"i-{number}")
             office.crier().tick()
@@ -291,7 +296,9 @@ def test_the_controller_looks_every_few_seconds_where_it_acts(
     with serving(lambda _: Answer(body="")) as server:
         office = Office(tmp_path, hook(server))
         settings = replace(office.settings, mode=mode, limits=Limits())
-        seen = Seen(discovery=Discovery(signals=settings.signals), telling=Telling(mode, "lab", office.clock))
+        seen = Observers(
+            discovery=Discovery(signals=settings.signals), telling=ControllerMetrics(mode, "lab", office.clock)
+        )
         scheduler = BackgroundScheduler(timezone=UTC)
         send_messages(scheduler, settings, office.clock, seen)
         jobs = [job.max_instances for job in scheduler.get_jobs()]

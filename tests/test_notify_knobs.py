@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.notify.settings import NotifyKnobs, OwnerKnobs, mail_of, slack_of
+from gpuwatch.notify.settings import NotifySettings, OwnerSettings, mail_of, slack_of
 from tests.configurations import mistakes, read
 
 MAIL = "mail: {host: smtp.example.com, to: [ops@example.com]}"
@@ -108,8 +108,8 @@ pools: {training: {}}
     assert notify.max_age == 3600.0
 
 
-OWNERS = NotifyKnobs(
-    owners={"ann": OwnerKnobs(mail="Ann.Lee@example.org", slack="U1AB"), "bob": OwnerKnobs(slack="U2AB")},
+OWNERS = NotifySettings(
+    owners={"ann": OwnerSettings(mail="Ann.Lee@example.org", slack="U1AB"), "bob": OwnerSettings(slack="U2AB")},
     owner_mail="{owner}+gpu@example.com",
     mail_domains=("Example.net",),
 )

@@ -18,8 +18,8 @@ from gpuwatch.notify.due_messages import (
     WITHDRAWN_FIRST,
     Past,
     Wanted,
+    due_messages,
     name_of,
-    pending,
     unexplained,
 )
 from gpuwatch.notify.settings import EVENTS
@@ -61,7 +61,7 @@ class Life:
 
     def look(self, how: str) -> None:
         """What is to be told is sent and recorded; a crash comes between the first mail and its record."""
-        tell, moot = pending(self.past, ALL, NOW, HOUR)
+        tell, moot = due_messages(self.past, ALL, NOW, HOUR)
         self.on_record |= {(each.event.key, "mail") for each in moot}
         for event in () if how == "down" else tell:
             self.mails.append(event)
@@ -95,7 +95,7 @@ def test_nothing_is_told_twice_and_nothing_is_told_after_it_is_on_record(story: 
     keys = [event.key for event in life.mails]
 
     assert len(keys) - len(set(keys)) <= crashes
-    assert pending(life.past, ALL, NOW, HOUR)[0] == ()
+    assert due_messages(life.past, ALL, NOW, HOUR)[0] == ()
 
 
 @given(LIVES)
@@ -148,7 +148,7 @@ def _withdrawals(events: list[Event]) -> Iterator[tuple[str, str]]:
 def test_a_notice_that_is_over_before_it_was_told_is_moot(follower: Verb, why: list[str]) -> None:
     """Why is put on record, a withdrawal before its notice: after a crash in between it still is no news."""
     events = [an_event(key="n"), an_event(follower, key="f", at=NOW + timedelta(seconds=5))]
-    _, moot = pending(Past(events=events, in_force={"f"}, told=set(), notices={}), ALL, NOW, HOUR)
+    _, moot = due_messages(Past(events=events, in_force={"f"}, told=set(), notices={}), ALL, NOW, HOUR)
 
     assert [each.why for each in moot] == why
 
@@ -157,7 +157,7 @@ def test_an_old_notice_in_force_is_told_and_old_deeds_are_given_up() -> None:
     """After a long outage people hear of what is still to come, and not of what was done hours ago."""
     events = [an_event(Verb.STOP, "i-2", "s"), an_event(key="n")]
     past = Past(events=events, in_force={"n"}, told=set(), notices={})
-    tell, moot = pending(past, ALL, NOW + 2 * HOUR, HOUR)
+    tell, moot = due_messages(past, ALL, NOW + 2 * HOUR, HOUR)
 
     assert [event.key for event in tell] == ["n"]
     assert [(each.event.key, each.why) for each in moot] == [("s", TOO_OLD)]
@@ -171,8 +171,8 @@ def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
 
     assert unexplained([withdrawal]) == (withdrawal,)
     assert unexplained([an_event(key="n"), withdrawal]) == ()
-    assert pending(told, ALL, NOW, HOUR) == ((withdrawal,), ())
-    assert pending(untold, ALL, NOW, HOUR)[0] == ()
+    assert due_messages(told, ALL, NOW, HOUR) == ((withdrawal,), ())
+    assert due_messages(untold, ALL, NOW, HOUR)[0] == ()
 
 
 def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
@@ -180,7 +180,7 @@ def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
     events = [an_event(key="a", pool="a"), an_event(Verb.STOP, "i-2", "b", pool="a"), an_event(Verb.STOP, "i-3", "c")]
     past = Past(events=events, in_force={"a"}, told=set(), notices={})
     wanted = Wanted(name="mail", events=frozenset({"done"}), pools=frozenset({"a"}))
-    tell, moot = pending(past, wanted, NOW + 2 * HOUR, 3 * HOUR)
+    tell, moot = due_messages(past, wanted, NOW + 2 * HOUR, 3 * HOUR)
 
     assert [name_of(event) for event in events] == ["notice", "done", "done"]
     assert [event.key for event in tell] == ["b"]

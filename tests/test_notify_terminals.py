@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.notify.settings import NotifyKnobs
+from gpuwatch.notify.settings import NotifySettings
 from tests.notices import Office, a_machine
 from tests.price_servers import Answer, Asked, PriceServer, serving
 
 
 def an_office(folder: Path, server: PriceServer, **other: object) -> Office:
     """One machine, whose agent is that server."""
-    office = Office(folder, NotifyKnobs(terminals=True), **other)  # type: ignore[arg-type]  # of its fields
-    office.settings = replace(office.settings, signals=ScrapeKnobs(targets={"i-1": server.url}))
+    office = Office(folder, NotifySettings(terminals=True), **other)  # type: ignore[arg-type]  # of its fields
+    office.settings = replace(office.settings, signals=ObserveSettings(targets={"i-1": server.url}))
     return office
 
 

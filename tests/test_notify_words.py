@@ -29,7 +29,7 @@ LINK = "https://gpuwatch.example.com/keep/1.abc.def"
 ODD = "<!channel> <script>alert(1)</script>\r\nBcc: all@example.com https://evil.example `x` \u202e"
 
 
-def rulebook(*, require_told: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of knobs
+def rulebook(*, require_told: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of settings
     """Of the one pool."""
     rules = PoolRules(approval=approval, idle=IdleRules(notice=GRACE.total_seconds(), **idle))
     return Rulebook(pools={"default": rules}, limits=Limits(require_told=require_told))

@@ -10,7 +10,7 @@ from gpuwatch.agent.devices import pid_namespace as pids
 from gpuwatch.agent.devices.nvml import NvmlSource, processes
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
-from gpuwatch.agent.evidence.settings import ProcessKnobs
+from gpuwatch.agent.evidence.settings import GpuProcessSettings
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
 from tests.hosts import FolderHost
@@ -114,7 +114,7 @@ def test_cpu_time_of_processes_that_are_not_listed_is_not_known(host: FolderHost
     """'No process holds a GPU' is no finding of an agent that could not see one."""
     host.namespace(OWN)
     host.process(41)
-    signal = GpuProcessCpu(ProcessKnobs(), host.roots)
+    signal = GpuProcessCpu(GpuProcessSettings(), host.roots)
     host.told(signal, pids)
     host.pass_time(10.0)
     found = host.tells(signal, pids)
@@ -127,7 +127,7 @@ def test_processes_that_are_listed_and_work_are_busy(host: FolderHost) -> None:
     """In whatever namespace."""
     host.namespace(OWN)
     host.process(41)
-    signal = GpuProcessCpu(ProcessKnobs(), host.roots)
+    signal = GpuProcessCpu(GpuProcessSettings(), host.roots)
     host.told(signal, (41,))
     host.pass_time(10.0)
     host.process(41, cpu_seconds=5.0)
@@ -139,7 +139,7 @@ def test_processes_that_are_listed_and_work_are_busy(host: FolderHost) -> None:
 def test_hidepid_hides_nobody_from_the_driver(host: FolderHost) -> None:
     """An empty list of the driver is whole there; only who is in it cannot be looked at."""
     host.hide_processes()
-    signal = GpuProcessCpu(ProcessKnobs(), host.roots)
+    signal = GpuProcessCpu(GpuProcessSettings(), host.roots)
 
     assert host.tells(signal, ()).says is State.IDLE
     assert host.tells(signal, (41,)).says is State.UNKNOWN

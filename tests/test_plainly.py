@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
 from gpuwatch.runtime.clock import SystemClock
 from tests.fleets import a_node
@@ -22,21 +22,25 @@ ROOM = Path(__file__).parent.parent / "gpuwatch"
 
 def scraped(url: str) -> str | None:
     """A verdict."""
-    knobs = ScrapeKnobs(targets={"i-1": url}, timeout=5.0)
-    return ScrapeSource(knobs=knobs, clock=SystemClock(), max_age_seconds=30.0).confirm(a_node("i-1")).failure
+    settings = ObserveSettings(targets={"i-1": url}, timeout=5.0)
+    return ScrapeSource(settings=settings, clock=SystemClock(), max_age_seconds=30.0).confirm(a_node("i-1")).failure
 
 
 def queried(url: str) -> str | None:
     """An answer of Prometheus."""
     clock = SystemClock()
-    return PromApi(knobs=PromqlKnobs(url=url, timeout=5.0), clock=clock).instant({"up": "up"}, clock.now())["up"].doubt
+    return (
+        PromApi(settings=PromqlSettings(url=url, timeout=5.0), clock=clock)
+        .instant({"up": "up"}, clock.now())["up"]
+        .doubt
+    )
 
 
 def written(url: str) -> str | None:
     """A notice on terminals."""
     clock = SystemClock()
     note = HostNote(node=a_node("i-1"), key="k", stop_at=clock.now() + timedelta(hours=1))
-    return told_on_hosts(ScrapeKnobs(targets={"i-1": url}, timeout=5.0), clock, [note])[0]
+    return told_on_hosts(ObserveSettings(targets={"i-1": url}, timeout=5.0), clock, [note])[0]
 
 
 @pytest.mark.parametrize("client", [scraped, queried, written])

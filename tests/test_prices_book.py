@@ -13,28 +13,28 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
-from gpuwatch.model.money import Hire, Price
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.prices.fleet import of_fleet
 from gpuwatch.money.prices.open import open_own
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import Book, NoPrice
-from gpuwatch.money.prices.settings import PriceKnobs
+from gpuwatch.money.prices.settings import PriceSettings
 from tests.fleets import a_node
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-P5 = Hire(instance_type="p5.48xlarge", region="us-east-1")
-GN7I = Hire(instance_type="ecs.gn7i-c16g1.4xlarge", region="cn-shenzhen")
+P5 = PriceKey(instance_type="p5.48xlarge", region="us-east-1")
+GN7I = PriceKey(instance_type="ecs.gn7i-c16g1.4xlarge", region="cn-shenzhen")
 
 
-def a_book(tmp_path: Path, text: str, **knobs: Any) -> Book:  # noqa: ANN401  any field of PriceKnobs
+def a_book(tmp_path: Path, text: str, **settings: Any) -> Book:  # noqa: ANN401  any field of PriceSettings
     """AWS's book with own prices."""
     file = tmp_path / "prices.yaml"
     file.write_text(text, encoding="utf-8")
-    told = PriceKnobs(file=str(file), **knobs)
+    told = PriceSettings(file=str(file), **settings)
     return Book(provider="aws", rates=told.rates, own=open_own(told))
 
 
-def known(book: Book, hire: Hire, now: datetime = NOW) -> Price:
+def known(book: Book, hire: PriceKey, now: datetime = NOW) -> Price:
     """The price of a machine that has one."""
     found = book.find(hire, now)
     assert isinstance(found, Price), found
@@ -114,7 +114,7 @@ def test_a_discount_on_reservations_makes_their_price(tmp_path: Path) -> None:
 
 def test_a_known_spot_price_is_taken() -> None:
     """GCP's table has them by region, also for a machine in a zone."""
-    hire = Hire(
+    hire = PriceKey(
         instance_type="a3-highgpu-8g", region="us-central1", zone="us-central1-a", capacity_type=CapacityType.SPOT
     )
     price = known(Book(provider="gcp"), hire)
@@ -163,7 +163,7 @@ def test_a_file_that_changes_is_read_again_and_a_bad_change_leaves_the_old_price
 def test_a_file_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
     """With its name and the remedy, not as a price that is missing."""
     with pytest.raises(PricesError, match="cannot be read: No such file"):
-        open_own(PriceKnobs(file=str(tmp_path / "none.yaml")))
+        open_own(PriceSettings(file=str(tmp_path / "none.yaml")))
 
 
 def test_the_log_says_once_why_a_price_is_not_known(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire, Price
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.prices.fetch import Found, Live, Quote, Wanted
 from gpuwatch.money.prices.price_book import Book
 from gpuwatch.money.prices.providers.azure import AzurePrices
@@ -19,8 +19,8 @@ from tests.price_servers import Answer, Asked, PriceServer, azure_item, serving
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 EVERY = 6 * 3600.0
-ND96 = Hire(instance_type="Standard_ND96asr_v4", region="eastus")
-T4 = Hire(instance_type="Standard_NC4as_T4_v3", region="eastus")
+ND96 = PriceKey(instance_type="Standard_ND96asr_v4", region="eastus")
+T4 = PriceKey(instance_type="Standard_NC4as_T4_v3", region="eastus")
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Desk:
             background=background,
         )
 
-    def price(self, live: Live, hire: Hire) -> tuple[Decimal, date] | None:
+    def price(self, live: Live, hire: PriceKey) -> tuple[Decimal, date] | None:
         """What the book says, and as of when."""
         found = Book(provider="azure", live=live).find(hire, self.clock.now())
         return (found.usd_per_hour, found.as_of) if isinstance(found, Price) else None
@@ -241,7 +241,7 @@ def test_a_spot_price_is_that_of_the_machines_zone(tmp_path: Path) -> None:
     live = zoned(tmp_path, Zones())
     live.want("aws", "us-east-1", "p5.48xlarge")
     live.refresh()
-    hire = Hire(instance_type="p5.48xlarge", region="us-east-1", capacity_type=CapacityType.SPOT)
+    hire = PriceKey(instance_type="p5.48xlarge", region="us-east-1", capacity_type=CapacityType.SPOT)
     book = Book(provider="aws", live=live)
     found = {zone: book.find(replace(hire, zone=f"us-east-1{zone}"), NOW) for zone in "abc"}
 

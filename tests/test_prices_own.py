@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire
+from gpuwatch.model.money import PriceKey
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.overrides_file import PricesError, read
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-P5 = Hire(instance_type="p5.48xlarge", region="us-east-1", node_id="i-1", node_name="trainer-1")
+P5 = PriceKey(instance_type="p5.48xlarge", region="us-east-1", node_id="i-1", node_name="trainer-1")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_the_closest_entry_holds(written: Path) -> None:
         "  - {instance_type: p5.48xlarge, region: us-east-1, capacity_type: spot, price: 5}\n",
     )
 
-    def line(**changed: Any) -> int | None:  # noqa: ANN401  any field of Hire
+    def line(**changed: Any) -> int | None:  # noqa: ANN401  any field of PriceKey
         found = told.price("aws", replace(P5, **changed), NOW)
         return None if found is None else found.line
 
@@ -88,7 +88,7 @@ def test_the_closest_entry_holds(written: Path) -> None:
 def test_a_node_has_a_price_of_its_own_by_id_or_name(written: Path) -> None:
     """On premises there are no types: a node by its name costs what it costs."""
     told = the_prices(written, "prices:\n  - {node: trainer-1, price: 4.10}\n")
-    other = Hire(instance_type="p5.48xlarge", region="us-east-1", node_id="i-2", node_name="trainer-2")
+    other = PriceKey(instance_type="p5.48xlarge", region="us-east-1", node_id="i-2", node_name="trainer-2")
 
     assert told.node_price(P5, NOW) is told.rows[0]
     assert told.node_price(other, NOW) is None
@@ -120,7 +120,7 @@ def test_discounts_of_different_sources_add_up_and_of_one_source_the_closest_hol
         "  - {capacity_type: on_demand, percent_off: 20, source: savings plan}\n"
         "  - {instance_type: 'p5.*', capacity_type: on_demand, percent_off: 27, source: savings plan}\n",
     )
-    spot = Hire(instance_type="p5.48xlarge", region="us-east-1", capacity_type=CapacityType.SPOT)
+    spot = PriceKey(instance_type="p5.48xlarge", region="us-east-1", capacity_type=CapacityType.SPOT)
 
     assert [row.percent_off for row in told.discounts("aws", P5, NOW)] == [8, 27]
     assert [row.percent_off for row in told.discounts("aws", spot, NOW)] == [8]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from gpuwatch.controller.observe.exporters import DIALECTS
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi, read_answer
 from gpuwatch.controller.observe.promql import PromqlSource
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.controller.observe.verdicts import Moment, Target, agents_signal, exporters_signal
 from gpuwatch.model.fleet import Fleet, State
-from gpuwatch.model.measurement import Query
+from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.fleets import NOW, a_node
 from tests.test_scrape import an_agent
@@ -132,13 +132,13 @@ def test_no_numbers_whatever_break_the_judgement_or_hide_work(name: str, data: s
     parts = ["future", "split"]
     parts += [f"{part}:{sign.name}" for sign in dialect.signs for part in ("max", "samples", "gpus", "at", "covered")]
     values = data.draw(st.dictionaries(st.sampled_from(parts), NUMBERS))
-    moment = Moment(at=NOW, knobs=PromqlKnobs(dialect=name), max_age_seconds=30.0)  # type: ignore[arg-type]
+    moment = Moment(at=NOW, settings=PromqlSettings(dialect=name), max_age_seconds=30.0)  # type: ignore[arg-type]
     signal = exporters_signal(a_node("i-1", gpu_count=2), Target(labels=("x",), values=values), moment, dialect)
     activity = a_node("i-1", signal=signal).activity
     working = [s for s in dialect.signs if s.says is State.BUSY and values.get(f"max:{s.name}", 0.0) >= s.limit]
 
     assert not working or activity.state in {State.BUSY, State.UNKNOWN}
-    assert activity.state in {State.BUSY, State.UNKNOWN} or activity.held_seconds <= moment.knobs.lookback
+    assert activity.state in {State.BUSY, State.UNKNOWN} or activity.held_seconds <= moment.settings.lookback
 
 
 @given(
@@ -151,7 +151,7 @@ def test_no_rows_whatever_make_an_agent_idle_that_does_not_say_so(
 ) -> None:
     """Idle is a node whose agent says idle, alone, with an idle time of the same scrape."""
     target = Target(labels=("x",), values=values, states={"state": states, "gpus": gpus})
-    moment = Moment(at=NOW, knobs=PromqlKnobs(), max_age_seconds=30.0)
+    moment = Moment(at=NOW, settings=PromqlSettings(), max_age_seconds=30.0)
     activity = a_node("i-1", signal=agents_signal(a_node("i-1"), target, moment)).activity
 
     assert activity.state is not State.IDLE or (list(states) == ["idle"] and activity.held_seconds == values["idle"])
@@ -182,9 +182,9 @@ def answering(told: bytes, *, date: datetime | None = NOW, status: int = 200, as
 def served() -> Callable[..., Answer]:
     """Asks a server with that rule one thing."""
 
-    def ask(rule: Rule, **knobs: object) -> Answer:
+    def ask(rule: Rule, **settings: object) -> Answer:
         with an_agent(rule) as url:
-            api = PromApi(knobs=PromqlKnobs(url=url, timeout=2.0, **knobs), clock=ManualClock(wall=NOW))  # type: ignore[arg-type]
+            api = PromApi(settings=PromqlSettings(url=url, timeout=2.0, **settings), clock=ManualClock(wall=NOW))  # type: ignore[arg-type]
             return api.instant({"up": 'up{job="a&b"}'}, NOW)["up"]
 
     return ask
@@ -237,18 +237,18 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize(("knobs", "why"), SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(("settings", "why"), SETTINGS.values(), ids=SETTINGS)
 def test_what_the_settings_get_wrong_leaves_the_fleet_unknown(
-    knobs: dict[str, object], why: str, tmp_path: Path
+    settings: dict[str, object], why: str, tmp_path: Path
 ) -> None:
     """Every node says why; no secret is in it; nothing raises."""
     (tmp_path / "token").write_text("s3cret")
-    told = {"url": "http://127.0.0.1:1", **knobs}
+    told = {"url": "http://127.0.0.1:1", **settings}
     told = {key: str(tmp_path / "token") if value == "FILE" else value for key, value in told.items()}
-    knob = ScrapeKnobs(source="promql", promql=PromqlKnobs(**told))  # type: ignore[arg-type]
-    source = PromqlSource.of(knob, ManualClock(wall=NOW), 30.0)
+    setting = ObserveSettings(source="promql", promql=PromqlSettings(**told))  # type: ignore[arg-type]
+    source = PromqlSource.of(setting, ManualClock(wall=NOW), 30.0)
     node = source.observe([a_node("i-1")]).nodes[0]
-    measured = source.measure(Fleet(observed_at=NOW, nodes=()), [Query(pool="p", name="x", expression="1")])[0]
+    measured = source.measure(Fleet(observed_at=NOW, nodes=()), [MetricQuery(pool="p", name="x", expression="1")])[0]
 
     assert node.activity.state is State.UNKNOWN
     assert why in (node.activity.doubt or "")
@@ -268,7 +268,7 @@ def test_an_answer_that_trickles_is_none() -> None:
         request.rfile.read(4000)  # until the asker hangs up
 
     with an_agent(trickle) as url:
-        api = PromApi(knobs=PromqlKnobs(url=url, timeout=0.3), clock=SystemClock())
+        api = PromApi(settings=PromqlSettings(url=url, timeout=0.3), clock=SystemClock())
         answer = api.instant({"up": "up"}, NOW)["up"]
 
     assert answer.doubt == "Prometheus did not answer within 0.3s"

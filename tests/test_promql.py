@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.exporters import DIALECTS
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.fleet import Node, NodeState, State
 from tests.exporters import LOOKBACK, NOW, Change, Damage, a_machine, a_source, an_exporter, unchanged
 from tests.tsdb import ENGINES, History, Points, victoria
@@ -155,10 +155,10 @@ def test_which_gpu_of_a_busy_node_works_is_not_told(seen: dict[str, Node]) -> No
 
 
 def test_without_an_agent_to_ask_nothing_is_confirmed_unless_the_settings_say_so(engine: str) -> None:
-    """The veto names the knob; with it a second, fresh query answers for this node alone."""
+    """The veto names the setting; with it a second, fresh query answers for this node alone."""
     source = a_source(engine, "dcgm")
     idle, busy = the_fleet()[0], the_fleet()[list(STORIES).index("an encoder at work")]
-    willing = a_source(engine, "dcgm", scrape=ScrapeKnobs(act_without_confirm=True))
+    willing = a_source(engine, "dcgm", scrape=ObserveSettings(act_without_confirm=True))
 
     assert "signals.act_without_confirm" in (source.confirm(idle).failure or "")
     assert a_machine("i-0", "x", signal=willing.confirm(idle)).activity.state is State.IDLE
@@ -169,7 +169,7 @@ def test_a_second_query_is_let_do_only_with_the_newest_sample_that_there_can_be(
     """A scrape interval and five seconds: a sample that the rounds still believe is too old for the last look."""
     idle = the_fleet()[0]
     for later, confirms in ((16.0, True), (18.0, False)):
-        willing = ScrapeKnobs(act_without_confirm=True)
+        willing = ObserveSettings(act_without_confirm=True)
         source = a_source(engine, "dcgm", at=NOW + later, scrape=willing, lost_scrapes=1)
         signal = source.confirm(idle)
 

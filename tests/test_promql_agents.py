@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.fleet import Node, State
-from gpuwatch.model.measurement import Query
+from gpuwatch.model.measurement import MetricQuery
 from tests.exporters import NOW, a_machine, a_source, an_agent
 from tests.test_scrape import a_good_agent
 from tests.test_scrape import an_agent as a_served_agent
@@ -110,7 +110,7 @@ def test_an_idle_gpu_of_a_busy_node_tells_for_how_long(engine: str) -> None:
 def test_its_agent_itself_confirms(engine: str) -> None:
     """Prometheus observes, the agent is asked last: it has begun to work since the scrape."""
     with a_served_agent(a_good_agent) as url:
-        source = a_source(engine, "gpuwatch", scrape=ScrapeKnobs(timeout=5.0, targets={"i-1": url}))
+        source = a_source(engine, "gpuwatch", scrape=ObserveSettings(timeout=5.0, targets={"i-1": url}))
         signal = source.agents.confirm(a_machine("i-1", "127.0.0.1"))
         gone = source.confirm(a_machine("i-2", "127.0.0.1"))
 
@@ -120,31 +120,35 @@ def test_its_agent_itself_confirms(engine: str) -> None:
 
 
 MEASURED = {
-    "a mean over GPUs": (Query(pool="default", name="gpu_utilization"), 0.375, ""),
-    "a metric that nobody has": (Query(pool="default", name="sm_activity"), None, "none of 17 running nodes"),
-    "a name that is none": (Query(pool="default", name="queue"), None, "no queue"),
-    "another pool": (Query(pool="other", name="gpu_utilization"), None, "no running node"),
-    "a sum": (Query(pool="p", name="x", expression="sum(gpuwatch_node_info{node_id='i-1'})"), 1.0, ""),
-    "a series": (Query(pool="p", name="x", expression="gpuwatch_node_info{node_id='i-1'}"), 1.0, ""),
-    "the pool's": (Query(pool="i-1", name="x", expression='gpuwatch_node_info{node_id="$pool"} # it\'s'), 1.0, ""),
+    "a mean over GPUs": (MetricQuery(pool="default", name="gpu_utilization"), 0.375, ""),
+    "a metric that nobody has": (MetricQuery(pool="default", name="sm_activity"), None, "none of 17 running nodes"),
+    "a name that is none": (MetricQuery(pool="default", name="queue"), None, "no queue"),
+    "another pool": (MetricQuery(pool="other", name="gpu_utilization"), None, "no running node"),
+    "a sum": (MetricQuery(pool="p", name="x", expression="sum(gpuwatch_node_info{node_id='i-1'})"), 1.0, ""),
+    "a series": (MetricQuery(pool="p", name="x", expression="gpuwatch_node_info{node_id='i-1'}"), 1.0, ""),
+    "the pool's": (
+        MetricQuery(pool="i-1", name="x", expression='gpuwatch_node_info{node_id="$pool"} # it\'s'),
+        1.0,
+        "",
+    ),
     "a pool's name that is PromQL": (
-        Query(pool='"} or vector(1) or x{a="', name="x", expression='gpuwatch_node_info{node_id="$pool"}'),
+        MetricQuery(pool='"} or vector(1) or x{a="', name="x", expression='gpuwatch_node_info{node_id="$pool"}'),
         None,
         "0 series",
     ),
-    "a pool in a text without escapes": (Query(pool="p", name="x", expression="x{a=`$pool`}"), None, "in quotes"),
-    "a pool in no text": (Query(pool="p", name="x", expression="$pool"), None, "in quotes"),
-    "a pool in a remark": (Query(pool="p", name="x", expression="1 # it's $pool"), None, "in quotes"),
-    "no series": (Query(pool="p", name="x", expression="nothing_at_all"), None, "0 series"),
-    "several series": (Query(pool="p", name="x", expression="gpuwatch_node_info"), None, "series, not one"),
+    "a pool in a text without escapes": (MetricQuery(pool="p", name="x", expression="x{a=`$pool`}"), None, "in quotes"),
+    "a pool in no text": (MetricQuery(pool="p", name="x", expression="$pool"), None, "in quotes"),
+    "a pool in a remark": (MetricQuery(pool="p", name="x", expression="1 # it's $pool"), None, "in quotes"),
+    "no series": (MetricQuery(pool="p", name="x", expression="nothing_at_all"), None, "0 series"),
+    "several series": (MetricQuery(pool="p", name="x", expression="gpuwatch_node_info"), None, "series, not one"),
     "an old series": (
-        Query(pool="p", name="x", expression="gpuwatch_node_info{node_id='i-6'}"),
+        MetricQuery(pool="p", name="x", expression="gpuwatch_node_info{node_id='i-6'}"),
         None,
         "1m3s old",
     ),
-    "no number": (Query(pool="p", name="x", expression="vector(0)/0"), None, ""),
-    "a matrix": (Query(pool="p", name="x", expression="gpuwatch_node_info[5m]"), None, "matrix"),
-    "no PromQL": (Query(pool="p", name="x", expression="sum("), None, "refused the query"),
+    "no number": (MetricQuery(pool="p", name="x", expression="vector(0)/0"), None, ""),
+    "a matrix": (MetricQuery(pool="p", name="x", expression="gpuwatch_node_info[5m]"), None, "matrix"),
+    "no PromQL": (MetricQuery(pool="p", name="x", expression="sum("), None, "refused the query"),
 }
 
 
@@ -165,7 +169,7 @@ def test_a_measure_is_one_number_of_now_or_unknown(engine: str, told: str) -> No
 def test_how_many_nodes_a_measure_is_of_is_told(engine: str) -> None:
     """Whoever scales decides what a part of the pool is worth."""
     source = a_source(engine, "gpuwatch")
-    measured = source.measure(source.observe(the_fleet()), [Query(pool="default", name="gpu_utilization")])[0]
+    measured = source.measure(source.observe(the_fleet()), [MetricQuery(pool="default", name="gpu_utilization")])[0]
 
     assert measured.expected == len(STORIES)
     assert measured.samples == len(STORIES) - len(["late", "without a name", "two agents", "scraped twice"])

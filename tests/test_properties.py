@@ -11,8 +11,8 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError, NotFoundError, Pr
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Node, NodeState, Signal, State
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.fleet import Node, NodeReport, NodeState, State
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.policies.idle import IdleRules
@@ -51,7 +51,7 @@ class FleetLife(RuleBasedStateMachine):
         self.desk = Desk(rules=replace(RULES, approval=asks == "approved"), limits=limits)
         self.asks = asks
         self.spoken: set[str] = set()  # the notices of which people were told, and to which they said yes
-        self.tried: dict[str, Backtested] = {}  # by rules
+        self.tried: dict[str, BacktestRecord] = {}  # by rules
         self.told: dict[str, Told] = {}  # by node
         for node_id in IDS:
             self.desk.fleet.put(a_node(node_id, held=0.0))
@@ -178,16 +178,16 @@ class FleetLife(RuleBasedStateMachine):
         (self.desk.clock.suspend if asleep else self.desk.clock.advance)(seconds)
         return self.error[1] if self.error[0] == call else None
 
-    def answer(self, node: Node) -> Signal:
+    def answer(self, node: Node) -> NodeReport:
         """An agent's answer: the truth, or nothing."""
         self.asked[node.id] = self.desk.clock.uptime()
         if node.id in self.deaf:
-            return Signal(failure="its agent did not answer within 5s")
+            return NodeReport(failure="its agent did not answer within 5s")
         verdict = node.signal.verdict
         if verdict is None:
             return node.signal
         at = self.desk.clock.now() - timedelta(seconds=self.jumped_seconds)  # the hosts' clocks are right
-        return Signal(verdict=replace(verdict, at=at, age_seconds=0.5))
+        return NodeReport(verdict=replace(verdict, at=at, age_seconds=0.5))
 
     @rule(node_id=st.sampled_from(IDS), state=st.sampled_from(State))
     def turn(self, node_id: str, state: State) -> None:

@@ -19,7 +19,7 @@ from gpuwatch.clouds import (
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import ADDITIONS, Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState, Signal, State
+from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
@@ -118,13 +118,13 @@ class PoolLife(RuleBasedStateMachine):
         fleet.watch_stop = watched
         ledger.settle = watched_settle  # type: ignore[method-assign]  # the way to look over its shoulder
 
-    def answer(self, node: Node) -> Signal:
+    def answer(self, node: Node) -> NodeReport:
         """An agent's answer: the truth, or nothing."""
         verdict = node.signal.verdict
         if node.id in self.deaf or verdict is None:
-            return Signal(failure="its agent did not answer within 5s")
+            return NodeReport(failure="its agent did not answer within 5s")
         at = self.desk.clock.now() - timedelta(seconds=self.jumped_seconds)
-        return Signal(verdict=replace(verdict, at=at, age_seconds=0.5))
+        return NodeReport(verdict=replace(verdict, at=at, age_seconds=0.5))
 
     @rule(load=st.none() | st.sampled_from([0.0, 5.0, 25.0, 60.0, 500.0]))
     def the_load_changes(self, load: float | None) -> None:

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.ledger import LedgerKnobs
+from gpuwatch.ledger import LedgerSettings
 from gpuwatch.model.decision import Verb
-from gpuwatch.money.report.history import DeedBook
+from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.json import as_object
 from tests.configurations import mistakes, read
 from tests.databases import Place, postgresql
@@ -25,7 +25,7 @@ BEGIN, END = date(2026, 3, 14), at(date(2026, 3, 15), 2)
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a day and two hours."""
     path = tmp_path_factory.mktemp("story") / "ledger.db"
-    place = Place(LedgerKnobs(path=str(path)))
+    place = Place(LedgerSettings(path=str(path)))
     a_fortnight(place.open(), until=END)
     place.close()
     return path
@@ -125,8 +125,8 @@ def test_what_did_not_arrive_is_exit_status_1(run: Run, tmp_path: Path) -> None:
 def test_both_databases_tell_the_same(tmp_path: Path) -> None:
     """The document of a day with a stop that somebody ended is the same from SQLite and from PostgreSQL."""
     told = []
-    for knobs in (LedgerKnobs(path=str(tmp_path / "ledger.db")), LedgerKnobs(url=postgresql().database())):
-        place = Place(knobs)
+    for settings in (LedgerSettings(path=str(tmp_path / "ledger.db")), LedgerSettings(url=postgresql().database())):
+        place = Place(settings)
         story = a_fortnight(place.open(), until=at(BEGIN, 2))
         story.stop("train-1", at(BEGIN, 3))
         for hour in (3, 4, 5):
@@ -136,9 +136,9 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
         for hour in (6, 7):
             story.round(at(BEGIN, hour))
         story.ledger.pause(None, "ann@host", "a test", at(BEGIN, 7))
-        DeedBook(story.ledger).keep_delivered("mail", "2026-03-13")
+        ActionHistory(story.ledger).keep_delivered("mail", "2026-03-13")
         told.append(as_object(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
-        assert DeedBook(story.ledger).delivered("mail") == "2026-03-13"
+        assert ActionHistory(story.ledger).delivered("mail") == "2026-03-13"
         place.close()
 
     assert told[0] == told[1]
@@ -175,7 +175,7 @@ def test_settings_that_send_nothing_or_too_much_are_refused(tmp_path: Path, text
 
 def test_a_whole_configuration_is_read(tmp_path: Path) -> None:
     """All four ways, each by a name of its own."""
-    knobs = read(
+    settings = read(
         tmp_path / "gpuwatch.yaml",
         """
 report:
@@ -188,10 +188,10 @@ report:
 """,
     ).report
 
-    assert {name: each.ways for name, each in knobs.to.items()} == {
+    assert {name: each.ways for name, each in settings.to.items()} == {
         "finance": ("mail",),
         "chat": ("slack",),
         "archive": ("file",),
         "lake": ("webhook",),
     }
-    assert knobs.at == "06:30"
+    assert settings.at == "06:30"

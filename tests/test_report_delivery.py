@@ -16,10 +16,10 @@ from aiosmtpd.smtp import Envelope
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.money.report.report import Report
-from gpuwatch.notify.report_send import Parcel, delivered
-from gpuwatch.notify.report_settings import Destination, FileKnobs
+from gpuwatch.notify.report_send import ReportDelivery, delivered
+from gpuwatch.notify.report_settings import Destination, ReportFileSettings
 from gpuwatch.notify.transports.errors import DeliveryError
-from gpuwatch.notify.transports.settings import MailKnobs, SlackKnobs, WebhookKnobs
+from gpuwatch.notify.transports.settings import MailSettings, SlackSettings, WebhookSettings
 from tests.alerting import PASSWORD, Mails, mail_server, text_of
 from tests.certificates import Authority
 from tests.price_servers import Answer, Asked, PriceServer, serving
@@ -33,9 +33,9 @@ def report() -> Report:
 
 
 @pytest.fixture
-def parcel(report: Report) -> Parcel:
+def parcel(report: Report) -> ReportDelivery:
     """On its way."""
-    return Parcel(report=report, key="gpuwatch-report-1")
+    return ReportDelivery(report=report, key="gpuwatch-report-1")
 
 
 @pytest.fixture
@@ -70,12 +70,12 @@ def secure(respond: Callable[[Asked], Answer | None], authority: Authority) -> I
 
 
 def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
-    parcel: Parcel, authority: Authority, tmp_path: Path
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
 ) -> None:
     """By STARTTLS with a password: HTML with the text beside it, no SVG, and an id by which a second copy is known."""
     with mail_server("reports", authority.issue("mail")) as (address, mails):
         host, _, port = address.rpartition(":")
-        knobs = MailKnobs(
+        settings = MailSettings(
             host=host,
             port=int(port),
             tls_ca=str(authority.ca),
@@ -84,8 +84,8 @@ def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
             sender="gpuwatch@example.com",
             to=("ann@example.com", "bob@example.com"),
         )
-        where = delivered(parcel, Destination(mail=knobs))
-        delivered(parcel, Destination(mail=knobs))
+        where = delivered(parcel, Destination(mail=settings))
+        delivered(parcel, Destination(mail=settings))
         (mail, again) = mails.messages
 
     assert where == "2 by 127.0.0.1"
@@ -96,15 +96,17 @@ def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
     assert "<svg" not in text_of(mail, "html")
 
 
-def test_a_mail_that_does_not_arrive_is_a_sentence(parcel: Parcel, authority: Authority, tmp_path: Path) -> None:
+def test_a_mail_that_does_not_arrive_is_a_sentence(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+) -> None:
     """A certificate of nobody known, a password that cannot be read, and a server that is not there."""
     with mail_server("reports", authority.issue("mail")) as (address, mails):
         host, _, port = address.rpartition(":")
-        knobs = MailKnobs(host=host, port=int(port), tls_ca=str(authority.ca), to=("ann@example.com",))
-        stranger = replace(knobs, tls_ca=str(Authority(tmp_path / "stranger").ca))
-        unread = replace(knobs, username="reports", password_file=str(tmp_path / "none"))
+        settings = MailSettings(host=host, port=int(port), tls_ca=str(authority.ca), to=("ann@example.com",))
+        stranger = replace(settings, tls_ca=str(Authority(tmp_path / "stranger").ca))
+        unread = replace(settings, username="reports", password_file=str(tmp_path / "none"))
         errors = [error_of(parcel, Destination(mail=each)) for each in (stranger, unread)]
-    errors.append(error_of(parcel, Destination(mail=knobs)))
+    errors.append(error_of(parcel, Destination(mail=settings)))
 
     assert mails.messages == []
     assert "CERTIFICATE_VERIFY_FAILED" in errors[0]
@@ -112,7 +114,7 @@ def test_a_mail_that_does_not_arrive_is_a_sentence(parcel: Parcel, authority: Au
     assert "refused" in errors[2]
 
 
-def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: Parcel) -> None:
+def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: ReportDelivery) -> None:
     """One wrong address keeps nobody else's mail back and sends theirs no second time; all wrong is a failure."""
 
     class Choosy(Mails):
@@ -131,9 +133,9 @@ def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: Parcel) -> 
     server = Controller(mails, hostname="127.0.0.1", port=port)
     server.start()
     try:
-        knobs = MailKnobs(host="127.0.0.1", port=port, security="none", to=("ann@example.com", "bob@example.com"))
-        where = delivered(parcel, Destination(mail=knobs))
-        error = error_of(parcel, Destination(mail=replace(knobs, to=("bob@example.com",))))
+        settings = MailSettings(host="127.0.0.1", port=port, security="none", to=("ann@example.com", "bob@example.com"))
+        where = delivered(parcel, Destination(mail=settings))
+        error = error_of(parcel, Destination(mail=replace(settings, to=("bob@example.com",))))
     finally:
         server.stop()
 
@@ -142,13 +144,15 @@ def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: Parcel) -> 
     assert len(mails.messages) == 1
 
 
-def test_a_webhook_gets_the_document_with_its_token(parcel: Parcel, authority: Authority, tmp_path: Path) -> None:
+def test_a_webhook_gets_the_document_with_its_token(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+) -> None:
     """By https: the JSON of `gpuwatch report --json`, the bearer token, and a key that is the same at each try."""
     with secure(lambda _: Answer(body="", status=204), authority) as server:
         url = server.url.replace("http://", "https://") + "/in"
-        knobs = WebhookKnobs(url=url, bearer_file=secret(tmp_path, "t0ken"), tls_ca=str(authority.ca))
-        delivered(parcel, Destination(webhook=knobs))
-        delivered(parcel, Destination(webhook=knobs))
+        settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, "t0ken"), tls_ca=str(authority.ca))
+        delivered(parcel, Destination(webhook=settings))
+        delivered(parcel, Destination(webhook=settings))
         (first, second) = server.asked
 
     assert first.headers["authorization"] == "Bearer t0ken"
@@ -158,14 +162,14 @@ def test_a_webhook_gets_the_document_with_its_token(parcel: Parcel, authority: A
 
 @pytest.mark.parametrize("token", ["WR0NG\nWR0NG", "WR0NG€"], ids=["two lines", "no latin"])
 def test_a_secret_that_cannot_be_sent_is_in_no_error(
-    parcel: Parcel, authority: Authority, tmp_path: Path, token: str
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path, token: str
 ) -> None:
     """A file with two tokens, or letters that no header takes; http.client's own words would repeat it."""
     with secure(lambda _: Answer(body="", status=204), authority) as server:
         url = server.url.replace("http://", "https://")
-        knobs = WebhookKnobs(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
-        error = error_of(parcel, Destination(webhook=knobs))
-        slack = error_of(parcel, Destination(slack=SlackKnobs(url_file=secret(tmp_path, f"{url}/€/{token[:5]}"))))
+        settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
+        error = error_of(parcel, Destination(webhook=settings))
+        slack = error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, f"{url}/€/{token[:5]}"))))
 
     assert "a token holds what cannot be sent" in error
     assert "a token holds what cannot be sent" in slack
@@ -180,25 +184,27 @@ def test_a_secret_that_cannot_be_sent_is_in_no_error(
         (Answer(body="", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}), "HTTP 302"),
     ],
 )
-def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(parcel: Parcel, answer: Answer, told: str) -> None:
+def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(
+    parcel: ReportDelivery, answer: Answer, told: str
+) -> None:
     """What is not 2xx did not arrive."""
     with serving(lambda _: answer) as server:
-        error = error_of(parcel, Destination(webhook=WebhookKnobs(url=f"{server.url}/in")))
+        error = error_of(parcel, Destination(webhook=WebhookSettings(url=f"{server.url}/in")))
 
         assert told in error
         assert len(server.asked) == 1
 
 
-def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: Parcel, tmp_path: Path) -> None:
+def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: ReportDelivery, tmp_path: Path) -> None:
     """The first figures and who wasted the most; the URL is a secret, also where it is wrong."""
     with serving(lambda asked: Answer(body="ok", status=200 if asked.path == "/services/S3CRET" else 404)) as server:
-        good = SlackKnobs(url_file=secret(tmp_path, f"{server.url}/services/S3CRET"))
+        good = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET"))
         delivered(parcel, Destination(slack=good))
         message = json.loads(server.asked[0].body)
-        bad = SlackKnobs(url_file=secret(tmp_path, f"{server.url}/services/WR0NG"))
+        bad = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/WR0NG"))
         errors = [error_of(parcel, Destination(slack=bad))]
     for text in ("http://example.com/services/WR0NG", "WR0NG", "https://[WR0NG", "https://127.0.0.1:9/WR0NG x"):
-        errors += [error_of(parcel, Destination(slack=SlackKnobs(url_file=secret(tmp_path, text))))]
+        errors += [error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, text))))]
 
     assert message["text"].startswith("GPU report for Saturday 2026-03-14: 9 machines cost")
     assert "Most waste: ann $" in message["blocks"][0]["text"]["text"]
@@ -208,11 +214,13 @@ def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: Parcel, tmp_pat
 
 
 @pytest.mark.parametrize(("suffix", "begin"), [("html", "<!DOCTYPE"), ("json", "{"), ("txt", "GPU")])
-def test_a_file_is_named_after_the_day_and_is_whole(parcel: Parcel, tmp_path: Path, suffix: str, begin: str) -> None:
+def test_a_file_is_named_after_the_day_and_is_whole(
+    parcel: ReportDelivery, tmp_path: Path, suffix: str, begin: str
+) -> None:
     """Its folder is made, its end says its form, and nothing else stays beside it; a second time replaces it."""
     pattern = str(tmp_path / "reports" / "%Y" / f"%m-%d.{suffix}")
     for _ in range(2):
-        delivered(parcel, Destination(file=FileKnobs(path=pattern)))
+        delivered(parcel, Destination(file=ReportFileSettings(path=pattern)))
     (path,) = (tmp_path / "reports").rglob("*.*")
 
     assert path == tmp_path / "reports" / "2026" / f"03-14.{suffix}"
@@ -224,13 +232,14 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     report = a_report(Ledger.in_memory(), now=datetime(2026, 3, 29, tzinfo=UTC))
     error = error_of(
-        Parcel(report=report, key="k"), Destination(file=FileKnobs(path=str(tmp_path / "taken" / "x.txt")))
+        ReportDelivery(report=report, key="k"),
+        Destination(file=ReportFileSettings(path=str(tmp_path / "taken" / "x.txt"))),
     )
 
     assert "taken" in error
 
 
-def error_of(parcel: Parcel, destination: Destination) -> str:
+def error_of(parcel: ReportDelivery, destination: Destination) -> str:
     """Why it did not arrive."""
     with pytest.raises(DeliveryError) as caught:
         delivered(parcel, destination)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.cli.controller import Seen, postman_of, send_reports
+from gpuwatch.cli.controller import Observers, make_report_scheduler, send_reports
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.serve import Discovery
-from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.money.report.history import DeedBook
-from gpuwatch.notify.report_job import Postman, due
-from gpuwatch.notify.report_settings import Destination, FileKnobs, ReportKnobs
-from gpuwatch.notify.transports.settings import WebhookKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.money.report.history import ActionHistory
+from gpuwatch.notify.report_job import ReportScheduler, due
+from gpuwatch.notify.report_settings import Destination, ReportFileSettings, ReportSettings
+from gpuwatch.notify.transports.settings import WebhookSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.databases import Place
 from tests.price_servers import Answer, serving
@@ -33,7 +33,7 @@ DAY = timedelta(days=1)
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger of a day and a half."""
     path = tmp_path_factory.mktemp("story") / "ledger.db"
-    place = Place(LedgerKnobs(path=str(path)))
+    place = Place(LedgerSettings(path=str(path)))
     a_fortnight(place.open(), until=at(date(2026, 3, 15), 6))
     place.close()
     return path
@@ -48,9 +48,9 @@ class Office:
     leads: bool = True
     left: Sequence[Leftover] | Exception = ()
 
-    def postman(self) -> Postman:
+    def postman(self) -> ReportScheduler:
         """After a start."""
-        return postman_of(self.settings, self.clock, lambda: self.leads, self._left)
+        return make_report_scheduler(self.settings, self.clock, lambda: self.leads, self._left)
 
     def _left(self) -> Sequence[Leftover]:
         if isinstance(self.left, Exception):
@@ -62,8 +62,10 @@ def an_office(story: Path, folder: Path, *more: tuple[str, Destination]) -> Offi
     """With a file beside other destinations."""
     path = folder / "ledger.db"
     path.write_bytes(story.read_bytes())
-    to = {"file": Destination(file=FileKnobs(path=str(folder / "%Y-%m-%d.json"))), **dict(more)}
-    settings = Settings(ledger=LedgerKnobs(path=str(path)), cost=KNOBS, interval=3600.0, report=ReportKnobs(to=to))
+    to = {"file": Destination(file=ReportFileSettings(path=str(folder / "%Y-%m-%d.json"))), **dict(more)}
+    settings = Settings(
+        ledger=LedgerSettings(path=str(path)), cost=KNOBS, interval=3600.0, report=ReportSettings(to=to)
+    )
     return Office(settings=settings)
 
 
@@ -79,7 +81,7 @@ def test_each_destination_gets_each_day_once_over_restarts_and_failures(
     caplog.set_level(logging.INFO)
     broken = True
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
-        office = an_office(story, tmp_path, ("hook", Destination(webhook=WebhookKnobs(url=server.url))))
+        office = an_office(story, tmp_path, ("hook", Destination(webhook=WebhookSettings(url=server.url))))
         postman = office.postman()
         for _ in range(30):  # minutes
             postman.tick()
@@ -149,7 +151,7 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
     ledger = Ledger.connect(office.settings.ledger)
     try:
         office.postman().tick()
-        kept = DeedBook(ledger).delivered("file")
+        kept = ActionHistory(ledger).delivered("file")
         broken = ledger.audit().broken
     finally:
         ledger.close()
@@ -162,8 +164,10 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
 def test_the_controller_looks_whether_a_report_is_due(story: Path, tmp_path: Path, *, wanted: bool) -> None:
     """Where report.to names somebody, a job of its own asks the postman, who sends once the controller has led."""
     office = an_office(story, tmp_path)
-    settings = office.settings if wanted else replace(office.settings, report=ReportKnobs())
-    seen = Seen(discovery=Discovery(signals=settings.signals), telling=Telling("observe", "default", office.clock))
+    settings = office.settings if wanted else replace(office.settings, report=ReportSettings())
+    seen = Observers(
+        discovery=Discovery(signals=settings.signals), telling=ControllerMetrics("observe", "default", office.clock)
+    )
     scheduler = BackgroundScheduler(timezone=UTC)
     send_reports(scheduler, settings, office.clock, seen)
     jobs = scheduler.get_jobs()

@@ -11,8 +11,8 @@ import pytest
 
 from gpuwatch.cli import render as show
 from gpuwatch.guard import judge
-from gpuwatch.ledger import Ledger, LedgerKnobs
-from gpuwatch.model.orders import Backtested
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.fingerprint import fingerprint, removes, waits
@@ -190,12 +190,14 @@ def test_status_names_the_pools_that_wait(desk: Desk) -> None:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A fresh place for a ledger, once of each kind."""
     path = str(tmp_path / "ledger.db")
-    place = Place(LedgerKnobs(path=path) if request.param == "sqlite" else LedgerKnobs(url=postgresql().database()))
+    place = Place(
+        LedgerSettings(path=path) if request.param == "sqlite" else LedgerSettings(url=postgresql().database())
+    )
     yield place
     place.close()
 
 
-def kept(ledger: Ledger) -> tuple[Backtested, ...]:
+def kept(ledger: Ledger) -> tuple[BacktestRecord, ...]:
     """What decisions see."""
     return ledger.view(NOW).backtests
 

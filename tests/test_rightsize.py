@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.fleet import Activity, Fleet, GpuUse, GpuVerdict, Node, NodeVerdict, Signal, State
+from gpuwatch.model.fleet import Activity, Fleet, GpuUse, GpuVerdict, Node, NodeReport, NodeVerdict, State
 from gpuwatch.money.advice import rightsizing
 from gpuwatch.money.advice.rightsizing import Sizing
 from tests.fleets import NOW, a_node
@@ -43,7 +43,7 @@ def a_machine(at: datetime, *gpus: GpuVerdict, state: State = State.BUSY) -> Nod
         activity=Activity(state=state, since=None, held_seconds=60.0),
         gpus=gpus,
     )
-    return a_node("i-1", instance_type="p4d.24xlarge", gpu_count=8, signal=Signal(verdict=verdict))
+    return a_node("i-1", instance_type="p4d.24xlarge", gpu_count=8, signal=NodeReport(verdict=verdict))
 
 
 def days(count: float, node: object) -> Iterator[tuple[datetime, Fleet]]:
@@ -152,7 +152,7 @@ def test_a_node_that_was_seen_too_little_is_told_as_such() -> None:
 
     def blind(at: datetime) -> Node:
         if (at - NOW) // STEP % 3 == 0:
-            return a_node("i-1", instance_type="p4d.24xlarge", signal=Signal(failure="no answer"))
+            return a_node("i-1", instance_type="p4d.24xlarge", signal=NodeReport(failure="no answer"))
         return busy(at)
 
     short, unknown = told(days(2, busy)), told(days(8, blind))

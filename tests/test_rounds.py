@@ -12,11 +12,11 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.clouds.aws.cloud import AwsCloud
 from gpuwatch.controller.context import LiveParts
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
-from gpuwatch.controller.round import Parts, step
+from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeState, Signal, State
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.cloud_worlds import FLEET, MINE
 from tests.fleets import RULES, Desk, a_node, a_verdict
@@ -38,16 +38,16 @@ class Agents:
         asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Nobody asks for numbers."""
         return of_verdicts(fleet, queries, self.clock.now())
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One of them answers, as long as its machine runs."""
         if node.state is not NodeState.RUNNING:
-            return Signal(failure=f"it is {node.state}")
+            return NodeReport(failure=f"it is {node.state}")
         state, held = (State.BUSY, 0.0) if node.id in self.busy else (State.IDLE, 0.9 * self.clock.monotonic())
-        return Signal(verdict=a_verdict(node.id, state, held, gpus=node.known_gpus, at=self.clock.now()))
+        return NodeReport(verdict=a_verdict(node.id, state, held, gpus=node.known_gpus, at=self.clock.now()))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def a_controller(ec2: MotoFaults, clock: ManualClock) -> tuple[LiveParts, Agents
     return parts, agents
 
 
-def rounds(parts: Parts, clock: ManualClock, count: int) -> None:
+def rounds(parts: ControllerContext, clock: ManualClock, count: int) -> None:
     """So many rounds, a minute apart."""
     for _ in range(count):
         step(parts)

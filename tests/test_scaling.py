@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.model.decision import Intent, OpenIntent, Reason, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.measurement import Query
+from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.policies import scaling
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW
@@ -210,8 +210,8 @@ def test_each_number_is_asked_for_once() -> None:
     rules = free_rules(a=TARGET, b=Metric(target=0.9), q=QUEUE)
 
     assert scaling.queries(POOL, rules) == (
-        Query(pool=POOL, name="gpu_utilization"),
-        Query(pool=POOL, name="q", expression="sum(jobs_waiting)"),
+        MetricQuery(pool=POOL, name="gpu_utilization"),
+        MetricQuery(pool=POOL, name="q", expression="sum(jobs_waiting)"),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Proposal, Verb
-from gpuwatch.model.measurement import Measure
+from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW
 from tests.scaled_pools import Loop, a_measure, done, nodes, proposed, seen, wished
@@ -162,7 +162,7 @@ def names(rules: ScalingRules) -> set[str]:
     return {name if metric.signal == "promql" else metric.signal for name, metric in rules.metrics.items()}
 
 
-def with_numbers(case: tuple[ScalingRules, dict[str, object]], measures: list[Measure]) -> Proposal:
+def with_numbers(case: tuple[ScalingRules, dict[str, object]], measures: list[MetricValue]) -> Proposal:
     """The proposal of a round with these numbers."""
     rules, past = case
     return proposed(seen(past["members"], *measures, recent=past["recent"], wishes=past["wishes"]), rules)  # type: ignore[arg-type]

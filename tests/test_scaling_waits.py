@@ -7,7 +7,7 @@ import pytest
 
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import State
-from gpuwatch.model.measurement import Measure
+from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.fleets import NOW, a_node
 from tests.scaled_pools import QUEUE, TARGET, a_measure, done, free_rules, nodes, proposed, seen, utilization, wished
@@ -110,7 +110,7 @@ def test_a_share_of_nothing_is_one_node() -> None:
     ],
     ids=["not measured", "no answer", "a doubt", "NaN", "infinite", "no samples", "impossible samples", "negative"],
 )
-def test_an_unknown_number_holds_the_pool(measure: Measure | None) -> None:
+def test_an_unknown_number_holds_the_pool(measure: MetricValue | None) -> None:
     """No size, no growth, a floor of all that run, and the reason."""
     proposal = proposed(seen(6, *filter(None, (measure,))), free_rules(load=TARGET))
 

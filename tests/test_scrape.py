@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource, read_answer
+from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, read_answer
 from gpuwatch.model.fleet import NodeState, NodeVerdict, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.fleets import NOW, a_node, a_verdict
@@ -121,7 +121,9 @@ def an_agent(rule: object) -> Iterator[str]:
 def a_source(timeout: float = 0.3, **targets: str) -> ScrapeSource:
     """A source that knows these agents."""
     named = {name.replace("_", "-"): url for name, url in targets.items()}
-    return ScrapeSource(knobs=ScrapeKnobs(timeout=timeout, targets=named), clock=SystemClock(), max_age_seconds=MAX_AGE)
+    return ScrapeSource(
+        settings=ObserveSettings(timeout=timeout, targets=named), clock=SystemClock(), max_age_seconds=MAX_AGE
+    )
 
 
 def a_good_agent(request: BaseHTTPRequestHandler) -> None:
@@ -209,7 +211,7 @@ def test_an_agent_that_never_stops_talking_is_cut_off() -> None:
 
 def test_the_address_of_the_cloud_leads_to_the_agents_port() -> None:
     """Without a target of its own a node is asked at its address; IPv6 in brackets."""
-    knobs = ScrapeKnobs(port=9999)
+    settings = ObserveSettings(port=9999)
 
-    assert knobs.base_url(a_node(address="10.1.2.3")) == "http://10.1.2.3:9999"
-    assert knobs.base_url(a_node(address="fd00::1")) == "http://[fd00::1]:9999"
+    assert settings.base_url(a_node(address="10.1.2.3")) == "http://10.1.2.3:9999"
+    assert settings.base_url(a_node(address="fd00::1")) == "http://[fd00::1]:9999"

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.controller.observe.scrape import ScrapeKnobs, ScrapeSource, _unconfirmed
-from gpuwatch.model.fleet import NodeVerdict, Signal, State
+from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, _unconfirmed
+from gpuwatch.model.fleet import NodeReport, NodeVerdict, State
 from gpuwatch.runtime.clock import ManualClock
 from tests.fleets import NOW, a_node, a_verdict
 from tests.test_scrape import an_agent
@@ -45,10 +45,10 @@ class Agent:
 
     def source(self, url: str, **more: float) -> ScrapeSource:
         """The source that asks at that address."""
-        knobs = ScrapeKnobs(targets={"i-1": url})
-        return ScrapeSource(knobs=knobs, clock=self.clock, max_age_seconds=30.0, **more)
+        settings = ObserveSettings(targets={"i-1": url})
+        return ScrapeSource(settings=settings, clock=self.clock, max_age_seconds=30.0, **more)
 
-    def confirmed(self) -> Signal:
+    def confirmed(self) -> NodeReport:
         """What a confirmation gives."""
         with an_agent(self) as url:
             return self.source(url).confirm(a_node("i-1"))

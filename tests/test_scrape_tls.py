@@ -10,8 +10,8 @@ import pytest
 
 from gpuwatch.controller.observe.credentials import Credentials
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import ScrapeKnobs, contradictions
-from gpuwatch.model.fleet import Signal
+from gpuwatch.controller.observe.settings import ObserveSettings, contradictions
+from gpuwatch.model.fleet import NodeReport
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import RunningAgent, eventually
 from tests.certificates import Authority
@@ -42,9 +42,9 @@ class Site:
             "users_file": self.users,
         }
 
-    def knobs(self, url: str) -> ScrapeKnobs:
+    def settings(self, url: str) -> ObserveSettings:
         """What a controller needs to ask the agent at that URL."""
-        return ScrapeKnobs(
+        return ObserveSettings(
             targets={NODE: url},
             tls_ca=str(self.authority.ca),
             tls_certificate=str(self.controller.certificate),
@@ -65,23 +65,23 @@ def agent(site: Site, nvml_library: Path, tmp_path_factory: pytest.TempPathFacto
     """A real agent behind its door; bcrypt, ssl and all."""
     driver = StubDriver(tmp_path_factory.mktemp("driver"), nvml_library)
     with RunningAgent(driver.environment, **site.agent_settings()) as running:
-        eventually(lambda: ask(site.knobs(running.url)).verdict, lambda: running.log)
+        eventually(lambda: ask(site.settings(running.url)).verdict, lambda: running.log)
         yield running
 
 
-def source(knobs: ScrapeKnobs) -> ScrapeSource:
+def source(settings: ObserveSettings) -> ScrapeSource:
     """A controller's source."""
-    return ScrapeSource(knobs=knobs, clock=SystemClock(), max_age_seconds=30.0)
+    return ScrapeSource(settings=settings, clock=SystemClock(), max_age_seconds=30.0)
 
 
-def ask(knobs: ScrapeKnobs) -> Signal:
+def ask(settings: ObserveSettings) -> NodeReport:
     """What it hears of the agent."""
-    return source(knobs).confirm(a_node(NODE))
+    return source(settings).confirm(a_node(NODE))
 
 
 def test_a_controller_with_all_credentials_gets_the_verdict(agent: RunningAgent, site: Site) -> None:
     """TLS, a client certificate and a password at once."""
-    verdict = ask(site.knobs(agent.url)).verdict
+    verdict = ask(site.settings(agent.url)).verdict
 
     assert agent.url.startswith("https://")
     assert verdict is not None
@@ -103,7 +103,7 @@ def test_what_is_missing_or_wrong_is_told(
     agent: RunningAgent, site: Site, without: dict[str, str | None], why: str
 ) -> None:
     """The node is unknown, with the keys to look at, and never the password."""
-    failure = ask(replace(site.knobs(agent.url), **without)).failure  # type: ignore[arg-type]
+    failure = ask(replace(site.settings(agent.url), **without)).failure  # type: ignore[arg-type]
 
     assert failure is not None
     assert why in failure
@@ -113,16 +113,16 @@ def test_what_is_missing_or_wrong_is_told(
 def test_a_certificate_of_another_ca_is_refused(agent: RunningAgent, site: Site, tmp_path: Path) -> None:
     """The agent does not know who that is, and the sentence says which key to compare with which."""
     foreign = Authority(tmp_path / "theirs").issue("controller")
-    knobs = replace(site.knobs(agent.url), tls_certificate=str(foreign.certificate), tls_key=str(foreign.key))
+    settings = replace(site.settings(agent.url), tls_certificate=str(foreign.certificate), tls_key=str(foreign.key))
 
-    assert "its agent does not know the CA of our certificate" in (ask(knobs).failure or "")
+    assert "its agent does not know the CA of our certificate" in (ask(settings).failure or "")
 
 
 def test_http_and_https_taken_for_each_other_are_told(agent: RunningAgent, site: Site, driver: StubDriver) -> None:
     """Either way round the sentence names signals.scheme."""
-    plain = replace(site.knobs(agent.url.replace("https", "http")), username=None, password_file=None)
+    plain = replace(site.settings(agent.url.replace("https", "http")), username=None, password_file=None)
     with RunningAgent(driver.environment) as bare:
-        to_bare = site.knobs(bare.url.replace("http", "https"))
+        to_bare = site.settings(bare.url.replace("http", "https"))
         answers = [ask(plain).failure, ask(to_bare).failure]
 
     assert answers[0] == "its agent answered HTTP 400: it may speak https only; see signals.scheme"
@@ -131,16 +131,16 @@ def test_http_and_https_taken_for_each_other_are_told(agent: RunningAgent, site:
 
 def test_a_name_that_all_agents_have(agent: RunningAgent, site: Site) -> None:
     """One certificate may serve a whole fleet: signals.tls_server_name is checked in place of each address."""
-    knobs = replace(site.knobs(agent.url), tls_server_name="localhost")
+    settings = replace(site.settings(agent.url), tls_server_name="localhost")
 
-    assert ask(knobs).verdict is not None
+    assert ask(settings).verdict is not None
 
 
 def test_a_password_never_goes_out_in_the_clear(site: Site) -> None:
     """Asked over http at an address that is not this machine, nothing is sent at all."""
-    knobs = replace(site.knobs("http://192.0.2.1:9460"), timeout=0.2)
+    settings = replace(site.settings("http://192.0.2.1:9460"), timeout=0.2)
 
-    assert (ask(knobs).failure or "").endswith(
+    assert (ask(settings).failure or "").endswith(
         "the password of signals.password_file goes out over https only; set signals.scheme"
     )
 
@@ -149,7 +149,7 @@ def test_a_changed_password_is_read_again(agent: RunningAgent, site: Site, tmp_p
     """By the same source, from one round to the next."""
     password = tmp_path / "password"
     password.write_text("not yet right")
-    asking = source(replace(site.knobs(agent.url), password_file=str(password)))
+    asking = source(replace(site.settings(agent.url), password_file=str(password)))
     before = asking.confirm(a_node(NODE))
     password.write_text(f"{PASSWORD}\r\n")
     after = asking.confirm(a_node(NODE))
@@ -168,7 +168,7 @@ def test_a_changed_password_is_read_again(agent: RunningAgent, site: Site, tmp_p
 )
 def test_files_that_cannot_be_used_make_every_node_unknown(site: Site, missing: dict[str, str], why: str) -> None:
     """Nobody is asked, the sentence names key and file, and the next round tries again."""
-    fleet = source(replace(site.knobs("https://127.0.0.1:1"), **missing)).observe([a_node(NODE), a_node("i-2")])  # type: ignore[arg-type]
+    fleet = source(replace(site.settings("https://127.0.0.1:1"), **missing)).observe([a_node(NODE), a_node("i-2")])  # type: ignore[arg-type]
 
     assert len(fleet.nodes) == 2
     assert all(f"no agent can be asked: {why}" in (node.activity.doubt or "") for node in fleet.nodes)
@@ -185,7 +185,7 @@ def test_files_that_cannot_be_used_make_every_node_unknown(site: Site, missing: 
 )
 def test_half_a_setting_is_refused(settings: dict[str, str], keys: str, wrong: str) -> None:
     """By the configuration's reader, with both keys."""
-    (fault,) = contradictions(ScrapeKnobs(**settings))  # type: ignore[arg-type]
+    (fault,) = contradictions(ObserveSettings(**settings))  # type: ignore[arg-type]
 
     assert " ".join(".".join(key) for key in fault.keys) == keys
     assert wrong in fault.wrong

@@ -11,17 +11,17 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import certificates
 from gpuwatch.clouds.secret_stores import SecretStores
-from gpuwatch.clouds.settings import CloudKnobs
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.credentials import credentials_of
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.ledger import LedgerError
 from gpuwatch.ledger.postgresql import conninfo
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.money.prices.fetch import FetchError
 from gpuwatch.money.prices.http import key_pair_of
@@ -29,7 +29,7 @@ from gpuwatch.notify.transports.errors import DeliveryError
 from gpuwatch.notify.transports.errors import secret as delivered
 from gpuwatch.runtime import secrets
 from gpuwatch.runtime.clock import ManualClock
-from gpuwatch.runtime.secrets import Vault, contradictions, read_secret, version_of
+from gpuwatch.runtime.secrets import SecretCache, contradictions, read_secret, version_of
 from tests.doctored import codes, the
 
 SECRET = "correct horse"  # noqa: S105  of this test
@@ -169,7 +169,7 @@ def test_an_account_that_cannot_be_reached_is_told(stores: Stores) -> None:
 
 def test_the_settings_of_the_cloud_say_whose_stores_are_asked() -> None:
     """Its profile, its first region, its endpoint."""
-    cloud = CloudKnobs(profile="ops", regions=(REGION, "us-east-1"), endpoint_url="http://127.0.0.1:5000")
+    cloud = CloudSettings(profile="ops", regions=(REGION, "us-east-1"), endpoint_url="http://127.0.0.1:5000")
 
     assert Settings(cloud=cloud).secrets == SecretStores(
         profile="ops", region=REGION, endpoint_url="http://127.0.0.1:5000"
@@ -199,7 +199,7 @@ class Store:
 def test_a_reference_is_asked_again_every_five_minutes_at_most() -> None:
     """However often it is needed."""
     clock, store = ManualClock(), Store()
-    vault = Vault(clock, store.fetch)
+    vault = SecretCache(clock, store.fetch)
     for _ in range(10):
         vault.read("ssm:/x")
         clock.advance(59.0)
@@ -213,7 +213,7 @@ def test_a_reference_is_asked_again_every_five_minutes_at_most() -> None:
 def test_while_a_store_is_silent_its_last_value_stays_in_use_for_a_day(caplog: pytest.LogCaptureFixture) -> None:
     """One warning says so, without the value; then it is an error."""
     clock, store = ManualClock(), Store()
-    vault = Vault(clock, store.fetch)
+    vault = SecretCache(clock, store.fetch)
     vault.read("ssm:/x")
     store.value = None
     with caplog.at_level(logging.WARNING):
@@ -233,7 +233,7 @@ def test_while_a_store_is_silent_its_last_value_stays_in_use_for_a_day(caplog: p
 def test_a_reference_that_never_led_anywhere_is_tried_again_after_a_minute() -> None:
     """Rights take effect within minutes, and a round a second must not be a question a second."""
     clock, store = ManualClock(), Store()
-    vault = Vault(clock, store.fetch)
+    vault = SecretCache(clock, store.fetch)
     store.value = None
     for _ in range(3):
         with pytest.raises(OSError, match="AccessDeniedException"):
@@ -254,12 +254,12 @@ def test_every_reader_of_the_controller_takes_references(credentials: Path) -> N
     (credentials / "word").write_text(f"{SECRET}\n")
     (credentials / "url").write_text("postgresql://gpuwatch@db.example.com/gpuwatch")
     (credentials / "pair").write_text("ID:KEY")
-    knobs = ScrapeKnobs(username="controller", password_file="credential:word")  # noqa: S106  a reference
+    settings = ObserveSettings(username="controller", password_file="credential:word")  # noqa: S106  a reference
 
-    assert credentials_of(knobs).value.header("https://agent") == {
+    assert credentials_of(settings).value.header("https://agent") == {
         "Authorization": "Basic Y29udHJvbGxlcjpjb3JyZWN0IGhvcnNl"
     }
-    assert conninfo(LedgerKnobs(url_file="credential:url"))["host"] == "db.example.com"
+    assert conninfo(LedgerSettings(url_file="credential:url"))["host"] == "db.example.com"
     assert delivered("credential:word") == SECRET
     assert key_pair_of(Path("credential:pair"), "prices.live.tencent_key_file") == ("ID", "KEY")
 
@@ -269,9 +269,9 @@ def test_every_reader_says_which_setting_leads_nowhere(stores: Stores) -> None:
     del stores
     named, words = "ssm:/gpuwatch/nothing", "ssm:/gpuwatch/nothing cannot be read: AWS answered ParameterNotFound"
     with pytest.raises(OSError, match=f"^signals.password_file: {words}"):
-        credentials_of(ScrapeKnobs(username="controller", password_file=named))
+        credentials_of(ObserveSettings(username="controller", password_file=named))
     with pytest.raises(LedgerError, match=f"ledger.url_file {words}"):
-        conninfo(LedgerKnobs(url_file=named))
+        conninfo(LedgerSettings(url_file=named))
     with pytest.raises(DeliveryError, match=words):
         delivered(named)
 
@@ -282,10 +282,10 @@ def test_every_reader_says_which_setting_leads_nowhere(stores: Stores) -> None:
 def test_a_changed_secret_is_in_force_without_a_restart(stores: Stores) -> None:
     """The agents' password changes in the store, and the next question after that has it."""
     clock = ManualClock()
-    secrets._Process.vault = Vault(clock, secrets._Process.stores.fetch)
+    secrets._Process.vault = SecretCache(clock, secrets._Process.stores.fetch)
     stores.put("old")
-    knobs = ScrapeKnobs(username="u", password_file="ssm:/gpuwatch/password")  # noqa: S106  a reference
-    reread = credentials_of(knobs)
+    settings = ObserveSettings(username="u", password_file="ssm:/gpuwatch/password")  # noqa: S106  a reference
+    reread = credentials_of(settings)
     stores.put("new")
     unasked = reread.value.header("https://agent")
     clock.advance(301.0)
@@ -323,7 +323,7 @@ def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
 )
 def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(named: str, words: str) -> None:
     """With the key, the value and what would be right; when read all the same, it says the same."""
-    (found,) = told(ledger=LedgerKnobs(url_file=named))
+    (found,) = told(ledger=LedgerSettings(url_file=named))
 
     assert found.keys == (("ledger", "url_file"),)
     assert (named in found.wrong, words in found.wrong, "ssm:/path/name" in found.right) == (True, True, True)
@@ -332,7 +332,9 @@ def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(named: s
 
 def test_where_only_a_file_will_do_a_reference_is_refused() -> None:
     """Users' hashes are read by the door, which agents have as well."""
-    settings = Settings(controller=ControllerKnobs(users_file="ssm:/users"), agent=AgentKnobs(users_file="ssm:/users"))
+    settings = Settings(
+        controller=ControllerSettings(users_file="ssm:/users"), agent=AgentSettings(users_file="ssm:/users")
+    )
 
     assert [each.keys for each in contradictions(settings)] == [
         (("controller", "users_file"),),

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.config import load
 from gpuwatch.runtime.http.access import (
-    Strikes,
+    LoginLimiter,
     basic_credentials,
     client_of,
     contradictions,
@@ -148,7 +148,7 @@ def test_the_log_says_who_guesses_and_not_what(caplog: pytest.LogCaptureFixture)
 @given(st.lists(st.integers(0, 9), max_size=50))
 def test_the_book_of_strikes_is_small(clients: list[int]) -> None:
     """However many addresses guess, and the latest ones are in it."""
-    strikes = Strikes(most_clients=3)
+    strikes = LoginLimiter(most_clients=3)
     for client in clients:
         strikes.failed(str(client), 0.0)
 
@@ -159,7 +159,7 @@ def test_the_book_of_strikes_is_small(clients: list[int]) -> None:
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=100))
 def test_no_more_than_five_and_one_each_ten_seconds(waits: list[float]) -> None:
     """Over any stretch of time, however the attempts are spread."""
-    strikes, now, failed = Strikes(), 0.0, []
+    strikes, now, failed = LoginLimiter(), 0.0, []
     for wait in waits:
         now += wait
         if strikes.allowed("x", now):
@@ -278,7 +278,7 @@ SAFE: dict[str, object] = {"tls_certificate": "/c", "tls_key": "/k", "users_file
 )
 def test_what_is_safe_or_said_to_be_meant(settings: dict[str, object]) -> None:
     """Loopback alone, or TLS with a proof of who asks, or `insecure`."""
-    assert list(contradictions(AgentKnobs(**settings), "agent")) == []  # type: ignore[arg-type]
+    assert list(contradictions(AgentSettings(**settings), "agent")) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_what_is_safe_or_said_to_be_meant(settings: dict[str, object]) -> None:
 )
 def test_what_is_not_is_refused_with_the_keys_and_a_remedy(settings: dict[str, object], keys: str, wrong: str) -> None:
     """One fault each, and no word of a password."""
-    (fault,) = contradictions(AgentKnobs(**settings), "agent")  # type: ignore[arg-type]
+    (fault,) = contradictions(AgentSettings(**settings), "agent")  # type: ignore[arg-type]
 
     assert " ".join(".".join(key) for key in fault.keys) == keys
     assert wrong in fault.wrong
@@ -306,7 +306,7 @@ def test_what_is_not_is_refused_with_the_keys_and_a_remedy(settings: dict[str, o
 
 def test_settings_do_not_show_their_users() -> None:
     """Neither in a log nor in a traceback."""
-    assert ALICE not in repr(AgentKnobs(basic_auth_users={"alice": ALICE}))
+    assert ALICE not in repr(AgentSettings(basic_auth_users={"alice": ALICE}))
 
 
 @given(st.ip_addresses())

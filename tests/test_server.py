@@ -12,7 +12,8 @@ from http import HTTPStatus
 import pytest
 
 from gpuwatch.runtime.clock import SystemClock
-from gpuwatch.runtime.http.server import AgentServer, Door, Response
+from gpuwatch.runtime.http.request import Response
+from gpuwatch.runtime.http.server import HttpServer, ServerAuth
 from tests.agents import eventually
 
 PAGE = b"a page\n" * 100
@@ -54,28 +55,28 @@ def work() -> Iterator[Work]:
 
 
 @pytest.fixture
-def server(work: Work) -> Iterator[AgentServer]:
+def server(work: Work) -> Iterator[HttpServer]:
     """A server with three routes, few slots and little patience."""
-    served = AgentServer(
+    served = HttpServer(
         "127.0.0.1",
         0,
         {"/page": page, "/broken": broken, "/work": work.route},
         clock=SystemClock(),
         max_connections=SLOTS,
         timeout_seconds=TIMEOUT,
-        door=Door(max_per_client=PER_CLIENT),
+        door=ServerAuth(max_per_client=PER_CLIENT),
     )
     served.start()
     yield served
     served.close()
 
 
-def client(server: AgentServer) -> http.client.HTTPConnection:
+def client(server: HttpServer) -> http.client.HTTPConnection:
     """A well-behaved client."""
     return http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
 
 
-def ask(server: AgentServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(server: HttpServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
     """One request on a connection of its own."""
     connection = client(server)
     connection.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
@@ -85,7 +86,7 @@ def ask(server: AgentServer, path: str, method: str = "GET", **headers: str) -> 
     return answer
 
 
-def silent(server: AgentServer, say: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+def silent(server: HttpServer, say: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
     """A client that connects, says so much, and then nothing more."""
     address = ("127.0.0.1", server.server_address[1])
     connection = socket.create_connection(address, timeout=10, source_address=(source, 0))
@@ -93,7 +94,7 @@ def silent(server: AgentServer, say: bytes = b"", source: str = "127.0.0.1") -> 
     return connection
 
 
-def test_a_route_is_answered(server: AgentServer) -> None:
+def test_a_route_is_answered(server: HttpServer) -> None:
     """The route gets the Accept header; a query string does not matter."""
     status, headers, body = ask(server, "/page?x=1", Accept="text/x-test")
 
@@ -101,7 +102,7 @@ def test_a_route_is_answered(server: AgentServer) -> None:
     assert headers["Server"].strip() == "gpuwatch"
 
 
-def test_head_is_get_without_the_body(server: AgentServer) -> None:
+def test_head_is_get_without_the_body(server: HttpServer) -> None:
     """HEAD tells the length and sends nothing."""
     status, headers, body = ask(server, "/page", "HEAD")
 
@@ -109,7 +110,7 @@ def test_head_is_get_without_the_body(server: AgentServer) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "deflate, GZIP;q=0.5", "br, gzip ; q=1"])
-def test_gzip_for_those_who_take_it(server: AgentServer, accepted: str) -> None:
+def test_gzip_for_those_who_take_it(server: HttpServer, accepted: str) -> None:
     """The packed form is sent where it is asked for."""
     _, headers, body = ask(server, "/page", Accept_Encoding=accepted)
 
@@ -118,7 +119,7 @@ def test_gzip_for_those_who_take_it(server: AgentServer, accepted: str) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["identity", "gzip;q=0", "br", ""])
-def test_no_gzip_for_the_others(server: AgentServer, accepted: str) -> None:
+def test_no_gzip_for_the_others(server: HttpServer, accepted: str) -> None:
     """Whoever does not ask for it gets it plain."""
     _, headers, body = ask(server, "/page", Accept_Encoding=accepted)
 
@@ -127,7 +128,7 @@ def test_no_gzip_for_the_others(server: AgentServer, accepted: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/pag", "/page/", "/../page", "/PAGE", "/%70age"])
-def test_any_other_path_is_404(server: AgentServer, path: str) -> None:
+def test_any_other_path_is_404(server: HttpServer, path: str) -> None:
     """Paths are exact; the answer names the right ones."""
     status, _, body = ask(server, path)
 
@@ -135,14 +136,14 @@ def test_any_other_path_is_404(server: AgentServer, path: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
-def test_only_reading(server: AgentServer, method: str) -> None:
+def test_only_reading(server: HttpServer, method: str) -> None:
     """Every method that could change something, known or not, is refused and the connection closed."""
     status, headers, _ = ask(server, "/page", method)
 
     assert (status, headers["Allow"], headers["Connection"]) == (405, "GET, HEAD", "close")
 
 
-def test_a_fault_in_a_route_is_500_and_no_more(server: AgentServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_in_a_route_is_500_and_no_more(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
     """The client learns that something broke, the log learns what, and the next request is served."""
     status, _, body = ask(server, "/broken")
 
@@ -151,7 +152,7 @@ def test_a_fault_in_a_route_is_500_and_no_more(server: AgentServer, caplog: pyte
     assert ask(server, "/page")[0] == HTTPStatus.OK
 
 
-def test_a_connection_serves_many_requests(server: AgentServer) -> None:
+def test_a_connection_serves_many_requests(server: HttpServer) -> None:
     """HTTP/1.1 keeps the connection."""
     connection = client(server)
     for _ in range(3):
@@ -161,7 +162,7 @@ def test_a_connection_serves_many_requests(server: AgentServer) -> None:
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 26", b"Content-Length : 26", b"X\r\nTransfer-Encoding: chunked"])
-def test_a_body_is_never_taken_for_a_request(server: AgentServer, head: bytes) -> None:
+def test_a_body_is_never_taken_for_a_request(server: HttpServer, head: bytes) -> None:
     """A GET with a body is answered once, and the connection closed; also where its head is not right."""
     hidden = b"GET /broken HTTP/1.1\r\n\r\n"
     connection = silent(server, b"GET /page HTTP/1.1\r\n%s\r\n\r\n%s" % (head, hidden))
@@ -174,7 +175,7 @@ def test_a_body_is_never_taken_for_a_request(server: AgentServer, head: bytes) -
 @pytest.mark.parametrize(
     "garbage", [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"GET /page HTTP/9.9\r\n\r\n"]
 )
-def test_garbage_is_turned_away(server: AgentServer, garbage: bytes) -> None:
+def test_garbage_is_turned_away(server: HttpServer, garbage: bytes) -> None:
     """What is no request gets a 4xx or 5xx or silence, never a page, and the next client is served."""
     connection = silent(server, garbage)
     answer = connection.recv(65536)
@@ -184,7 +185,7 @@ def test_garbage_is_turned_away(server: AgentServer, garbage: bytes) -> None:
     assert ask(server, "/page")[0] == HTTPStatus.OK
 
 
-def test_beyond_the_cap_there_is_503_at_once(server: AgentServer, work: Work) -> None:
+def test_beyond_the_cap_there_is_503_at_once(server: HttpServer, work: Work) -> None:
     """Where every place is one that we are at work for, others are turned away without waiting."""
     request = b"GET /work HTTP/1.0\r\n\r\n"
     holding = [silent(server, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
@@ -205,7 +206,7 @@ def test_beyond_the_cap_there_is_503_at_once(server: AgentServer, work: Work) ->
     assert served == [b"HTTP/1.1 200"] * SLOTS, "who was worked for is answered"
 
 
-def test_whoever_waits_longest_makes_room(server: AgentServer) -> None:
+def test_whoever_waits_longest_makes_room(server: HttpServer) -> None:
     """Silent clients on every place: the first of them hears 503 and the newcomer is served; the others stay."""
     holding = [silent(server, b"GET /page", f"127.0.0.{10 + place}") for place in range(SLOTS)]
     status = ask(server, "/page")[0]
@@ -221,7 +222,7 @@ def test_whoever_waits_longest_makes_room(server: AgentServer) -> None:
     assert answers == [b"HTTP/1.1 200"] * (SLOTS - 1)
 
 
-def test_who_has_most_places_makes_room_first(server: AgentServer) -> None:
+def test_who_has_most_places_makes_room_first(server: HttpServer) -> None:
     """One client's second connection does not cost another its first, though that one is older."""
     older = silent(server, b"GET /page", "127.0.0.10")
     greedy = [silent(server, source="127.0.0.11") for _ in range(PER_CLIENT)]
@@ -238,7 +239,7 @@ def test_who_has_most_places_makes_room_first(server: AgentServer) -> None:
 
 
 @pytest.mark.parametrize("say", [b"", b"GET /page HTTP/1.1\r\nX-Slow: "])
-def test_silent_clients_lose_their_place(server: AgentServer, say: bytes) -> None:
+def test_silent_clients_lose_their_place(server: HttpServer, say: bytes) -> None:
     """However many clients connect and say nothing, or stop in mid-sentence, others are served after the time-out."""
     holding = [silent(server, say, f"127.0.0.{10 + place}") for place in range(SLOTS)]
     served = soon(server)
@@ -248,7 +249,7 @@ def test_silent_clients_lose_their_place(server: AgentServer, say: bytes) -> Non
     assert served
 
 
-def test_a_greedy_client_gets_429_and_leaves_room_for_others(server: AgentServer) -> None:
+def test_a_greedy_client_gets_429_and_leaves_room_for_others(server: HttpServer) -> None:
     """Whatever one address opens, another is served; and so is the greedy one when it has closed some."""
     greedy = [silent(server, source="127.0.0.9") for _ in range(PER_CLIENT)]
     beyond = silent(server, source="127.0.0.9")
@@ -266,7 +267,7 @@ def test_a_greedy_client_gets_429_and_leaves_room_for_others(server: AgentServer
     eventually(lambda: again() == b"HTTP/1.1 200")
 
 
-def test_hundreds_of_clients_at_once_are_all_answered(server: AgentServer) -> None:
+def test_hundreds_of_clients_at_once_are_all_answered(server: HttpServer) -> None:
     """With a page, or with the word that there are too many; none is left without an answer."""
     crowd = [silent(server, b"GET /page HTTP/1.0\r\n\r\n", f"127.0.1.{place}") for place in range(1, 251)]
     answers = [connection.recv(12) for connection in crowd]
@@ -288,7 +289,7 @@ def test_hundreds_of_clients_at_once_are_all_answered(server: AgentServer) -> No
     ],
     ids=["line", "header", "headers together", "many headers"],
 )
-def test_a_head_is_read_up_to_16_kilobytes(server: AgentServer, head: bytes, status: bytes) -> None:
+def test_a_head_is_read_up_to_16_kilobytes(server: HttpServer, head: bytes, status: bytes) -> None:
     """A client cannot fill the memory with what it asks."""
     connection = silent(server, head)
     answer = connection.recv(65536)
@@ -297,7 +298,7 @@ def test_a_head_is_read_up_to_16_kilobytes(server: AgentServer, head: bytes, sta
     assert answer.split(b" ")[1] == status
 
 
-def test_a_dripping_client_loses_its_place(server: AgentServer) -> None:
+def test_a_dripping_client_loses_its_place(server: HttpServer) -> None:
     """The limit is for the whole request: a byte now and then does not extend it."""
     dripping = silent(server, b"GET /page HTTP/1.1\r\nX-Slow: ")
     lasted = drip(dripping)
@@ -306,7 +307,7 @@ def test_a_dripping_client_loses_its_place(server: AgentServer) -> None:
     assert TIMEOUT / 2 <= lasted < 10 * TIMEOUT
 
 
-def test_closing_cuts_those_who_wait(server: AgentServer) -> None:
+def test_closing_cuts_those_who_wait(server: HttpServer) -> None:
     """The end does not wait for a silent client."""
     waiting = silent(server)
     assert ask(server, "/page")[0] == HTTPStatus.OK
@@ -317,7 +318,7 @@ def test_closing_cuts_those_who_wait(server: AgentServer) -> None:
     assert end == b""
 
 
-def soon(server: AgentServer) -> bool:
+def soon(server: HttpServer) -> bool:
     """Whether the page is served before long."""
     deadline = time.perf_counter() + 10 * TIMEOUT
     while time.perf_counter() < deadline:

@@ -16,8 +16,8 @@ from gpuwatch.runtime.systemd import Watchdog
 from tests.agents import eventually
 
 _WAITS = """
-from gpuwatch.runtime.shutdown import Ending
-ending = Ending()
+from gpuwatch.runtime.shutdown import SignalWaiter
+ending = SignalWaiter()
 print("ready", flush=True)
 while not ending.wait():
     print("again", flush=True)
@@ -38,7 +38,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
 
 def test_a_state_reaches_systemd(systemd: socket.socket) -> None:
     """As one datagram."""
-    service.tell("READY=1")
+    service.notify("READY=1")
 
     assert systemd.recv(100) == b"READY=1"
 
@@ -48,11 +48,11 @@ def test_without_systemd_nothing_is_told_and_nothing_breaks(
 ) -> None:
     """No socket is no trouble; one that nobody listens at is a line in the log."""
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    service.tell("READY=1")
+    service.notify("READY=1")
     assert caplog.text == ""
 
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere/notify")
-    service.tell("READY=1")
+    service.notify("READY=1")
     assert "systemd was not told READY" in caplog.text
 
 

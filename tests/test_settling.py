@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.model.decision import Status
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import Desk, a_node
@@ -39,7 +39,9 @@ def test_a_machine_that_its_owner_started_and_stopped_unseen_was_not_stopped_by_
     desk.fleet.start("i-1", "owner")
     desk.fleet.show("i-1", State.BUSY)
     desk.rest(3600.0)
-    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], state=NodeState.STOPPED, signal=Signal(failure="it is stopped")))
+    desk.fleet.put(
+        replace(desk.fleet.nodes_["i-1"], state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
+    )
     desk.round()
 
     view = desk.ledger.view(desk.clock.now())

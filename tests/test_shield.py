@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, State
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState, State
 from gpuwatch.policies import scale_in_protection
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import NOW, RULES, a_node
@@ -113,7 +113,7 @@ def test_only_proven_idleness_ever_lifts_a_shield(
 ) -> None:
     """Whatever a member shows, an UNPROTECT rests on `after` of idleness, and the other way round (P1, P2, P3)."""
     node = a_member(state, held, protected=protected, scale_in_protected=shielded)
-    node = replace(node, signal=Signal(failure="no answer")) if deaf else node
+    node = replace(node, signal=NodeReport(failure="no answer")) if deaf else node
     verb = the_verb(node)
 
     proven = state is State.IDLE and held >= 1800.0 and protected is None and not deaf

@@ -11,7 +11,7 @@ from gpuwatch.agent.health.causes import xid_finding
 from gpuwatch.cli import render as show
 from gpuwatch.controller.node_row import fleet_rows
 from gpuwatch.controller.round import Round, explained
-from gpuwatch.model.fleet import Signal, State
+from gpuwatch.model.fleet import NodeReport, State
 from gpuwatch.model.health import GpuHealth, Health
 from tests.builders import START
 from tests.fleets import Desk, a_node
@@ -27,7 +27,7 @@ def a_day() -> tuple[Desk, Round]:
         a_node("i-2", name="demo-day", protected="tag gpuwatch:protect protects it"),
         a_node("i-3", State.BUSY, 300.0, name="trainer"),
         a_node("i-4", State.PARKED, 7200.0, name="notebook"),
-        a_node("i-5", name="silent", signal=Signal(failure="its agent did not answer within 5s")),
+        a_node("i-5", name="silent", signal=NodeReport(failure="its agent did not answer within 5s")),
         a_node("i-6", name="gone-home", enrolled=False),
     ):
         desk.fleet.put(node)
@@ -81,7 +81,7 @@ def test_explain_shows_each_gpu_that_is_not_well() -> None:
     failing = GpuHealth(state=Health.FAILING, since=START, findings=(finding,))
     healthy = GpuHealth(state=Health.HEALTHY, since=START)
     gpus = tuple(replace(node.verdict.gpus[0], index=n, health=each) for n, each in enumerate((failing, healthy)))
-    ill = replace(node, signal=Signal(verdict=replace(node.verdict, gpus=gpus)))
+    ill = replace(node, signal=NodeReport(verdict=replace(node.verdict, gpus=gpus)))
     text = show.explain_text(ill, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
 
     assert "    GPU 0 is failing since 2026-01-05 00:00:00 UTC\n" in text
@@ -119,7 +119,7 @@ def test_a_round_is_one_line_in_the_log() -> None:
 def test_no_tag_and_no_agent_moves_the_cursor_of_whoever_reads() -> None:
     """A name with a line end or an escape sequence stays within its line, in table, plan and explanation."""
     desk, odd = Desk(), "ann\x1b[2J\nbusy"
-    desk.fleet.put(a_node("i-1", name=odd, owner=odd, signal=Signal(failure=odd)))
+    desk.fleet.put(a_node("i-1", name=odd, owner=odd, signal=NodeReport(failure=odd)))
     desk.fleet.put(a_node("i-2", name=odd, held=7200.0))
     desk.ledger.pause(None, odd, odd, desk.clock.now())
     done = desk.plan()

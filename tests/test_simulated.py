@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.devices import SourceUnavailableError
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.agent.devices.scenario import ScriptError, read_script
 from gpuwatch.agent.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info, open_simulated
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
@@ -21,9 +21,9 @@ EXAMPLE = Path(__file__).parents[1] / "docs" / "examples" / "simulated.yaml"
 BURST = (Phase(at=0.0), Phase(at=10.0, utilization_ratio=1.0, memory_bytes=1000), Phase(at=12.0))
 
 
-def a_source(clock: ManualClock, *phases: Phase, lost: Spans | None = None) -> SimulatedSource:
+def a_source(clock: ManualClock, *phases: Phase, lost: Intervals | None = None) -> SimulatedSource:
     """One GPU with this life."""
-    gpu = SimulatedGpu(info=gpu_info("Test", 0, "host"), programme=Programme(phases), lost=lost or Spans())
+    gpu = SimulatedGpu(info=gpu_info("Test", 0, "host"), programme=LoadProfile(phases), lost=lost or Intervals())
     return SimulatedSource([gpu], clock)
 
 
@@ -76,7 +76,7 @@ def test_the_table_agrees_with_a_walk_second_by_second(
     for length, ratio in steps:
         phases.append(Phase(at=float(at), utilization_ratio=ratio))
         at += length
-    programme = Programme(phases, float(at) if period else None)
+    programme = LoadProfile(phases, float(at) if period else None)
     horizon = sum(cycles)
 
     def walk(second: int) -> float:
@@ -109,7 +109,7 @@ def test_a_stalled_gpu_shows_full_utilization_at_idle_power_without_traffic() ->
 def test_a_lost_gpu_is_down_for_as_long_as_the_script_says() -> None:
     """It is lost in the driver's words, and comes back."""
     clock = ManualClock()
-    source = a_source(clock, Phase(at=0), lost=Spans([(10, 20)]))
+    source = a_source(clock, Phase(at=0), lost=Intervals([(10, 20)]))
     clock.advance(10)
     down = source.read(source.gpus()[0])
     clock.advance(10)

@@ -12,12 +12,12 @@ import pytest
 from gpuwatch.controller.observe.pool_metrics import evaluated
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Limits, judge
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
@@ -41,15 +41,17 @@ class Slow:
         """The agents answer at once."""
         return self.fleet.observe(nodes)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """Likewise."""
         return self.fleet.confirm(node)
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Nothing, late."""
         self.fleet.clock.advance(self.seconds)
         doubt = "Prometheus did not answer within 30s"
-        return tuple(Measure(pool=q.pool, name=q.name, at=fleet.observed_at, value=None, doubt=doubt) for q in queries)
+        return tuple(
+            MetricValue(pool=q.pool, name=q.name, at=fleet.observed_at, value=None, doubt=doubt) for q in queries
+        )
 
 
 @pytest.mark.parametrize("seconds", [31.0, 600.0])
@@ -83,7 +85,9 @@ def test_a_prometheus_that_hangs_costs_nobody_his_verdict(seconds: float) -> Non
 def test_an_age_is_judged_when_the_answer_comes(age: float, waited: float, says: str | None) -> None:
     """How long the round has taken since is another cause, and said as such; clocks are not blamed for it."""
     received = NOW - timedelta(seconds=waited)
-    signal = Signal(verdict=replace(a_verdict(at=received), at=received - timedelta(seconds=age)), received_at=received)
+    signal = NodeReport(
+        verdict=replace(a_verdict(at=received), at=received - timedelta(seconds=age)), received_at=received
+    )
     found = [answer for answer in judge(with_node(a_case(), signal=signal)).answers if answer.rule == "stale"]
 
     assert [answer.refused for answer in found] == [says is not None]
@@ -118,9 +122,9 @@ def test_silent_agents_do_not_hold_up_the_others(caplog: pytest.LogCaptureFixtur
     names = [f"i-{n:02}" for n in range(24)]
     agents = Agents(deaf=set(names[:20]))
     with an_agent(agents) as url, caplog.at_level(logging.WARNING):
-        knobs = ScrapeKnobs(timeout=0.2, concurrency=4, targets={name: f"{url}/{name}" for name in names})
-        source = ScrapeSource(knobs=knobs, clock=SystemClock(), max_age_seconds=1.0)
-        nodes = [a_node(name, signal=Signal()) for name in names]
+        settings = ObserveSettings(timeout=0.2, concurrency=4, targets={name: f"{url}/{name}" for name in names})
+        source = ScrapeSource(settings=settings, clock=SystemClock(), max_age_seconds=1.0)
+        nodes = [a_node(name, signal=NodeReport()) for name in names]
         turns, fleet = list[list[str]](), source.observe(nodes)
         while len(source._silent) < len(agents.deaf):
             turns.append(agents.asked)
@@ -143,7 +147,7 @@ def test_silent_agents_do_not_hold_up_the_others(caplog: pytest.LogCaptureFixtur
 
 def test_machines_that_are_no_more_are_forgotten() -> None:
     """The list of the silent does not grow with the fleet's past."""
-    source = ScrapeSource(knobs=ScrapeKnobs(), clock=SystemClock(), max_age_seconds=30.0)
+    source = ScrapeSource(settings=ObserveSettings(), clock=SystemClock(), max_age_seconds=30.0)
     source._silent["i-gone"] = 0.0
     source.observe([replace(a_node(), state=NodeState.STOPPED)])
 
@@ -163,8 +167,8 @@ class Api(PromApi):
 
 def test_a_slow_expression_costs_its_own_pool_alone() -> None:
     """Thirty pools ask at the same time, and one of them has no number."""
-    queries = [Query(pool=f"p{n}", name="queue", expression="slow" if n == 7 else "vector(7)") for n in range(30)]
-    api = Api(knobs=ScrapeKnobs().promql, clock=SystemClock())
+    queries = [MetricQuery(pool=f"p{n}", name="queue", expression="slow" if n == 7 else "vector(7)") for n in range(30)]
+    api = Api(settings=ObserveSettings().promql, clock=SystemClock())
     found = evaluated(api, queries, NOW, 30.0)
 
     assert [found[query].value for query in queries] == [None if n == 7 else 7.0 for n in range(30)]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.runtime.clock import SystemClock
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import AgentServer, Response
+from gpuwatch.runtime.http.request import Request, Response
+from gpuwatch.runtime.http.server import HttpServer
 
 HIDDEN = b"GET /secret HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LENGTH = b"Content-Length: %d" % len(HIDDEN)
@@ -27,7 +27,7 @@ def port() -> Iterator[int]:
     def app(request: Request) -> Response:
         return Response(body=b"app %s\n" % request.target.encode(), content_type="text/plain")
 
-    server = AgentServer(
+    server = HttpServer(
         "127.0.0.1", 0, {"/page": route}, clock=SystemClock(), max_connections=8, timeout_seconds=5.0, app=app
     )
     server.start()

@@ -15,7 +15,7 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Cycle, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.leases import Leases
-from gpuwatch.agent.evidence.settings import KeepKnobs
+from gpuwatch.agent.evidence.settings import LeaseSettings
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import Evidence
@@ -45,7 +45,7 @@ class Life:
         boot = folder / "proc/sys/kernel/random/boot_id"
         boot.parent.mkdir(parents=True)
         boot.write_text(BOOT, encoding="ascii")
-        self.leases = Leases(KeepKnobs(directory=str(self.lease_file.parent)), Roots(proc=folder / "proc"))
+        self.leases = Leases(LeaseSettings(directory=str(self.lease_file.parent)), Roots(proc=folder / "proc"))
         self.core = AgentCore(
             node_id="node-1",
             clock=self.clock,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.clouds import CloudUnavailableError, ThrottledError
 from gpuwatch.guard import Limits
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.idle import IdleRules
@@ -69,7 +69,7 @@ def test_a_serving_pool_follows_its_queue() -> None:
     )
     story = a_story(rules, "serve-1")
     fleet = story.desk.fleet
-    fleet.put(replace(a_node("serve-2"), state=NodeState.STOPPED, signal=Signal(failure="it is stopped")))
+    fleet.put(replace(a_node("serve-2"), state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped")))
     fleet.groups_["g-1"] = a_group(name="serving", desired=0, max_size=1, node_ids=())
     for until, length in ((0.5, 8.0), (1.0, 19.0), (1.5, 38.0), (2.5, 70.0), (3.0, None), (4.0, 44.0), (4.5, 3.0)):
         story.say("nobody knows the queue" if length is None else f"{length:g} jobs wait")
@@ -150,7 +150,7 @@ def test_the_ladder_from_idle_to_stopped_to_gone() -> None:
     story.turn(State.BUSY, "gpu-2")
     story.until(78.0)
     node = story.desk.fleet.nodes_["gpu-2"]
-    story.desk.fleet.put(replace(node, state=NodeState.STOPPED, signal=Signal(failure="it is stopped")))
+    story.desk.fleet.put(replace(node, state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped")))
     story.until(10 * 24.0)
 
     assert story.desk.fleet.nodes_["gpu-1"].state is NodeState.TERMINATED

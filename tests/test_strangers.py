@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.wall import PATH, answering
 from gpuwatch.config.settings import Settings
 from gpuwatch.config.settings import contradictions as of_settings
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.runtime.http.access import is_known
-from gpuwatch.runtime.http.auth import door_of
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import AgentServer, Door, Response
+from gpuwatch.runtime.http.auth import make_auth
+from gpuwatch.runtime.http.request import Request, Response
+from gpuwatch.runtime.http.server import HttpServer, ServerAuth
 from gpuwatch.runtime.tls import TlsFiles, client_context
 from tests.certificates import Authority
 from tests.gates import ALICE, header
@@ -24,15 +24,15 @@ Ask = Callable[..., http.client.HTTPResponse]
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[..., AgentServer]]:
+def opened() -> Iterator[Callable[..., HttpServer]]:
     """Servers with one route, by their settings."""
-    made: list[AgentServer] = []
+    made: list[HttpServer] = []
 
-    def make(host: str = "127.0.0.1", **knobs: object) -> AgentServer:
+    def make(host: str = "127.0.0.1", **settings: object) -> HttpServer:
         clock = SystemClock()
-        door = door_of(AgentKnobs(host=host, **knobs), clock, "agent")  # type: ignore[arg-type]  # of the fields' types
+        door = make_auth(AgentSettings(host=host, **settings), clock, "agent")  # type: ignore[arg-type]  # of the fields' types
         page = {"/metrics": lambda _: Response(body=b"up 1\n", content_type="text/plain")}
-        server = AgentServer(host, 0, page, clock=clock, max_connections=8, timeout_seconds=5.0, door=door)
+        server = HttpServer(host, 0, page, clock=clock, max_connections=8, timeout_seconds=5.0, door=door)
         server.start()
         made.append(server)
         return server
@@ -42,7 +42,7 @@ def opened() -> Iterator[Callable[..., AgentServer]]:
         server.close()
 
 
-def asked(server: AgentServer, host: str | None, **headers: str) -> http.client.HTTPResponse:
+def asked(server: HttpServer, host: str | None, **headers: str) -> http.client.HTTPResponse:
     """One request with that Host header."""
     connection = http.client.HTTPConnection("127.0.0.1", int(server.server_address[1]), timeout=10)
     connection.putrequest("GET", "/metrics", skip_host=True)
@@ -73,12 +73,12 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("host", "status"), NAMED.items())
-def test_a_made_up_name_leads_to_no_metrics(opened: Callable[..., AgentServer], host: str | None, status: int) -> None:
+def test_a_made_up_name_leads_to_no_metrics(opened: Callable[..., HttpServer], host: str | None, status: int) -> None:
     """A site whose name server says 127.0.0.1 has its script read them, by the site's own name."""
     assert asked(opened(names=("gpu-7.example.com",)), host).status == status
 
 
-def test_where_a_password_is_asked_for_any_name_will_do(opened: Callable[..., AgentServer]) -> None:
+def test_where_a_password_is_asked_for_any_name_will_do(opened: Callable[..., HttpServer]) -> None:
     """The browser has none for that name; proxies and tunnels ask by whatever they are called."""
     server = opened(basic_auth_users={"alice": ALICE})
 
@@ -86,7 +86,7 @@ def test_where_a_password_is_asked_for_any_name_will_do(opened: Callable[..., Ag
     assert asked(server, "a-proxy.example", Authorization=header("alice", "apple")).status == 200
 
 
-def test_beyond_loopback_prometheus_asks_by_any_name(opened: Callable[..., AgentServer]) -> None:
+def test_beyond_loopback_prometheus_asks_by_any_name(opened: Callable[..., HttpServer]) -> None:
     """There the settings have said that whoever gets there may ask."""
     assert asked(opened("0.0.0.0", insecure=True), "gpu-7.example.com:9460").status == 200  # noqa: S104  the point
 
@@ -123,7 +123,7 @@ def test_who_may_scrape_need_not_raise_alarms(user: str | None, status: int) -> 
     ],
 )
 def test_of_one_ca_only_the_named_certificates(
-    opened: Callable[..., AgentServer], tmp_path: Path, names: tuple[str, ...], status: int
+    opened: Callable[..., HttpServer], tmp_path: Path, names: tuple[str, ...], status: int
 ) -> None:
     """A CA signs for many; `tls_client_names` says who of them is meant."""
     authority = Authority(tmp_path / "ca")
@@ -149,7 +149,7 @@ def test_of_one_ca_only_the_named_certificates(
     assert response.headers["Strict-Transport-Security"] == "max-age=31536000"
 
 
-def test_every_answer_forbids_to_guess_its_type(opened: Callable[..., AgentServer]) -> None:
+def test_every_answer_forbids_to_guess_its_type(opened: Callable[..., HttpServer]) -> None:
     """Pages, refusals and errors, each header once; and over plain http nothing of https."""
     server = opened()
     address = ("127.0.0.1", int(server.server_address[1]))
@@ -168,14 +168,14 @@ def test_every_answer_forbids_to_guess_its_type(opened: Callable[..., AgentServe
 
 def test_settings_that_name_whom_nobody_can_prove_to_be() -> None:
     """Without a CA nobody shows a certificate, and without users nobody says who he is."""
-    agent = AgentKnobs(tls_client_names=("a",), notice_users=("b",))
+    agent = AgentSettings(tls_client_names=("a",), notice_users=("b",))
     wrong = [each.wrong for each in of_settings(Settings(agent=agent))]
 
     assert ["agent.tls_client_names" in wrong[0], "agent.notice_users" in wrong[1]] == [True, True]
-    assert list(of_settings(Settings(agent=AgentKnobs(notice_users=("b",), users_file="/u")))) == []
+    assert list(of_settings(Settings(agent=AgentSettings(notice_users=("b",), users_file="/u")))) == []
 
 
 def test_a_door_without_names_knows_addresses() -> None:
     """As a server has it that was told nothing."""
-    assert Door().names == frozenset()
+    assert ServerAuth().names == frozenset()
     assert is_known("192.0.2.1:1", ()) is True

@@ -10,8 +10,8 @@ from gpuwatch.clouds import CloudError, CloudUnavailableError, ProtectedError, T
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import REMOVALS, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, Signal, State
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeReport, NodeState, State
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.fleets import Desk, FakeFleet, a_node
@@ -31,13 +31,13 @@ class Deaf:
         """All of them."""
         return self.fleet.observe(nodes)
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """As the fleet does."""
         return self.fleet.measure(fleet, queries)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One is silent."""
-        silent = Signal(failure="its agent did not answer within 5s")
+        silent = NodeReport(failure="its agent did not answer within 5s")
         return silent if node.id == "i-0" else self.fleet.confirm(node)
 
 

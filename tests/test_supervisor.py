@@ -9,32 +9,32 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor, probe_command
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Snapshot
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.runtime.clock import SystemClock
 from tests.agents import ROOT, eventually
 
-KNOBS = AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=60.0)
+KNOBS = AgentSettings(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=60.0)
 
 
 class Watched:
     """A supervisor over probes of these lives."""
 
-    def __init__(self, folder: Path, lives: str, knobs: AgentKnobs = KNOBS) -> None:
+    def __init__(self, folder: Path, lives: str, settings: AgentSettings = KNOBS) -> None:
         """Start at once."""
         self.clock = SystemClock()
         self.folder = folder
         self.core = AgentCore(
             node_id="node-1",
             clock=self.clock,
-            rules=knobs.activity,
-            interval_seconds=knobs.interval,
+            rules=settings.activity,
+            interval_seconds=settings.interval,
             stale_after_seconds=30.0,
         )
         command = (sys.executable, "-m", "tests.fake_probe", str(folder), lives)
-        self.supervisor = ProbeSupervisor(self.core, knobs, self.clock, command)
+        self.supervisor = ProbeSupervisor(self.core, settings, self.clock, command)
         self.supervisor.start()
 
     @property
@@ -79,8 +79,8 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     made: list[Watched] = []
 
-    def make(lives: str, knobs: AgentKnobs = KNOBS) -> Watched:
-        made.append(Watched(tmp_path, lives, knobs))
+    def make(lives: str, settings: AgentSettings = KNOBS) -> Watched:
+        made.append(Watched(tmp_path, lives, settings))
         return made[-1]
 
     yield make
@@ -105,8 +105,8 @@ def test_a_steady_probe_is_left_alone(watch: Watch) -> None:
 )
 def test_a_bad_probe_is_replaced(watch: Watch, life: str, cause: str) -> None:
     """The cause is counted, and the next probe's cycles are shown."""
-    knobs = AgentKnobs(interval=0.05, deadline=1.5, start_deadline=3.0, restart_min=0.05)
-    watched = watch(f"{life},steady", knobs)
+    settings = AgentSettings(interval=0.05, deadline=1.5, start_deadline=3.0, restart_min=0.05)
+    watched = watch(f"{life},steady", settings)
     watched.until(lambda: watched.shown.statistics.interruptions)
     watched.until(lambda: watched.up == [0, 1])
 
@@ -139,7 +139,7 @@ def test_a_hung_gpu_is_skipped_and_the_others_are_served(watch: Watch) -> None:
     assert watched.shown.statistics.interruptions == {"hang": 1}
 
 
-IMPATIENT = AgentKnobs(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=0.2)
+IMPATIENT = AgentSettings(interval=0.05, deadline=1.5, restart_min=0.05, restart_max=0.2, hung_retry=0.2)
 
 
 def test_a_hung_gpu_is_tried_again(watch: Watch) -> None:
@@ -247,7 +247,7 @@ def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
     with monkeypatch.context() as unkillable:
         unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch(
-            "silent,silent,silent,steady", AgentKnobs(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
+            "silent,silent,silent,steady", AgentSettings(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
         )
         watched.until(lambda: len(watched.supervisor._stuck) == 3)
         SystemClock().sleep(1.0)
@@ -278,7 +278,7 @@ def test_a_probe_that_cannot_be_started_is_tried_again() -> None:
 
 def test_release_does_not_wait_for_a_probe_that_is_to_be_replaced(watch: Watch) -> None:
     """While the supervisor waits before the next start there is nothing to let go of; acquire starts at once."""
-    watched = watch("ends,steady", AgentKnobs(interval=0.05, restart_min=60.0))
+    watched = watch("ends,steady", AgentSettings(interval=0.05, restart_min=60.0))
     watched.until(lambda: watched.shown.statistics.interruptions == {"exit": 1})
     held = watched.supervisor.release("released by alice")
     watched.until(lambda: watched.shown.trouble is not None and watched.shown.trouble.cause == "released")
@@ -311,7 +311,7 @@ def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: p
 def test_stopping_ends_the_probe(watch: Watch) -> None:
     """No thread of the supervisor and no probe is left, whatever the probe was doing."""
     before = set(threading.enumerate())
-    watched = watch("hangs", AgentKnobs(deadline=60.0))
+    watched = watch("hangs", AgentSettings(deadline=60.0))
     watched.until(lambda: watched.core.awaited is not None)
     watched.supervisor.stop()
 
@@ -320,6 +320,6 @@ def test_stopping_ends_the_probe(watch: Watch) -> None:
 
 def test_the_probe_is_started_with_the_agents_settings() -> None:
     """The command line says where readings come from."""
-    command = probe_command(AgentKnobs(source="replay", capture="/c.jsonl", interval=2.0))
+    command = probe_command(AgentSettings(source="replay", capture="/c.jsonl", interval=2.0))
 
     assert command[-8:] == ("--source", "replay", "--interval", "2.0", "--seed", "0", "--capture", "/c.jsonl")

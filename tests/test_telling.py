@@ -12,11 +12,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.controller import metrics
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
-from gpuwatch.controller.web.serve import Discovery, served
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.runtime.clock import SystemClock
@@ -26,12 +26,12 @@ from tests.fleets import NOW, Desk, a_node
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def a_telling(desk: Desk) -> Telling:
+def a_telling(desk: Desk) -> ControllerMetrics:
     """Before the first round."""
-    return Telling("enforce", "ml", desk.clock)
+    return ControllerMetrics("enforce", "ml", desk.clock)
 
 
-def samples(told: Telling) -> Samples:
+def samples(told: ControllerMetrics) -> Samples:
     """The page's values by name and labels."""
     text = told.page().body.decode()
     return {
@@ -41,7 +41,7 @@ def samples(told: Telling) -> Samples:
     }
 
 
-def one(told: Telling, name: str, **labels: str) -> float | None:
+def one(told: ControllerMetrics, name: str, **labels: str) -> float | None:
     """One value; None where there is no such series."""
     return samples(told).get((f"gpuwatch_{name}", tuple(sorted(labels.items()))))
 
@@ -165,7 +165,7 @@ def test_the_page_is_served_and_promtool_has_nothing_to_say_against_it() -> None
     desk.fleet.put(a_node("i-1", State.IDLE))
     told = a_telling(desk)
     told.round(step(desk.parts), 0.1)
-    server = served(ControllerKnobs(port=0), Discovery(signals=ScrapeKnobs()), told, SystemClock())
+    server = make_server(ControllerSettings(port=0), Discovery(signals=ObserveSettings()), told, SystemClock())
     assert server is not None
     server.start()
     try:

@@ -12,8 +12,8 @@ import pytest
 from gpuwatch.agent import wall as module
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import PeopleKnobs
-from gpuwatch.agent.wall import NotNowError, Terminals, Told, reminders, write
+from gpuwatch.agent.evidence.settings import SessionSettings
+from gpuwatch.agent.wall import NotNowError, Terminals, Written, reminders, write
 from gpuwatch.model.fleet import State
 from tests.agents import eventually
 from tests.hosts import FolderHost, utmp_record
@@ -57,10 +57,10 @@ def of(host: FolderHost, roots: Roots) -> Terminals:
 def watched(host: FolderHost, seat: Seat) -> People:
     """What looks for people, on a host that has this one terminal alone."""
     (host.root / "dev" / seat.name).symlink_to(seat.path)
-    return People(PeopleKnobs(), host.roots)
+    return People(SessionSettings(), host.roots)
 
 
-def tell(terminals: Terminals, host: FolderHost, seconds: float = HALF_AN_HOUR, key: str = "n1") -> Told:
+def tell(terminals: Terminals, host: FolderHost, seconds: float = HALF_AN_HOUR, key: str = "n1") -> Written:
     """A notice of a stop in so many seconds."""
     return terminals.tell(key, "stop", host.clock.now() + timedelta(seconds=seconds))
 
@@ -81,7 +81,7 @@ def test_a_notice_says_what_when_and_how_to_keep_it(host: FolderHost, seat: Seat
     told = tell(terminals, host)
     terminals.stop()
 
-    assert (told, seat.shown()) == (Told(reached=1), NOTICE)
+    assert (told, seat.shown()) == (Written(reached=1), NOTICE)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_one_notice_is_written_once(host: FolderHost, seat: Seat) -> None:
     threads = repeaters()
     terminals.stop()
 
-    assert set(map(repr, again)) == {repr(Told(reached=1, repeated=True))}
+    assert set(map(repr, again)) == {repr(Written(reached=1, repeated=True))}
     assert (seat.shown(), threads) == (b"", 1)
 
 
@@ -172,7 +172,7 @@ def test_nothing_comes_after_a_withdrawal(host: FolderHost, seat: Seat) -> None:
     host.clock.advance(1600)
     late = tell(terminals, host)
 
-    assert withdrawn == [Told(reached=1), Told(reached=1, repeated=True)]
+    assert withdrawn == [Written(reached=1), Written(reached=1, repeated=True)]
     assert (first, second, seat.shown()) == (NOTICE, STAYS, b"")
     assert (late.repeated, repeaters()) == (True, 0)
 
@@ -183,7 +183,7 @@ def test_what_nobody_read_is_withdrawn_in_silence(host: FolderHost, seat: Seat) 
     nobody = tell(terminals, host)
     at(host, seat)
 
-    assert (nobody, terminals.withdraw("other"), terminals.withdraw("n1")) == (Told(), Told(), Told())
+    assert (nobody, terminals.withdraw("other"), terminals.withdraw("n1")) == (Written(), Written(), Written())
     becomes_quiet()
     assert seat.shown() == b""
 
@@ -197,7 +197,7 @@ def test_whoever_comes_later_is_told(host: FolderHost, seat: Seat) -> None:
 
     terminals.stop()
 
-    assert (again, seat.shown()) == (Told(reached=1), NOTICE)
+    assert (again, seat.shown()) == (Written(reached=1), NOTICE)
 
 
 def test_a_reminder_that_reaches_somebody_is_the_answer_from_then_on(host: FolderHost, seat: Seat) -> None:
@@ -209,7 +209,7 @@ def test_a_reminder_that_reaches_somebody_is_the_answer_from_then_on(host: Folde
     eventually(seat.shown, threading.enumerate)
     again = tell(terminals, host, seconds=300)
 
-    assert (again, terminals.withdraw("n1").reached) == (Told(reached=1, repeated=True), 1)
+    assert (again, terminals.withdraw("n1").reached) == (Written(reached=1, repeated=True), 1)
     assert seat.shown() == STAYS
 
 

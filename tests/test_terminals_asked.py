@@ -17,13 +17,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.wall import Terminals, answering
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import TEXT, AgentServer, Door, Response
+from gpuwatch.runtime.http.request import TEXT, Request, Response
+from gpuwatch.runtime.http.server import HttpServer, ServerAuth
 from tests.fleets import NOW, a_node
 from tests.hosts import FolderHost
 from tests.seats import Seat, at
@@ -33,7 +33,7 @@ AT = "2026-01-05T01:00:00Z"
 NOTICE = msgspec.json.encode({"key": "n1", "verb": "stop", "stop_at": AT})
 HARMLESS = re.compile(rb"[\x20-\x7e\r\n\x07]*")
 CLOCK = ManualClock(wall=NOW)
-OPEN = Door()
+OPEN = ServerAuth()
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def gate(authorization: str, _: str, __: set[str]) -> Response | None:
 
 
 @contextmanager
-def an_asked_agent(host: FolderHost, *seats: Seat, door: Door = OPEN) -> Iterator[str]:
+def an_asked_agent(host: FolderHost, *seats: Seat, door: ServerAuth = OPEN) -> Iterator[str]:
     """The agent's server with the terminals of that host; its URL."""
     terminals = Terminals(host.clock, at(host, *seats), "box", lambda: "i-1")
     page = {"/metrics": lambda _: Response(body=b"page", content_type=TEXT)}
-    server = AgentServer(
+    server = HttpServer(
         *("127.0.0.1", 0, page),
         clock=SystemClock(),
         max_connections=8,
@@ -132,7 +132,7 @@ def test_anything_else_is_refused(host: FolderHost, seat: Seat, asked: dict[str,
 
 def test_it_is_behind_the_agents_own_gate(host: FolderHost, seat: Seat) -> None:
     """Whoever may not read may not write."""
-    with an_asked_agent(host, seat, door=Door(gate=gate)) as url:
+    with an_asked_agent(host, seat, door=ServerAuth(gate=gate)) as url:
         closed = post(url)[0]
         before = seat.shown()
 
@@ -187,16 +187,18 @@ def test_no_control_characters_reach_a_terminal(
     assert (answer.status is HTTPStatus.OK) or (answer.status is HTTPStatus.BAD_REQUEST and not shown)
 
 
-def note(url: str, **more: Any) -> tuple[ScrapeKnobs, HostNote]:  # noqa: ANN401  a note's fields
+def note(url: str, **more: Any) -> tuple[ObserveSettings, HostNote]:  # noqa: ANN401  a note's fields
     """A note to the agent at that URL."""
     fields: dict[str, Any] = {"key": "n1", "stop_at": NOW + timedelta(minutes=30), **more}
-    return ScrapeKnobs(targets={"i-1": url}, timeout=2.0), HostNote(node=fields.pop("node", a_node("i-1")), **fields)
+    return ObserveSettings(targets={"i-1": url}, timeout=2.0), HostNote(
+        node=fields.pop("node", a_node("i-1")), **fields
+    )
 
 
 def why_not(url: str, **more: Any) -> str | None:  # noqa: ANN401  likewise
     """What a controller learns of one note."""
-    knobs, one = note(url, **more)
-    (said,) = told_on_hosts(knobs, CLOCK, [one])
+    settings, one = note(url, **more)
+    (said,) = told_on_hosts(settings, CLOCK, [one])
     return said
 
 
@@ -257,10 +259,10 @@ def test_each_note_has_its_own_result() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _, one = note("http://127.0.0.1:1")
         never = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        knobs = ScrapeKnobs(targets={"i-1": "http://127.0.0.1:1", "i-2": never}, timeout=0.3)
+        settings = ObserveSettings(targets={"i-1": "http://127.0.0.1:1", "i-2": never}, timeout=0.3)
         nodes = [one.node, a_node("i-2"), replace(one.node, state=NodeState.STOPPED), a_node("i-3", address=None)]
         notes = [replace(one, node=node) for node in nodes]
-        said = told_on_hosts(knobs, CLOCK, [*notes, replace(one, stop_at=NOW)])
+        said = told_on_hosts(settings, CLOCK, [*notes, replace(one, stop_at=NOW)])
 
     assert "could not be asked" in (said[0] or "")
     assert said[1:] == [
@@ -269,12 +271,12 @@ def test_each_note_has_its_own_result() -> None:
         "the cloud tells no address for it; set signals.targets",
         "its time has come",
     ]
-    assert told_on_hosts(knobs, CLOCK, []) == []
+    assert told_on_hosts(settings, CLOCK, []) == []
 
 
 def test_a_password_that_cannot_be_read_asks_nobody() -> None:
     """Every note has the reason."""
-    knobs, one = note("http://127.0.0.1:1")
-    closed = replace(knobs, username="gpu", password_file="/nowhere/password")  # noqa: S106  no password
+    settings, one = note("http://127.0.0.1:1")
+    closed = replace(settings, username="gpu", password_file="/nowhere/password")  # noqa: S106  no password
 
     assert "/nowhere/password" in (told_on_hosts(closed, CLOCK, [one])[0] or "")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpuwatch import policies
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.model.measurement import Measure
+from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import demand_of, queries
@@ -139,7 +139,7 @@ def test_a_floor_that_comes_was_announced_unless_the_clocks_changed(start: int, 
 def measured(*measures: tuple[str, float | None]) -> Observation:
     """An idle node and these numbers of its pool."""
     told = tuple(
-        Measure(pool="default", name=name, at=NOW, value=value, doubt=None if value is not None else "no answer")
+        MetricValue(pool="default", name=name, at=NOW, value=value, doubt=None if value is not None else "no answer")
         for name, value in measures
     )
     return replace(an_observation(a_node("i-1", held=700.0)), measures=told)
@@ -170,10 +170,10 @@ def test_a_total_that_the_pool_scales_by_is_demand_above_what_its_nodes_should_h
 
 def test_a_part_of_a_number_can_say_that_work_waits_and_not_that_none_does() -> None:
     """Of two queues one that answered is empty."""
-    partial = Measure(pool="default", name="idle.demand.jobs", at=NOW, value=0.0, samples=1, expected=2)
+    partial = MetricValue(pool="default", name="idle.demand.jobs", at=NOW, value=0.0, samples=1, expected=2)
     rules = IdleRules(demand=JOBS)
 
-    def waits(measure: Measure) -> bool | None:
+    def waits(measure: MetricValue) -> bool | None:
         return demand_of(replace(measured(), measures=(measure,)), "default", rules, ScalingRules())
 
     assert waits(partial) is None

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import SystemClock
-from gpuwatch.runtime.http.auth import door_of
+from gpuwatch.runtime.http.auth import make_auth
 from gpuwatch.runtime.http.connections import cut
-from gpuwatch.runtime.http.server import AgentServer, Door, Response
+from gpuwatch.runtime.http.request import Response
+from gpuwatch.runtime.http.server import HttpServer, ServerAuth
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 from tests.agents import eventually
 from tests.certificates import Authority, Issued
@@ -26,7 +27,7 @@ from tests.certificates import Authority, Issued
 TIMEOUT = 1.0
 PAGE = b"a page\n"
 
-Serve = Callable[..., AgentServer]
+Serve = Callable[..., HttpServer]
 
 
 @pytest.fixture
@@ -44,19 +45,19 @@ def issued(authority: Authority) -> Issued:
 @pytest.fixture
 def serve(issued: Issued) -> Iterator[Serve]:
     """Makes servers with that certificate and further settings."""
-    made: list[AgentServer] = []
+    made: list[HttpServer] = []
 
-    def make(**settings: str) -> AgentServer:
-        knobs = AgentKnobs(tls_certificate=str(issued.certificate), tls_key=str(issued.key), **settings)  # type: ignore[arg-type]
+    def make(**settings: str) -> HttpServer:
+        agent = AgentSettings(tls_certificate=str(issued.certificate), tls_key=str(issued.key), **settings)  # type: ignore[arg-type]
         clock = SystemClock()
-        server = AgentServer(
+        server = HttpServer(
             "127.0.0.1",
             0,
             {"/page": lambda _: Response(body=PAGE, content_type="text/plain")},
             clock=clock,
             max_connections=8,
             timeout_seconds=TIMEOUT,
-            door=door_of(knobs, clock, "agent"),
+            door=make_auth(agent, clock, "agent"),
         )
         server.start()
         made.append(server)
@@ -67,7 +68,7 @@ def serve(issued: Issued) -> Iterator[Serve]:
         server.close()
 
 
-def connect(server: AgentServer, context: ssl.SSLContext) -> http.client.HTTPSConnection:
+def connect(server: HttpServer, context: ssl.SSLContext) -> http.client.HTTPSConnection:
     """A client's connection."""
     return http.client.HTTPSConnection("127.0.0.1", server.server_address[1], timeout=10, context=context)
 
@@ -78,7 +79,7 @@ def ask(connection: http.client.HTTPSConnection) -> bytes:
     return connection.getresponse().read()
 
 
-def fetch(server: AgentServer, context: ssl.SSLContext) -> bytes:
+def fetch(server: HttpServer, context: ssl.SSLContext) -> bytes:
     """One request on a connection of its own."""
     connection = connect(server, context)
     try:
@@ -342,8 +343,14 @@ def test_a_connection_that_ends_before_its_handshake_is_closed(issued: Issued, e
             _reset(client)
         return context
 
-    server = AgentServer(
-        "127.0.0.1", 0, {}, clock=SystemClock(), max_connections=1, timeout_seconds=TIMEOUT, door=Door(secure=secure)
+    server = HttpServer(
+        "127.0.0.1",
+        0,
+        {},
+        clock=SystemClock(),
+        max_connections=1,
+        timeout_seconds=TIMEOUT,
+        door=ServerAuth(secure=secure),
     )
     client = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=10)
     accepted, address = server.get_request()

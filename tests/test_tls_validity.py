@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.controller import _certificates
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.runtime.certificates import Ends, Read, by_handshake
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.http.auth import files_of
@@ -40,9 +40,9 @@ def an_authority(*, until: datetime) -> bytes:
     return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def knobs_of(issued: Issued, ca: Path | None = None) -> AgentKnobs:
+def settings_of(issued: Issued, ca: Path | None = None) -> AgentSettings:
     """An agent that shows it."""
-    return AgentKnobs(
+    return AgentSettings(
         tls_certificate=str(issued.certificate),
         tls_key=str(issued.key),
         tls_client_ca=None if ca is None else str(ca),
@@ -65,7 +65,7 @@ def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(
     issued = authority.issue("agent", until=LATER)
     authority.ca.write_bytes(authority.ca.read_bytes() + an_authority(until=SOON))
 
-    ends = dict(Ends([files_of(knobs_of(issued, authority.ca), "agent")], read).told())
+    ends = dict(Ends([files_of(settings_of(issued, authority.ca), "agent")], read).told())
 
     assert ends == {"agent.tls_certificate": LATER, "agent.tls_client_ca": SOON}
     assert [each.end for each in validities_of(authority.ca)][1] == SOON
@@ -83,7 +83,7 @@ def test_one_that_is_believed_for_itself_alone_is_told_by_controllers(tmp_path: 
 @READERS
 def test_without_a_file_nothing_is_told(read: Read) -> None:
     """Absent, never zero."""
-    assert dict(Ends([files_of(AgentKnobs(), "agent")], read).told()) == {}
+    assert dict(Ends([files_of(AgentSettings(), "agent")], read).told()) == {}
 
 
 @READERS
@@ -91,7 +91,7 @@ def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_no
     """What the server goes on to show is what counts: another's key, or a file that is gone, changes nothing."""
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
-    ends = Ends([files_of(knobs_of(issued), "agent")], read)
+    ends = Ends([files_of(settings_of(issued), "agent")], read)
     first = dict(ends.told())
     stranger = authority.issue("stranger", until=LATER)
     stranger.certificate.rename(issued.certificate)
@@ -111,7 +111,7 @@ def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Pat
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
     spoil(issued.certificate)
-    ends = Ends([files_of(knobs_of(issued), "agent")], read)
+    ends = Ends([files_of(settings_of(issued), "agent")], read)
     before = dict(ends.told())
     authority.issue("agent", until=LATER)
 
@@ -147,10 +147,10 @@ def test_a_controller_tells_those_that_it_shows_to_browsers_agents_and_prometheu
     door, shown = authority.issue("page", until=SOON), authority.issue("client", until=LATER)
     tls = {"tls_certificate": str(shown.certificate), "tls_key": str(shown.key)}
     settings = Settings(
-        controller=ControllerKnobs(tls_certificate=str(door.certificate), tls_key=str(door.key)),
-        signals=ScrapeKnobs(**tls, promql=PromqlKnobs(**tls, tls_ca=str(authority.ca))),  # type: ignore[arg-type]  # all of them strings
+        controller=ControllerSettings(tls_certificate=str(door.certificate), tls_key=str(door.key)),
+        signals=ObserveSettings(**tls, promql=PromqlSettings(**tls, tls_ca=str(authority.ca))),  # type: ignore[arg-type]  # all of them strings
     )
-    page = Telling("enforce", "ml", ManualClock(), _certificates(settings).told).page().body.decode()
+    page = ControllerMetrics("enforce", "ml", ManualClock(), _certificates(settings).told).page().body.decode()
 
     assert told(page) == {
         "controller.tls_certificate": SOON.timestamp(),

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.cli.main import commands
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import Ledger, LedgerKnobs
+from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.audit_log import DEEDS, Asked
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Reason, Status, Verb
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from tests.databases import postgresql
 from tests.fleets import NOW, a_node, an_observation
 
@@ -28,15 +28,16 @@ HOUR = timedelta(hours=1)
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     """A running controller's ledger, to which the configuration points."""
-    knobs = LedgerKnobs(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
     if request.param == "postgresql":
-        knobs = LedgerKnobs(url=postgresql().database())
+        settings = LedgerSettings(url=postgresql().database())
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(
-        json.dumps({"ledger": {"path": knobs.path} if knobs.url is None else {"url": knobs.url}}), encoding="utf-8"
+        json.dumps({"ledger": {"path": settings.path} if settings.url is None else {"url": settings.url}}),
+        encoding="utf-8",
     )
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
-    ledger = Ledger.connect(knobs)
+    ledger = Ledger.connect(settings)
     assert ledger.lead()
     yield ledger
     ledger.close()
@@ -64,9 +65,9 @@ def noticed(ledger: Ledger, node_id: str, at: datetime, pool: str = "training") 
     return intent.key
 
 
-def a_backtest(at: datetime, failure: str | None = None) -> Backtested:
+def a_backtest(at: datetime, failure: str | None = None) -> BacktestRecord:
     """One on record."""
-    return Backtested(
+    return BacktestRecord(
         pool="training",
         at=at,
         who="ann@desk",

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.model.decision import Stopped, Verb
-from gpuwatch.model.fleet import Node, NodeState, Signal
+from gpuwatch.model.fleet import Node, NodeReport, NodeState
 from gpuwatch.money.accounting.metering import Metering, meter
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.policies import PoolRules, capacity
@@ -17,7 +17,7 @@ from gpuwatch.policies.idle import IdleRules, propose
 from gpuwatch.policies.schedule import Window
 from tests.fleets import NOW, Desk, a_node, a_notice, an_observation
 
-DOUBT = Signal(failure="it is unknown")
+DOUBT = NodeReport(failure="it is unknown")
 METERING, CALENDAR = Metering(zone=ZoneInfo("UTC")), Calendar(ZoneInfo("UTC"))
 
 
@@ -103,7 +103,7 @@ def test_its_time_is_billed_once_it_is_known_again() -> None:
 
 def test_prometheus_goes_on_scraping_it() -> None:
     """Its agent is where it was."""
-    discovery = Discovery(signals=ScrapeKnobs())
+    discovery = Discovery(signals=ObserveSettings())
     discovery.tell(an_observation(doubtful(), doubtful("i-2", address=None)).fleet)
 
     assert discovery.page().body.count(b"__meta_gpuwatch_node_id") == 1

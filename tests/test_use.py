@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.agent.utilization import LatelyUsed
+from gpuwatch.agent.utilization import RecentUtilization
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.model.fleet import Fleet, GpuUse, Node, NodeState, Signal
-from gpuwatch.model.measurement import Query
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.model.fleet import Fleet, GpuUse, Node, NodeReport, NodeState
+from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.runtime.clock import ManualClock
 from tests.builders import GIB, a_reading
 from tests.fleets import NOW, a_node, a_verdict
@@ -17,7 +17,7 @@ from tests.fleets import NOW, a_node, a_verdict
 
 def test_use_is_the_mean_of_the_samples_of_the_last_minute() -> None:
     """A minute of work, then half a minute of rest: half; after another one nothing is left of the work."""
-    used = LatelyUsed()
+    used = RecentUtilization()
     seen = {
         second: used.look(float(second), [a_reading(utilization_ratio=float(second < 60), memory_used_bytes=8 * GIB)])
         for second in range(180)
@@ -32,7 +32,7 @@ def test_use_is_the_mean_of_the_samples_of_the_last_minute() -> None:
 
 def test_what_was_not_read_is_not_known() -> None:
     """A GPU without GPM has no SM activity; one that is down has no use at all, its last minute notwithstanding."""
-    used = LatelyUsed()
+    used = RecentUtilization()
     used.look(0.0, [a_reading(0), a_reading(1)])
     seen = used.look(1.0, [a_reading(0, utilization_ratio=None)])
 
@@ -46,18 +46,18 @@ def a_member(node_id: str, *ratios: float | None, **other: Any) -> Node:  # noqa
     verdict = a_verdict(node_id, gpus=len(ratios))
     uses = [None if ratio is None else GpuUse(over_seconds=60.0, utilization_ratio=ratio) for ratio in ratios]
     gpus = tuple(replace(gpu, use=use) for gpu, use in zip(verdict.gpus, uses, strict=True))
-    signal = Signal(verdict=replace(verdict, gpus=gpus))
+    signal = NodeReport(verdict=replace(verdict, gpus=gpus))
     return a_node(node_id, signal=signal, **{"gpu_count": len(ratios), **other})
 
 
-def measured(query: Query, *nodes: Node) -> tuple[float | None, str | None, int | None, int | None]:
+def measured(query: MetricQuery, *nodes: Node) -> tuple[float | None, str | None, int | None, int | None]:
     """What asking the agents gives."""
-    source = ScrapeSource(knobs=ScrapeKnobs(), clock=ManualClock(wall=NOW), max_age_seconds=30.0)
+    source = ScrapeSource(settings=ObserveSettings(), clock=ManualClock(wall=NOW), max_age_seconds=30.0)
     found = source.measure(Fleet(observed_at=NOW, nodes=nodes), [query])[0]
     return found.value, found.doubt, found.samples, found.expected
 
 
-UTILIZATION = Query(pool="default", name="gpu_utilization")
+UTILIZATION = MetricQuery(pool="default", name="gpu_utilization")
 
 
 def test_a_pools_mean_is_over_the_gpus_of_its_running_enrolled_nodes() -> None:
@@ -84,9 +84,9 @@ def test_a_node_of_which_a_gpu_is_missing_or_silent_does_not_count_and_is_counte
 
 def test_what_nobody_tells_is_unknown() -> None:
     """No verdict, a name that agents do not tell, an expression without a Prometheus, an empty pool."""
-    silent = a_node("i-1", signal=Signal(failure="its agent did not answer"))
+    silent = a_node("i-1", signal=NodeReport(failure="its agent did not answer"))
 
     assert measured(UTILIZATION, silent) == (None, "none of 1 running nodes tells it", 0, 1)
     assert measured(UTILIZATION) == (None, "the pool has no running node", 0, 0)
-    assert "agents tell no queue" in (measured(Query(pool="default", name="queue"))[1] or "")
-    assert measured(Query(pool="p", name="x", expression="1"))[1] == "an expression needs signals.promql.url"
+    assert "agents tell no queue" in (measured(MetricQuery(pool="default", name="queue"))[1] or "")
+    assert measured(MetricQuery(pool="p", name="x", expression="1"))[1] == "an expression needs signals.promql.url"

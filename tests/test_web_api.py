@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import validate
 
-from gpuwatch.cli.controller import Seen, _web, one_round
+from gpuwatch.cli.controller import Observers, _web, one_round
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.metrics import Telling
+from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.api import ENDPOINTS, PREFIX
 from gpuwatch.controller.web.openapi import render_md
 from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.guard import RULES as GUARD_RULES
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.runtime.http.request import Request
 from tests.fleets import NOW, RULES, Desk, a_node, a_verdict, an_observation
 from tests.pages import PRICE, Site, a_site, populate
@@ -32,7 +32,7 @@ def site() -> Iterator[Site]:
     desk.fleet.put(a_node("i-busy", State.BUSY, 60.0, name="trainer", owner="ann"))
     desk.fleet.put(a_node("i-waits", held=600.0, pool="training"))
     desk.fleet.put(a_node("i-due", held=7200.0))
-    desk.fleet.put(replace(a_node("i-off"), state=NodeState.STOPPED, signal=Signal()))
+    desk.fleet.put(replace(a_node("i-off"), state=NodeState.STOPPED, signal=NodeReport()))
     desk.fleet.put(a_node("i-foreign", held=7200.0, enrolled=False))
     with a_site(desk) as site:
         site.round()
@@ -216,7 +216,7 @@ def test_a_round_in_trouble_leaves_the_last_picture_and_says_so(site: Site) -> N
 def test_a_gpu_that_cannot_be_told_is_unknown_and_never_idle() -> None:
     """A machine without a verdict has as many unknown GPUs as its type."""
     desk = Desk()
-    desk.fleet.put(replace(a_node("i-1", gpu_count=4), signal=Signal(failure="its agent does not answer")))
+    desk.fleet.put(replace(a_node("i-1", gpu_count=4), signal=NodeReport(failure="its agent does not answer")))
     with a_site(desk) as site:
         site.round()
         row = site.ask("/api/v1/fleet").json["nodes"][0]
@@ -232,7 +232,7 @@ def test_parked_nodes_are_announced_only_where_the_pool_removes_them() -> None:
     for rules, expected in ((RULES, None), (stops, "notice")):
         desk = Desk(rules=rules)
         verdict = a_verdict("i-1", State.PARKED, 60.0)
-        desk.fleet.put(a_node("i-1", signal=Signal(verdict=verdict)))
+        desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
         with a_site(desk) as site:
             site.round()
             told = site.ask("/api/v1/fleet").json["nodes"][0]["next"]
@@ -329,9 +329,9 @@ def test_the_controller_tells_the_page_each_round() -> None:
     """As `gpuwatch controller` puts it together from its settings."""
     desk, settings = Desk(), Settings(fleet="lab")
     desk.fleet.put(a_node("i-1"))
-    seen = Seen(
+    seen = Observers(
         discovery=Discovery(signals=settings.signals),
-        telling=Telling(settings.mode, settings.fleet, desk.clock),
+        telling=ControllerMetrics(settings.mode, settings.fleet, desk.clock),
         web=_web(settings, desk.parts),
     )
     one_round(desk.parts, seen)

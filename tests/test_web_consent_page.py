@@ -56,6 +56,7 @@ def test_a_link_is_opened_and_a_button_pressed(browser: Browser, site: Site, sch
         visit.page.fill("#reason", "a paper's deadline")
         visit.page.click("text=1 day")
         expect(visit.page.locator(".done")).to_contain_text("Kept until")
+        visit.page.wait_for_load_state("load")  # its style sheet may come after its text
         assert visit.text("h2") == "<b>gpu-0042</b> is kept"
         assert (visit.run(NAMELESS), visit.run(FAINT)) == ([], [])
 

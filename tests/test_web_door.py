@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.orders import Pause
 from gpuwatch.runtime.http.request import Request
 from tests.certificates import Authority
@@ -63,7 +63,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_on_this_machine_anybody_reads_and_nobody_acts() -> None:
     """Without users there is nobody who could be written down."""
-    with a_site(a_desk(), ControllerKnobs(operators=("ann",))) as site:
+    with a_site(a_desk(), ControllerSettings(operators=("ann",))) as site:
         site.round()
         read, session = site.ask("/api/v1/fleet"), site.ask("/api/v1/session").json
         acted = pause(site)
@@ -255,7 +255,7 @@ def test_an_order_that_is_not_right_does_nothing(site: Site, body: bytes, kind: 
 )
 def test_no_made_up_name_leads_here(host: str, status: int) -> None:
     """A site whose name server answers with this address gets nothing (DNS rebinding); named ones do."""
-    with a_site(a_desk(), ControllerKnobs(names=("gpus.example.com",))) as site:
+    with a_site(a_desk(), ControllerSettings(names=("gpus.example.com",))) as site:
         site.round()
 
         assert site.ask("/api/v1/fleet", Host=host).status == status
@@ -279,7 +279,7 @@ def test_browsers_are_told_to_load_and_run_nothing_else(path: str) -> None:
 
 def test_the_page_can_be_left_out() -> None:
     """controller.page false: metrics alone."""
-    with a_site(a_desk(), ControllerKnobs(page=False)) as site:
+    with a_site(a_desk(), ControllerSettings(page=False)) as site:
         assert [site.ask(path).status for path in ("/metrics", "/", "/api/v1/fleet")] == [200, 404, 404]
         assert site.ask("/api/v1/pauses", "POST", b"{}").status == 405
 
@@ -288,14 +288,14 @@ def test_a_client_certificate_names_its_user(tmp_path: Path) -> None:
     """The common name is who acts; one that is no operator's reads only."""
     authority = Authority(tmp_path / "ca")
     server = authority.issue("server")
-    knobs = ControllerKnobs(
+    settings = ControllerSettings(
         tls_certificate=str(server.certificate),
         tls_key=str(server.key),
         tls_client_ca=str(authority.ca),
         operators=("ann",),
     )
     found = {}
-    with a_site(a_desk(), knobs) as site:
+    with a_site(a_desk(), settings) as site:
         site.round()
         for name in ("ann", "bob"):
             context = ssl.create_default_context(cafile=str(authority.ca))

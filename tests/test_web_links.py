@@ -12,7 +12,7 @@ from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.web.keep_link import KEEP, claimed, signed
 from gpuwatch.controller.web.state import State as PageState
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.model.fleet import NodeState, Signal, State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from tests.linked import FORM, HOUR, SECRET, a_desk, keep, keeps, link, records
 from tests.pages import Site, a_site, with_users
 
@@ -132,7 +132,7 @@ def test_a_machine_that_nobody_can_see_stays_and_its_cap_goes_on() -> None:
     """Its agent does not answer: that is no use of it, and what is promised is counted from its notice at least."""
     with a_site(a_desk(snooze_max=8 * HOUR), secret=SECRET) as site:
         site.round()
-        site.desk.fleet.answer = lambda _: Signal(failure="no answer")
+        site.desk.fleet.answer = lambda _: NodeReport(failure="no answer")
         site.round(3600.0)
         page = site.ask(link(site)).body.decode()
 
@@ -225,7 +225,7 @@ def become(site: Site, what: str) -> None:
         for _ in range(10):
             site.round()
     elif what == "by hand":
-        fleet.put(replace(fleet.nodes_["i-1"], state=NodeState.STOPPED, signal=Signal()))
+        fleet.put(replace(fleet.nodes_["i-1"], state=NodeState.STOPPED, signal=NodeReport()))
         site.round()
     elif what == "gone":
         del fleet.nodes_["i-1"]

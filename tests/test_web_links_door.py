@@ -12,10 +12,9 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.keep_link import KEEP
 from gpuwatch.controller.web.keep_page import KeepLinks
-from gpuwatch.controller.web.settings import ControllerKnobs
-from gpuwatch.notify.settings import NotifyKnobs
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import Response
+from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.notify.settings import NotifySettings
+from gpuwatch.runtime.http.request import Request, Response
 from tests.linked import SECRET, a_desk, keep, link
 from tests.pages import Site, a_site, with_users
 
@@ -38,7 +37,7 @@ def test_far_away_a_link_takes_https_or_an_explicit_insecure() -> None:
     """Whoever reads the address on its way may use it."""
     named = {"host": "10.0.0.1:9461"}
     for insecure in (False, True):
-        with a_site(a_desk(), ControllerKnobs(insecure=insecure), secret=SECRET) as site:
+        with a_site(a_desk(), ControllerSettings(insecure=insecure), secret=SECRET) as site:
             site.round()
             target = link(site)
 
@@ -107,7 +106,7 @@ def test_the_controller_takes_the_secret_from_its_file_and_a_renewed_one_without
     """As the settings name it; links of the old secret end with it, and the host of notify.url is known."""
     key, desk = tmp_path / "key", a_desk()
     key.write_bytes(SECRET + b"\n")
-    settings = Settings(notify=NotifyKnobs(url="http://gpus.example.com:9461", link_key_file=str(key)))
+    settings = Settings(notify=NotifySettings(url="http://gpus.example.com:9461", link_key_file=str(key)))
     web = _web(settings, desk.parts)
     web.state.tell(step(desk.parts), leading=True)
     site = Site(desk=desk, web=web, url="")
@@ -125,7 +124,7 @@ def test_a_secret_that_cannot_be_used_leaves_links_out_and_is_told(
     """The rounds and the page go on."""
     (tmp_path / "short").write_bytes(b"hush hush")
     for name in ("short", "none"):
-        settings = Settings(notify=NotifyKnobs(url="https://x.example", link_key_file=str(tmp_path / name)))
+        settings = Settings(notify=NotifySettings(url="https://x.example", link_key_file=str(tmp_path / name)))
 
         assert _web(settings, a_desk().parts).links is None
     assert "9 bytes are no secret, 32 are the least; make one with `openssl rand -base64 32`" in caplog.text

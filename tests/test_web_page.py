@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.browsers import chromium
@@ -277,7 +277,7 @@ def test_axe_finds_nothing(browser: Browser, site: Site, scheme: Any) -> None:  
 
 def test_without_a_round_the_page_says_so(browser: Browser) -> None:
     """Before the first round there is a sentence, not an empty fleet."""
-    with a_site(Desk(), ControllerKnobs()) as site:
+    with a_site(Desk(), ControllerSettings()) as site:
         context = browser.new_context()
         try:
             page = context.new_page()

@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.clouds import PROTECT_TAG, Cloud, CloudError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.context import Parts, Round
+from gpuwatch.controller.context import ControllerContext, Round
 from gpuwatch.controller.round import step
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Reason, Review, Status, Step, Verb
@@ -48,10 +48,10 @@ def checked(trace: Path, controller: Controller = step, hours: float = 1.5) -> C
     )
 
 
-def harmful(harm: Callable[[Parts], object]) -> Controller:
+def harmful(harm: Callable[[ControllerContext], object]) -> Controller:
     """The real controller, and after each of its rounds some harm."""
 
-    def controller(parts: Parts, *, act: bool = True) -> Round:
+    def controller(parts: ControllerContext, *, act: bool = True) -> Round:
         done = step(parts, act=act)
         if act:
             harm(parts)
@@ -60,7 +60,9 @@ def harmful(harm: Callable[[Parts], object]) -> Controller:
     return controller
 
 
-def stop(parts: Parts, name: str, state: NodeState | None = NodeState.RUNNING, permit: Permit | None = None) -> None:
+def stop(
+    parts: ControllerContext, name: str, state: NodeState | None = NodeState.RUNNING, permit: Permit | None = None
+) -> None:
     """Stop a node of that name, with a record as it should be, whatever it does; None: in any state."""
     for node in parts.cloud.nodes():
         if node.name == name and state in {None, node.state}:
@@ -73,7 +75,7 @@ def stop(parts: Parts, name: str, state: NodeState | None = NodeState.RUNNING, p
 def test_p15_a_stop_on_an_old_word_is_found_out(trace: Path) -> None:
     """What lets it go was asked ten seconds ago; and a controller that thinks longer of its word is none the better."""
 
-    def old(parts: Parts) -> None:
+    def old(parts: ControllerContext) -> None:
         young = a_permit(parts.clock)
         stop(parts, "forgotten", permit=replace(young, asked_uptime=young.asked_uptime - 10.0))
 
@@ -112,7 +114,7 @@ def test_p1_a_silent_node_that_is_stopped_is_found_out(tmp_path: Path) -> None:
     rows = [f"{at},quiet,0,1" for at in (*range(0, 900, 60), *range(5000, 5460, 60))]
     path.write_text("\n".join(["time_s,node,gpu,utilization_ratio", *rows]))
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         if parts.clock.monotonic() > 2000:
             stop(parts, "quiet")
 
@@ -134,7 +136,7 @@ def test_p2_p9_a_working_node_that_is_stopped_is_found_out(trace: Path) -> None:
 def test_p14_a_node_that_nobody_was_told_of_is_found_out(trace: Path) -> None:
     """Stopped without a notice at all, and before the time that its notice promised."""
 
-    def early(parts: Parts) -> None:
+    def early(parts: ControllerContext) -> None:
         for notice in parts.ledger.view(parts.clock.now()).notices:
             for node in parts.cloud.nodes():
                 if node.id == notice.node_id:
@@ -150,7 +152,7 @@ def test_p14_a_node_that_nobody_was_told_of_is_found_out(trace: Path) -> None:
 def test_p3_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
     """The tag that protects a node is set behind the controller's back, and it stops it nevertheless."""
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         machines = simulated(parts.cloud)
         for node in parts.cloud.nodes():
             machines.set_tags(node.id, {PROTECT_TAG: "true"})
@@ -166,7 +168,7 @@ def test_p4_p7_limits_and_minimum_that_are_exceeded_are_found_out(trace: Path) -
     limits = replace(options.limits, max_stops_per_hour=1)
     rules = Rulebook(pools={DEFAULT_POOL: replace(options.pool, min_nodes=2)}, limits=limits, enforce=True)
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         for name in ("often", "forgotten"):
             stop(parts, name)
 
@@ -182,7 +184,7 @@ def test_p4_p7_limits_and_minimum_that_are_exceeded_are_found_out(trace: Path) -
 def test_p5_a_plan_that_is_not_what_is_done_is_found_out(trace: Path) -> None:
     """Whoever plans nothing and then does something has a plan that nobody can trust."""
 
-    def controller(parts: Parts, *, act: bool = True) -> Round:
+    def controller(parts: ControllerContext, *, act: bool = True) -> Round:
         done = step(parts, act=act)
         return done if act else replace(done, decisions=())
 
@@ -192,7 +194,7 @@ def test_p5_a_plan_that_is_not_what_is_done_is_found_out(trace: Path) -> None:
 def test_p6_p13_what_is_stopped_twice_or_settled_too_early_is_found_out(trace: Path) -> None:
     """A stop of a node that does not run, and one settled while the cloud says that it runs."""
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         stop(parts, "forgotten", None)
         node = parts.cloud.nodes()[0]
         if node.state is NodeState.RUNNING:
@@ -205,7 +207,7 @@ def test_p6_p13_what_is_stopped_twice_or_settled_too_early_is_found_out(trace: P
 def test_p8_a_controller_that_removes_whatever_a_node_does_is_found_out(trace: Path) -> None:
     """Its plan removes the same node when it is busy, silent, protected or not enrolled instead of idle."""
 
-    def controller(parts: Parts, *, act: bool = True) -> Round:
+    def controller(parts: ControllerContext, *, act: bool = True) -> Round:
         done = step(parts, act=act)
         node = done.observation.fleet.nodes[0]
         removal = Step(node_id=node.id, verb=Verb.STOP, reason=REASON, change="Nothing.")
@@ -220,7 +222,7 @@ def test_p8_a_controller_that_removes_whatever_a_node_does_is_found_out(trace: P
 def test_p10_p11_what_is_stopped_once_more_for_nothing_is_found_out(trace: Path) -> None:
     """A controller that starts a forgotten node by itself and stops it again makes a cycle of constant load."""
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         node = next(node for node in parts.cloud.nodes() if node.name == "forgotten")
         stop(parts, node.name)
         if node.state is NodeState.STOPPED:
@@ -233,7 +235,7 @@ def test_p10_p11_what_is_stopped_once_more_for_nothing_is_found_out(trace: Path)
 def test_p10_a_stop_in_the_warm_up_is_found_out(trace: Path) -> None:
     """A node that its user has just started is stopped before its boot is over."""
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         for node in parts.cloud.nodes():
             if node.name == "often" and parts.clock.monotonic() > 2 * HOUR:
                 stop(parts, "often")
@@ -248,7 +250,7 @@ def test_p10_a_stop_in_the_warm_up_is_found_out(trace: Path) -> None:
 def test_p12_a_stop_that_nobody_wrote_down_is_found_out(trace: Path) -> None:
     """Its key is that of no open intent."""
 
-    def harm(parts: Parts) -> None:
+    def harm(parts: ControllerContext) -> None:
         for node in parts.cloud.nodes():
             if node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "a key that no intent has", permit=a_permit(parts.clock))

@@ -14,7 +14,7 @@ from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelXid
 from gpuwatch.agent.health.xids import XidLog
 from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.model.health import Health
-from gpuwatch.model.xid import Witness
+from gpuwatch.model.xid import XidSource
 from gpuwatch.runtime.clock import ManualClock
 from tests.agents import RunningAgent, eventually
 from tests.builders import START, a_cycle, a_gpu, a_reading
@@ -22,7 +22,7 @@ from tests.nvml import GPU_IS_LOST, NO_PERMISSION, UNKNOWN, StubDriver, build
 from tests.test_probe import lines, streaming, until
 
 ADDRESS = (0, 1, 0)  # of the builders' GPU 0
-OFF_THE_BUS = KernelXid(address=ADDRESS, xid=79, witness=Witness.BUS)
+OFF_THE_BUS = KernelXid(address=ADDRESS, xid=79, witness=XidSource.BUS)
 
 
 # Counting

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.attribution.attribution import Attribution, View
-from gpuwatch.agent.attribution.settings import AttributionKnobs
+from gpuwatch.agent.attribution.settings import AttributionSettings
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import GpuDown, GpuReading
@@ -17,7 +17,7 @@ from tests.builders import a_cycle, a_process, a_reading
 class Host:
     """A /proc, and an agent that looks at it."""
 
-    def __init__(self, folder: Path, *, top_processes: int = 16, knobs: Mapping[str, bool] | None = None) -> None:
+    def __init__(self, folder: Path, *, top_processes: int = 16, settings: Mapping[str, bool] | None = None) -> None:
         """An agent in the host's PID namespace, with rights to all that is there."""
         self.proc = folder / "proc"
         (self.proc / "self/ns").mkdir(parents=True)
@@ -29,11 +29,11 @@ class Host:
             node_id="n", clock=self.clock, rules=ActivityRules(), interval_seconds=1.0, stale_after_seconds=8.0
         )
         self.attribution = Attribution(
-            AttributionKnobs(
+            AttributionSettings(
                 proc=str(self.proc),
                 pod_resources_socket=str(folder / "none.sock"),
                 pod_logs=str(self.pod_logs),
-                **(knobs or {}),
+                **(settings or {}),
             ),
             self.clock,
             lambda: self.core.snapshot(self.clock.monotonic()),

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.runtime.clock import ManualClock
 from tests.metadata_services import MetadataService, serving
@@ -17,13 +17,13 @@ GCE = "/computeMetadata/v1/instance"
 class Watched:
     """A machine of one cloud; `look` looks as the agent's thread does, and lets an interval pass."""
 
-    def __init__(self, service: MetadataService, folder: Path, **knobs: object) -> None:
+    def __init__(self, service: MetadataService, folder: Path, **changes: object) -> None:
         """Its cloud is the one whose service it is, its clock stands at 2026-01-05 00:00:00 UTC."""
         self.clock = ManualClock()
         self.service = service
         settings: dict[str, object] = {"provider": type(service).__name__.lower().replace("ec2", "aws")}
-        settings |= {"endpoint": service.url, "state": str(folder / "notices.json"), "timeout": 5.0, **knobs}
-        self.watcher = InstanceWatcher(InstanceKnobs(**settings), self.clock)  # type: ignore[arg-type]
+        settings |= {"endpoint": service.url, "state": str(folder / "notices.json"), "timeout": 5.0, **changes}
+        self.watcher = InstanceWatcher(MetadataSettings(**settings), self.clock)  # type: ignore[arg-type]
 
     def look(self, times: int = 1) -> InstanceStatus:
         """What is known after so many looks."""
@@ -44,6 +44,6 @@ class Watch:
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         self.stack, self.folder = stack, folder
 
-    def __call__(self, service: MetadataService, **knobs: object) -> Watched:
+    def __call__(self, service: MetadataService, **settings: object) -> Watched:
         """One machine."""
-        return Watched(self.stack.enter_context(serving(service)), self.folder, **knobs)
+        return Watched(self.stack.enter_context(serving(service)), self.folder, **settings)

@@ -28,7 +28,7 @@ from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, ProcessKind
 from gpuwatch.model.gpu_identity import called, order
 from gpuwatch.model.mig import MigInstance
-from gpuwatch.model.setting import STRICT, Knob
+from gpuwatch.model.setting import STRICT, Setting
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _FULL_RATIO = 0.99
@@ -47,30 +47,30 @@ class ActivityRules:
         float,
         Gt(0),
         Le(0.1),
-        Knob("A utilization sample at or above this share (0.01 = NVML's smallest step) is busy."),
+        Setting("A utilization sample at or above this share (0.01 = NVML's smallest step) is busy."),
     ] = 0.01
     busy_power_ratio: Annotated[
-        float, Gt(0), Le(0.8), Knob("Power at or above this share of the GPU's power limit is busy.")
+        float, Gt(0), Le(0.8), Setting("Power at or above this share of the GPU's power limit is busy.")
     ] = 0.35
     held_memory_bytes: Annotated[
         int,
         Gt(0),
         Le(4 * 1024**3),
-        Knob("Device memory in use at or above this, in bytes, is held: the GPU is parked, not idle."),
+        Setting("Device memory in use at or above this, in bytes, is held: the GPU is parked, not idle."),
     ] = 512 * 1024 * 1024
     stalled_after: Annotated[
         Seconds,
         Ge(60),
-        Knob("Full utilization at idle power without memory traffic is called stalled after this long."),
+        Setting("Full utilization at idle power without memory traffic is called stalled after this long."),
     ] = 600.0
     max_gap: Annotated[
         Seconds,
         Gt(0),
         Le(300),
-        Knob("Two samples further apart than this leave a gap, which does not count as idle time."),
+        Setting("Two samples further apart than this leave a gap, which does not count as idle time."),
     ] = 10.0
     forget_after: Annotated[
-        Seconds, Ge(0), Le(300), Knob("Doubt that lasts longer than this starts the idle time again from zero.")
+        Seconds, Ge(0), Le(300), Setting("Doubt that lasts longer than this starts the idle time again from zero.")
     ] = 60.0
 
 

@@ -23,17 +23,18 @@ from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Snapshot
 from gpuwatch.agent.wall import Terminals, answering
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
-from gpuwatch.runtime.http.auth import door_of, files_of
-from gpuwatch.runtime.http.server import TEXT, AgentServer, Response, Route
+from gpuwatch.runtime.http.auth import files_of, make_auth
+from gpuwatch.runtime.http.request import TEXT, Response
+from gpuwatch.runtime.http.server import HttpServer, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
-from gpuwatch.runtime.shutdown import Ending
-from gpuwatch.runtime.systemd import Watchdog, tell, tell_reloading
+from gpuwatch.runtime.shutdown import SignalWaiter
+from gpuwatch.runtime.systemd import Watchdog, notify, tell_reloading
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ BOARD_ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 _EC2_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
 
-def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFormat) -> int | None:
+def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_format: LogFormat) -> int | None:
     """Put the parts together and wait for a signal; the result is the exit status, or None: to begin anew.
 
     `reread` gives the settings as they are now, or raises ValueError with every mistake in them.
@@ -53,72 +54,72 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
     log_to_stderr("%(levelname)s %(message)s", log_format)
     clock = SystemClock()
     try:
-        door = door_of(knobs, clock, "agent")
+        door = make_auth(settings, clock, "agent")
     except (OSError, ValueError) as error:
         _LOG.error("%s", error)
         return _FAILED
     except ImportError as error:
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _FAILED
-    node_id = knobs.node_id or discover_node_id()
-    host = HostSignals(knobs.evidence, clock, own_processes=knobs.source == "nvml")
-    health = _health(knobs, clock)
+    node_id = settings.node_id or discover_node_id()
+    host = HostSignals(settings.evidence, clock, own_processes=settings.source == "nvml")
+    health = _health(settings, clock)
     core = AgentCore(
         node_id=node_id,
         clock=clock,
-        rules=knobs.activity,
-        interval_seconds=knobs.interval,
-        stale_after_seconds=knobs.stale_after_seconds,
+        rules=settings.activity,
+        interval_seconds=settings.interval,
+        stale_after_seconds=settings.stale_after_seconds,
         host=host.evidence,
         health=health,
     )
-    users = Attribution(knobs.attribution, clock, lambda: core.snapshot(clock.monotonic()))
-    instance = InstanceWatcher(knobs.instance, clock)
+    users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
+    instance = InstanceWatcher(settings.instance, clock)
     exporter = Exporter(
         core,
         clock,
         node_id=node_id,
-        top_processes=knobs.top_processes,
+        top_processes=settings.top_processes,
         leases=host.leases,
         users=users.view,
         instance=instance.status,
-        certificates=Ends([files_of(knobs, "agent")], by_handshake).told,
+        certificates=Ends([files_of(settings, "agent")], by_handshake).told,
         logins=door.failures,
-        foreign=_foreign(knobs, users),
+        foreign=_foreign(settings, users),
     )
-    supervisor = ProbeSupervisor(core, knobs, clock)
+    supervisor = ProbeSupervisor(core, settings, clock)
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
     answers = routes(core, exporter, supervisor, clock, instance.status)
     try:
-        server = AgentServer(
-            knobs.host,
-            knobs.port,
+        server = HttpServer(
+            settings.host,
+            settings.port,
             answers,
             clock=clock,
-            max_connections=knobs.max_connections,
-            timeout_seconds=knobs.connection_timeout,
+            max_connections=settings.max_connections,
+            timeout_seconds=settings.connection_timeout,
             door=door,
-            app=answering(terminals, tuple(answers), knobs.notice_users) if knobs.terminals else None,
+            app=answering(terminals, tuple(answers), settings.notice_users) if settings.terminals else None,
             queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
         )
     except OSError as error:
-        _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", knobs.host, knobs.port, error)
+        _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, error)
         return _FAILED
-    control = _control(knobs, supervisor, clock)
-    ending = Ending()
+    control = _control(settings, supervisor, clock)
+    ending = SignalWaiter()
     supervisor.start()
-    if knobs.source == "nvml" and knobs.kernel_log != "none":
-        health.xids.kernel_log_up = KernelLog(knobs.kernel_log, clock, health.xids.hear).start()
+    if settings.source == "nvml" and settings.kernel_log != "none":
+        health.xids.kernel_log_up = KernelLog(settings.kernel_log, clock, health.xids.hear).start()
     host.start(lambda: core.snapshot(clock.monotonic()).readings)
-    if knobs.source == "nvml":  # others tell of processes that are not this host's
+    if settings.source == "nvml":  # others tell of processes that are not this host's
         users.start()
-    instance.start(_namer(knobs, core, exporter))
+    instance.start(_namer(settings, core, exporter))
     server.start()
     _LOG.info("gpuwatch agent %s of node %s serves %s/metrics", __version__, node_id, server.url)
-    lacking = tuple(protection_lacking(knobs))
+    lacking = tuple(protection_lacking(settings))
     if lacking and not is_loopback(str(server.server_address[0])):
         _LOG.warning("%s is open to the network without %s", server.url, " and without ".join(lacking))
-    watchdog = Watchdog(lambda: supervisor.turns, rests=_longest_rest(knobs))
+    watchdog = Watchdog(lambda: supervisor.turns, rests=_longest_rest(settings))
     watchdog.start()
     ends = _ends(ending, supervisor, reread, clock)
     watchdog.stop()
@@ -133,17 +134,17 @@ def serve(knobs: AgentKnobs, reread: Callable[[], AgentKnobs], log_format: LogFo
     return 0 if ends else None
 
 
-def _longest_rest(knobs: AgentKnobs) -> float:
+def _longest_rest(settings: AgentSettings) -> float:
     """Seconds for which the supervisor may rightly hear and do nothing."""
-    return max(knobs.start_deadline, knobs.restart_max, knobs.interval + knobs.deadline)
+    return max(settings.start_deadline, settings.restart_max, settings.interval + settings.deadline)
 
 
-def _ends(ending: Ending, supervisor: ProbeSupervisor, reread: Callable[[], AgentKnobs], clock: Clock) -> bool:
+def _ends(ending: SignalWaiter, supervisor: ProbeSupervisor, reread: Callable[[], AgentSettings], clock: Clock) -> bool:
     """Ready from now on, until told to end; False: sound new settings wait for it to begin anew.
 
     What is wrong with new settings is told, and the agent goes on as it was.
     """
-    tell("READY=1")
+    notify("READY=1")
     while not ending.wait():
         tell_reloading(clock)
         wrong = _wrong(reread, clock) if supervisor.released is None else _RELEASED
@@ -151,69 +152,71 @@ def _ends(ending: Ending, supervisor: ProbeSupervisor, reread: Callable[[], Agen
             _LOG.info("begins anew, with the settings as they are now")
             return False
         _LOG.error("the settings stay as they were: %s", wrong)
-        tell("READY=1")
-    tell("STOPPING=1")
+        notify("READY=1")
+    notify("STOPPING=1")
     _LOG.info("ends")
     return True
 
 
-def _wrong(reread: Callable[[], AgentKnobs], clock: Clock) -> str | None:
+def _wrong(reread: Callable[[], AgentSettings], clock: Clock) -> str | None:
     """What keeps an agent from beginning with the settings as they are now."""
     try:
-        door_of(reread(), clock, "agent")
+        make_auth(reread(), clock, "agent")
     except (OSError, ValueError, ImportError) as error:
         return str(error)
     return None
 
 
-def _namer(knobs: AgentKnobs, core: AgentCore, exporter: Exporter) -> Callable[[str], None]:
+def _namer(settings: AgentSettings, core: AgentCore, exporter: Exporter) -> Callable[[str], None]:
     """What the metadata service tells the instance id to, some time after the start; often it was known before."""
 
     def name(instance_id: str) -> None:
-        if not knobs.node_id and board_node_id() is None:
+        if not settings.node_id and board_node_id() is None:
             core.node_id = exporter.node_id = instance_id
             _LOG.info("this is node %s, says its cloud", instance_id)
 
     return name
 
 
-def _health(knobs: AgentKnobs, clock: Clock) -> HealthWatch:
+def _health(settings: AgentSettings, clock: Clock) -> HealthWatch:
     """What watches over the GPUs' health; it remembers only real ones."""
-    remembers = knobs.source == "nvml" and knobs.health_file != "none"
-    file = HealthFile(Path(knobs.health_file)) if remembers else None
-    return HealthWatch(clock, knobs.health, interval_seconds=knobs.interval, file=file)
+    remembers = settings.source == "nvml" and settings.health_file != "none"
+    file = HealthFile(Path(settings.health_file)) if remembers else None
+    return HealthWatch(clock, settings.health, interval_seconds=settings.interval, file=file)
 
 
-def _control(knobs: AgentKnobs, supervisor: ProbeSupervisor, clock: Clock) -> ControlServer | None:
+def _control(settings: AgentSettings, supervisor: ProbeSupervisor, clock: Clock) -> ControlServer | None:
     """The control socket, obeyed from now on; without one the agent does all its other work."""
-    if knobs.control_socket == "none":
+    if settings.control_socket == "none":
         return None
     try:
-        control = ControlServer(Path(knobs.control_socket), device_commands(supervisor, clock))
+        control = ControlServer(Path(settings.control_socket), device_commands(supervisor, clock))
     except OSError as error:
         why = error.strerror or error
         remedy = "set agent.control_socket to a path that this user may make, or to none"
-        _LOG.warning("no `gpuwatch agent release` here: %s cannot be made (%s); %s", knobs.control_socket, why, remedy)
+        _LOG.warning(
+            "no `gpuwatch agent release` here: %s cannot be made (%s); %s", settings.control_socket, why, remedy
+        )
         return None
     control.start()
     return control
 
 
-def _foreign(knobs: AgentKnobs, users: Attribution) -> Callable[[Snapshot, bytes], bytes]:
+def _foreign(settings: AgentSettings, users: Attribution) -> Callable[[Snapshot, bytes], bytes]:
     """What adds other exporters' names to a page; their tables are loaded only where they are asked for."""
-    if not knobs.compat:
+    if not settings.compat:
         return lambda _, page: page
     from gpuwatch.agent.exporter.compat import Compatibility  # noqa: PLC0415  loaded by few agents
     from gpuwatch.agent.exporter.compat.host import HostFigures  # noqa: PLC0415  likewise
     from gpuwatch.agent.exporter.compat.processes import ProcessFigures  # noqa: PLC0415  likewise
 
     return Compatibility(
-        knobs.compat,
+        settings.compat,
         hostname=os.environ.get("NODE_NAME") or socket.gethostname(),
-        top_processes=knobs.top_processes,
+        top_processes=settings.top_processes,
         users=users.view,
         host=HostFigures(),
-        processes=ProcessFigures(Path(knobs.attribution.proc)),
+        processes=ProcessFigures(Path(settings.attribution.proc)),
     ).extend
 
 

@@ -46,18 +46,18 @@ def main(argv: Sequence[str]) -> int:
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
-    from gpuwatch.agent.settings import AgentKnobs, Handed  # noqa: PLC0415  likewise
+    from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  likewise
 
     handed, mistakes = judge.communicate()
     sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
     if judge.returncode != 0:
         return judge.returncode if judge.returncode > 0 else _FAILED
 
-    def reread() -> AgentKnobs:
+    def reread() -> AgentSettings:
         judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
-        return msgspec.json.decode(_judged(judge), type=Handed).agent
+        return msgspec.json.decode(_judged(judge), type=AgentHandover).agent
 
-    begin = msgspec.json.decode(handed, type=Handed)
+    begin = msgspec.json.decode(handed, type=AgentHandover)
     status = serve(begin.agent, reread, begin.log_format)
     return _begin_anew(argv) if status is None else status
 
@@ -82,13 +82,13 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     if path is None:
         import msgspec  # noqa: PLC0415  likewise
 
-        from gpuwatch.agent.settings import Handed  # noqa: PLC0415  likewise
+        from gpuwatch.agent.settings import AgentHandover  # noqa: PLC0415  likewise
 
         judge = _judge(arguments.config, {})
         handed, _ = judge.communicate()
         if judge.returncode != 0:
             return judge.returncode if judge.returncode > 0 else _FAILED
-        path = Path(msgspec.json.decode(handed, type=Handed).agent.control_socket)
+        path = Path(msgspec.json.decode(handed, type=AgentHandover).agent.control_socket)
     try:
         answer = order(path, verb, arguments.reason)
     except (OSError, ValueError) as error:

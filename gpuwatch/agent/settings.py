@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Gt, Le, MinLen
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.attribution.settings import AttributionKnobs
-from gpuwatch.agent.evidence.settings import HostKnobs
+from gpuwatch.agent.attribution.settings import AttributionSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.health.verdict import HealthRules
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import Knob
+from gpuwatch.model.setting import Setting
 from gpuwatch.runtime.http.settings import ServerSettings
 
 # A cycle may be this many intervals late, and its slowest GPU may use up its deadline, before values count as stale.
@@ -19,66 +19,79 @@ _LATE_INTERVALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentKnobs(ServerSettings):
+class AgentSettings(ServerSettings):
     """One agent."""
 
-    port: Annotated[int, Ge(0), Le(65535), Knob("TCP port to listen on; 0 takes any free one.")] = 9460
+    port: Annotated[int, Ge(0), Le(65535), Setting("TCP port to listen on; 0 takes any free one.")] = 9460
     notice_users: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob(
+        Setting(
             "Users (by password, or by their certificate's common name) who may have notices written on terminals. "
             "Without any: whoever may ask."
         ),
     ] = ()
     control_socket: Annotated[
-        str, MinLen(1), Knob("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
+        str, MinLen(1), Setting("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
     ] = "/run/gpuwatch/agent.sock"
     terminals: Annotated[
-        bool, Knob("Write a notice on the terminals of everybody who is logged in (docs/notifications.md).")
+        bool, Setting("Write a notice on the terminals of everybody who is logged in (docs/notifications.md).")
     ] = True
     node_id: Annotated[
         str | None,
-        Knob("The node's id in its cloud; without it, the instance id of board or metadata, else the host name."),
+        Setting("The node's id in its cloud; without it, the instance id of board or metadata, else the host name."),
     ] = None
-    interval: Annotated[Seconds, Ge(0.05), Le(60), Knob("Time from the start of one reading cycle to the next.")] = 1.0
+    interval: Annotated[Seconds, Ge(0.05), Le(60), Setting("Time from the start of one reading cycle to the next.")] = (
+        1.0
+    )
     deadline: Annotated[
-        Seconds, Ge(0.1), Le(300), Knob("A GPU not read within this time hangs: its probe is killed and replaced.")
+        Seconds, Ge(0.1), Le(300), Setting("A GPU not read within this time hangs: its probe is killed and replaced.")
     ] = 5.0
     start_deadline: Annotated[
-        Seconds, Ge(0.5), Le(600), Knob("A fresh probe must say its first line within this time; drivers load slowly.")
+        Seconds,
+        Ge(0.5),
+        Le(600),
+        Setting("A fresh probe must say its first line within this time; drivers load slowly."),
     ] = 60.0
     restart_min: Annotated[
-        Seconds, Ge(0.05), Le(60), Knob("Wait before a failed probe is replaced; doubles with each failure in a row.")
+        Seconds,
+        Ge(0.05),
+        Le(60),
+        Setting("Wait before a failed probe is replaced; doubles with each failure in a row."),
     ] = 1.0
-    restart_max: Annotated[Seconds, Ge(0.05), Le(3600), Knob("The longest wait before a probe is replaced.")] = 60.0
+    restart_max: Annotated[Seconds, Ge(0.05), Le(3600), Setting("The longest wait before a probe is replaced.")] = 60.0
     hung_retry: Annotated[
-        Seconds, Gt(0), Le(86400), Knob("A GPU that hung is left alone this long; doubles with each further hang.")
+        Seconds, Gt(0), Le(86400), Setting("A GPU that hung is left alone this long; doubles with each further hang.")
     ] = 60.0
     source: Annotated[
         Literal["nvml", "simulated", "replay"],
-        Knob("Where readings come from: the NVIDIA driver, a simulation, or a recorded probe stream."),
+        Setting("Where readings come from: the NVIDIA driver, a simulation, or a recorded probe stream."),
     ] = "nvml"
-    script: Annotated[str | None, Knob("Load programme of the simulated source, a file.")] = None
-    seed: Annotated[int, Ge(0), Knob("Seed of the simulated source.")] = 0
-    capture: Annotated[str | None, Knob("Recorded probe stream that the replay source plays, a file.")] = None
+    script: Annotated[str | None, Setting("Load programme of the simulated source, a file.")] = None
+    seed: Annotated[int, Ge(0), Setting("Seed of the simulated source.")] = 0
+    capture: Annotated[str | None, Setting("Recorded probe stream that the replay source plays, a file.")] = None
     top_processes: Annotated[
-        int, Ge(0), Le(1000), Knob("Largest GPU processes that get a series of their own, per GPU; the rest is summed.")
+        int,
+        Ge(0),
+        Le(1000),
+        Setting("Largest GPU processes that get a series of their own, per GPU; the rest is summed."),
     ] = 16
     compat: Annotated[
         tuple[Literal["dcgm", "nvidia_smi", "nvitop"], ...],
-        Knob("Other exporters whose metric names are served as well, for their dashboards (docs/compatibility.md)."),
+        Setting("Other exporters whose metric names are served as well, for their dashboards (docs/compatibility.md)."),
     ] = ()
     kernel_log: Annotated[
-        str, MinLen(1), Knob("Kernel log in which GPU errors (XIDs) are looked for; `none` for none.")
+        str, MinLen(1), Setting("Kernel log in which GPU errors (XIDs) are looked for; `none` for none.")
     ] = "/dev/kmsg"
     health_file: Annotated[
-        str, MinLen(1), Knob("File that keeps what is known of the GPUs' health for the next agent; `none` for none.")
+        str,
+        MinLen(1),
+        Setting("File that keeps what is known of the GPUs' health for the next agent; `none` for none."),
     ] = "/run/gpuwatch/health.json"
     activity: ActivityRules = field(default_factory=ActivityRules)
     health: HealthRules = field(default_factory=HealthRules)
-    evidence: HostKnobs = field(default_factory=HostKnobs)
-    instance: InstanceKnobs = field(default_factory=InstanceKnobs)
-    attribution: AttributionKnobs = field(default_factory=AttributionKnobs)
+    evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
+    instance: MetadataSettings = field(default_factory=MetadataSettings)
+    attribution: AttributionSettings = field(default_factory=AttributionSettings)
 
     @property
     def stale_after_seconds(self) -> float:
@@ -87,8 +100,8 @@ class AgentKnobs(ServerSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handed:
+class AgentHandover:
     """What an agent is handed of the settings: its own section, and the form of its log lines."""
 
-    agent: AgentKnobs
+    agent: AgentSettings
     log_format: Literal["text", "json"]

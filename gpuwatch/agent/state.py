@@ -19,8 +19,8 @@ from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
-from gpuwatch.agent.usage_counters import Tallies
-from gpuwatch.agent.utilization import LatelyUsed
+from gpuwatch.agent.usage_counters import UsageCounters
+from gpuwatch.agent.utilization import RecentUtilization
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
@@ -133,8 +133,8 @@ class AgentCore:
         self._read: dict[str, GpuReading | GpuDown] = {}
         self._expected: dict[str, GpuInfo] = {}
         self._sampled_at: dict[str, float] = {}
-        self._used = LatelyUsed()
-        self._tallies = Tallies(clock.now(), rules.max_gap)
+        self._used = RecentUtilization()
+        self._tallies = UsageCounters(clock.now(), rules.max_gap)
         self._published = _Published(at=clock.now(), monotonic_seconds=clock.monotonic())
 
     def ingest_messages(self, messages: Iterable[Message]) -> None:

@@ -9,7 +9,7 @@ from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 
 
-class Tallies:
+class UsageCounters:
     """Fed with each cycle; costs O(GPUs) a cycle. Time counts between two cycles at most `max_gap` seconds apart."""
 
     def __init__(self, since: datetime, max_gap: float) -> None:

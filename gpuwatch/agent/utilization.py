@@ -19,7 +19,7 @@ class _Part:
     sums: _Sums = field(default_factory=dict)
 
 
-class LatelyUsed:
+class RecentUtilization:
     """Fed with each cycle's readings; costs O(GPUs) a cycle and a dozen sums for each of them."""
 
     def __init__(self) -> None:

@@ -22,10 +22,10 @@ import msgspec
 
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import PeopleKnobs
+from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import TEXT, App, Response
+from gpuwatch.runtime.http.request import TEXT, Request, Response
+from gpuwatch.runtime.http.server import App
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     withdrawn: bool = False
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The answer: how many terminals have the text, which have not and why, and who could not be looked for.
 
     `repeated`: this was said before; nothing was written, and the figures are of that time.
@@ -84,9 +84,9 @@ class _Notice:
     verb: str
     stop_at: datetime
     ends_at: float
-    told: Told
+    told: Written
     due: list[float]
-    withdrawn: Told | None = None
+    withdrawn: Written | None = None
 
 
 class Terminals:
@@ -96,7 +96,7 @@ class Terminals:
         """Nothing is written before somebody asks. `node` is the id that the controller knows this host by."""
         self._clock = clock
         self._dev = roots.dev
-        self._people = People(PeopleKnobs(), roots)
+        self._people = People(SessionSettings(), roots)
         self._host = _plain_word(host)
         self._node = node
         self._turn = threading.Condition(threading.Lock())
@@ -111,7 +111,7 @@ class Terminals:
             self._turn.notify_all()
             self._turn.release()
 
-    def tell(self, key: str, verb: str, stop_at: datetime) -> Told:
+    def tell(self, key: str, verb: str, stop_at: datetime) -> Written:
         """Write of an end to come, now, and again when 5 minutes and 1 minute remain. Of one key once.
 
         Raises:
@@ -130,7 +130,7 @@ class Terminals:
             self._begin()
             return told
 
-    def withdraw(self, key: str) -> Told:
+    def withdraw(self, key: str) -> Written:
         """Write that this notice no longer holds, to those who could read of it; whatever happens, repeat it no more.
 
         Raises:
@@ -140,13 +140,13 @@ class Terminals:
         with self._held():
             known = self._notice
             if known is None or known.key != key:
-                return Told()
+                return Written()
             if known.withdrawn is not None:
                 return msgspec.structs.replace(known.withdrawn, repeated=True)
             known.due.clear()
             self._turn.notify_all()
             if not known.told.reached:
-                known.withdrawn = Told()
+                known.withdrawn = Written()
                 return known.withdrawn
             self._pause("withdrawal", self._clock.monotonic())
             known.withdrawn = self._write("withdrawal", (_STAYS.format(self._host),))
@@ -202,7 +202,7 @@ class Terminals:
             finally:
                 self._thread = None
 
-    def _write(self, kind: str, lines: tuple[str, ...]) -> Told:
+    def _write(self, kind: str, lines: tuple[str, ...]) -> Written:
         """That text on every terminal that takes it."""
         begin = self._clock.monotonic()
         sessions, doubts = self._people.present()
@@ -230,7 +230,7 @@ class Terminals:
         _LOG.info("%s written on %d of %d terminals", kind, len(reached), len(reached) + len(refused))
         for doubt in doubts:
             _LOG.warning("who is logged in is not known: %s", doubt)
-        return Told(reached=len(reached), refused=refused, doubts=tuple(doubts))
+        return Written(reached=len(reached), refused=refused, doubts=tuple(doubts))
 
 
 def reminders(left_seconds: float) -> tuple[float, ...]:
@@ -298,7 +298,7 @@ def answering(terminals: Terminals, others: tuple[str, ...], users: tuple[str, .
     return answer
 
 
-def _done(terminals: Terminals, order: Order) -> Told:
+def _done(terminals: Terminals, order: Order) -> Written:
     """Do what is asked.
 
     Raises:

@@ -18,7 +18,7 @@ _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 @commands.group()
 def advise() -> None:
-    """Advice from what was measured, with its arithmetic; nothing is changed."""
+    """Recommend instance types, sizes and commitments, with the arithmetic. Nothing is changed."""
 
 
 def _count(_: click.Context, param: click.Parameter, value: str) -> int:
@@ -92,7 +92,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
 @json_option
 def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
-    """Machines whose GPUs hold a model, ranked, with the arithmetic."""
+    """Rank the instance types whose GPUs can hold a model, with the arithmetic."""
     from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
 
     try:
@@ -136,7 +136,7 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
 @config_option
 @json_option
 def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
-    """GPUs that nobody uses beside ones that work, and work that a part of a GPU would hold."""
+    """Find nodes with more GPUs than their work uses, and work that a part of a GPU could do."""
     with explained():
         from gpuwatch.money.advice import rightsizing_report  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise

@@ -63,7 +63,7 @@ def commitments(
     as_json: bool,
     **terms: Any,  # noqa: ANN401  as click gives them; Terms has the types
 ) -> None:
-    """What to reserve for 1 and 3 years, what to run on spot: from the units (GPUs, machines) in use by time."""
+    """Recommend what to reserve for 1 or 3 years and what to run on spot, from the GPUs or machines in use."""
     from gpuwatch.money.advice.commitments import Terms  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.advice.commitments import advise as advice_of  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise

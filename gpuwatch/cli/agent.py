@@ -38,7 +38,7 @@ def probe(arguments: tuple[str, ...]) -> None:
 @config_option
 @json_option
 def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool) -> None:
-    """Keep this machine for DURATION, such as 4h: its agent says busy until then. A new lease replaces your last."""
+    """Keep this machine for DURATION, such as 4h: its agent reports busy. A new lease replaces your last one."""
     from gpuwatch.agent.evidence import leases  # noqa: PLC0415  loaded by this command only
     from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
@@ -48,13 +48,13 @@ def keep(duration: float | None, reason: str, path: Path | None, *, listing: boo
     if as_json and not listing:
         raise click.UsageError("--json goes with --list")
     try:
-        knobs = load_agent(path, os.environ).evidence
+        settings = load_agent(path, os.environ).evidence
         if duration is not None:
-            say(leases.keep(knobs, duration, reason, SystemClock()))
+            say(leases.keep(settings, duration, reason, SystemClock()))
         elif ending:
-            say("Your lease has ended." if leases.end(knobs.keep) else "You hold no lease.")
+            say("Your lease has ended." if leases.end(settings.keep) else "You hold no lease.")
         else:
-            found = leases.held(knobs.keep, SystemClock())
+            found = leases.held(settings.keep, SystemClock())
             say(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
     except ConfigError as error:
         say(error, err=True)

@@ -78,7 +78,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     html: Path | None,
     more: tuple[str, ...],
 ) -> None:
-    """Try idle policies on recorded history: what each would have saved, and what it would have cost.
+    """Replay idle policies on recorded history, and show what each would have saved and cost.
 
     Ends with 1 if the real controller, playing a part of it, stopped a node wrongly or broke a property, or if what is
     kept did not pass.

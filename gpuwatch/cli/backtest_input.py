@@ -14,7 +14,7 @@ import click
 from gpuwatch.cli.base import config_option, duration_or_none, settings_of
 
 if TYPE_CHECKING:
-    from gpuwatch.controller.observe.settings import PromqlKnobs
+    from gpuwatch.controller.observe.settings import PromqlSettings
     from gpuwatch.runtime.clock import Clock
     from gpuwatch.simulate.backtest.gaps import History
     from gpuwatch.simulate.backtest.sources.nodes import Kind
@@ -129,30 +129,32 @@ class Asked:
             window = window_of(self.since or "30d", self.until, clock.now(), options.hours)
         except ValueError as error:
             raise click.UsageError(f"--from, --to: {error}") from error
-        knobs, dialect = self._knobs()
-        api = PromApi(knobs=knobs, clock=clock, most_skew_seconds=math.inf)  # the past is the same by any clock
-        api = replace(api, knobs=replace(knobs, dialect=dialect_of(api, window) if dialect == "auto" else dialect))
+        settings, dialect = self._settings()
+        api = PromApi(settings=settings, clock=clock, most_skew_seconds=math.inf)  # the past is the same by any clock
+        api = replace(
+            api, settings=replace(settings, dialect=dialect_of(api, window) if dialect == "auto" else dialect)
+        )
         asked = PrometheusRange(api=api, window=window, step=step, pool=self.pool, parked_is=self._parked_is)
         return f"{asked.place}, {window}", asked.history(options)
 
-    def _knobs(self) -> "tuple[PromqlKnobs, Dialect]":
+    def _settings(self) -> "tuple[PromqlSettings, Dialect]":
         """Which API, and whose metrics."""
-        from gpuwatch.controller.observe.settings import PromqlKnobs  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.observe.settings import PromqlSettings  # noqa: PLC0415  loaded by this command only
 
         if self.prometheus == _CONFIGURED:
-            knobs = settings_of(self.path).signals.promql
-            if knobs.url is None:
+            settings = settings_of(self.path).signals.promql
+            if settings.url is None:
                 raise click.UsageError("signals.promql.url is not set; right would be --prometheus URL")
-            return replace(knobs, timeout=max(knobs.timeout, _QUERY_SECONDS)), self.dialect or knobs.dialect
+            return replace(settings, timeout=max(settings.timeout, _QUERY_SECONDS)), self.dialect or settings.dialect
         self._alone("prometheus", "URL")
         told = urlsplit(self.prometheus or "")
         if told.scheme not in {"http", "https"} or not told.hostname or "@" in told.netloc:
             right = "a URL such as http://127.0.0.1:9090, and credentials in signals.promql of --config"
             raise click.BadParameter(f"right would be {right}", param_hint="--prometheus")
-        return PromqlKnobs(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"
+        return PromqlSettings(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"
 
     def _of_ledger(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
-        from gpuwatch.ledger import Ledger, LedgerKnobs  # noqa: PLC0415  likewise
+        from gpuwatch.ledger import Ledger, LedgerSettings  # noqa: PLC0415  likewise
         from gpuwatch.simulate.backtest.sources.rounds import ledger_history  # noqa: PLC0415  loaded by this command only
         from gpuwatch.simulate.backtest.sources.window import moment_of  # noqa: PLC0415  likewise
 
@@ -162,13 +164,13 @@ class Asked:
         except ValueError as error:
             raise click.UsageError(f"--from, --to: {error}") from error
         if self.ledger == _CONFIGURED:
-            knobs = settings_of(self.path).ledger
+            settings = settings_of(self.path).ledger
         else:
             self._alone("ledger", "FILE")
-            knobs = LedgerKnobs(path=self.ledger or "")
-        with contextlib.closing(Ledger.connect(knobs, read_only=True)) as ledger:
+            settings = LedgerSettings(path=self.ledger or "")
+        with contextlib.closing(Ledger.connect(settings, read_only=True)) as ledger:
             told = ledger_history(ledger, options, since, until, pool=self.pool, parked_is=self._parked_is)
-        return f"the ledger {knobs.place}", told
+        return f"the ledger {settings.place}", told
 
     @property
     def _parked_is(self) -> "Kind":

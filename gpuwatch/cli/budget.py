@@ -11,7 +11,7 @@ from gpuwatch.cli.base import commands, config_option, explained, json_option, s
 @config_option
 @json_option
 def budget(path: Path | None, *, as_json: bool) -> None:
-    """Say of each budget what is spent, where its month will end, how sure that is, and what follows from it."""
+    """Show for each budget what is spent, the forecast for the end of the month, and the effects."""
     with explained():
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 

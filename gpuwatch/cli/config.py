@@ -19,7 +19,7 @@ def config() -> None:
 @config.command()
 @config_option
 def check(path: Path | None) -> None:
-    """Say what is in force, or every mistake and its remedy (exit status 2)."""
+    """Show the settings in force, or every mistake with its remedy (exit status 2)."""
     from gpuwatch.config import default_path  # noqa: PLC0415  loaded by this command only
     from gpuwatch.policies.validation import warnings  # noqa: PLC0415  likewise
 

@@ -16,15 +16,15 @@ from gpuwatch.clouds import Cloud, CloudError, Leftover, connect
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import LiveParts, Memory
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe import SignalSource
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.credentials import files_of
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.round import Parts, Round, step
+from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.keep_page import links_of
-from gpuwatch.controller.web.serve import Discovery, served
+from gpuwatch.controller.web.serve import Discovery, make_server
 from gpuwatch.controller.web.state import State
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
@@ -33,16 +33,16 @@ from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
-from gpuwatch.notify.notifier import Crier
-from gpuwatch.notify.report_job import Postman
+from gpuwatch.notify.notifier import Notifier
+from gpuwatch.notify.report_job import ReportScheduler
 from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.auth import files_of as door_files
-from gpuwatch.runtime.http.server import AgentServer
+from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.scheduler import SteadyScheduler
 from gpuwatch.runtime.secrets import use
-from gpuwatch.runtime.shutdown import Ending
-from gpuwatch.runtime.systemd import Watchdog, tell, tell_reloading
+from gpuwatch.runtime.shutdown import SignalWaiter
+from gpuwatch.runtime.systemd import Watchdog, notify, tell_reloading
 from gpuwatch.runtime.x509 import by_x509
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ _MESSAGES_SECONDS = 10.0
 # What `assembled` says that a person can mend.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
 
-SOURCES: dict[str, Callable[..., SignalSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.of}
+SOURCES: dict[str, Callable[..., NodeReportSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.of}
 
 
 def cloud_of(settings: Settings, clock: Clock) -> Cloud:
@@ -95,7 +95,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             clock=clock,
             cloud=cloud,
             signals=SOURCES[settings.signals.source](
-                knobs=settings.signals,
+                settings=settings.signals,
                 clock=clock,
                 max_age_seconds=settings.limits.max_verdict_age,
                 confirm_timeout=settings.limits.max_confirmation_age,
@@ -125,7 +125,7 @@ def run(settings: Settings, reread: Callable[[], Settings]) -> None:
 
     At SIGHUP `reread` gives the settings of the next round; those that raise one of `_UNUSABLE` change nothing.
     """
-    ending, memory = Ending(), Memory()
+    ending, memory = SignalWaiter(), Memory()
     following = _rounds(settings, ending, reread, memory)
     while following is not None:
         before, settings = settings, following
@@ -139,13 +139,15 @@ def run(settings: Settings, reread: Callable[[], Settings]) -> None:
         following = _rounds(settings, ending, reread, memory)
 
 
-def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings], memory: Memory) -> Settings | None:
+def _rounds(
+    settings: Settings, ending: SignalWaiter, reread: Callable[[], Settings], memory: Memory
+) -> Settings | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
     with assembled(settings, read_only=False) as made:
         parts = replace(made, memory=memory)
-        seen = Seen(
+        seen = Observers(
             discovery=Discovery(signals=settings.signals),
-            telling=Telling(settings.mode, settings.fleet, parts.clock, _certificates(settings).told),
+            telling=ControllerMetrics(settings.mode, settings.fleet, parts.clock, _certificates(settings).told),
             web=_web(settings, parts),
         )
         server = _served(settings, seen, parts)
@@ -161,11 +163,11 @@ def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings], 
         scheduler.start()
         watchdog = Watchdog(lambda: seen.telling.rounds, rests=settings.interval)
         watchdog.start()
-        tell("READY=1")
+        notify("READY=1")
         following = _following(ending, reread, parts.clock)
         watchdog.stop()
         if following is None:
-            tell("STOPPING=1")
+            notify("STOPPING=1")
         scheduler.shutdown(wait=True)
         if server is not None:
             server.close()
@@ -174,7 +176,7 @@ def _rounds(settings: Settings, ending: Ending, reread: Callable[[], Settings], 
     return following
 
 
-def _following(ending: Ending, reread: Callable[[], Settings], clock: Clock) -> Settings | None:
+def _following(ending: SignalWaiter, reread: Callable[[], Settings], clock: Clock) -> Settings | None:
     """Wait until new settings are sound, or for the end: None. What is wrong with others is told."""
     while not ending.wait():
         tell_reloading(clock)
@@ -183,14 +185,14 @@ def _following(ending: Ending, reread: Callable[[], Settings], clock: Clock) -> 
         except ConfigError as error:
             why = str(error)
         log.error("The settings stay as they were: %s", why)
-        tell("READY=1")
+        notify("READY=1")
     return None
 
 
-def _served(settings: Settings, seen: "Seen", parts: Parts) -> AgentServer | None:
+def _served(settings: Settings, seen: "Observers", parts: ControllerContext) -> HttpServer | None:
     """What is to be served, bound; without it the rounds go on, for they need nobody who asks."""
     try:
-        return served(settings.controller, seen.discovery, seen.telling, parts.clock, seen.web)
+        return make_server(settings.controller, seen.discovery, seen.telling, parts.clock, seen.web)
     except (OSError, ValueError) as error:
         why = str(error)
     except ImportError as error:
@@ -207,7 +209,7 @@ def _certificates(settings: Settings) -> Ends:
 
 def _web(settings: Settings, parts: LiveParts) -> Web:
     """The page, before the first round."""
-    knobs = settings.controller
+    server = settings.controller
     state = State(
         fleet=settings.fleet,
         interval_seconds=settings.interval,
@@ -219,13 +221,15 @@ def _web(settings: Settings, parts: LiveParts) -> Web:
     )
     return Web(
         state=state,
-        operators=frozenset(knobs.operators),
-        names=frozenset((knobs.host, *knobs.names, urlsplit(settings.notify.url or "").hostname or "")) - {""},
-        links=links_of(settings.notify.link_key_file, state, insecure=knobs.insecure),
+        operators=frozenset(server.operators),
+        names=frozenset((server.host, *server.names, urlsplit(settings.notify.url or "").hostname or "")) - {""},
+        links=links_of(settings.notify.link_key_file, state, insecure=server.insecure),
     )
 
 
-def scheduled(parts: Parts, interval_seconds: float, seen: "Seen | None" = None) -> BackgroundScheduler:
+def scheduled(
+    parts: ControllerContext, interval_seconds: float, seen: "Observers | None" = None
+) -> BackgroundScheduler:
     """Rounds from now on, not yet started, their distance by the monotonic clock.
 
     A late one is made up for once, never twice; no two run at the same time.
@@ -245,21 +249,21 @@ def scheduled(parts: Parts, interval_seconds: float, seen: "Seen | None" = None)
     return scheduler
 
 
-def send_reports(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Seen") -> None:
+def send_reports(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Observers") -> None:
     """Look once a minute whether a report is due, beside the rounds."""
     if settings.report.to:
-        postman = postman_of(
+        postman = make_report_scheduler(
             settings, clock, lambda: seen.telling.leading, lambda: cloud_of(settings, clock).leftovers()
         )
         every = IntervalTrigger(minutes=1, timezone=UTC)
         scheduler.add_job(postman.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
-def postman_of(
+def make_report_scheduler(
     settings: Settings, clock: Clock, leads: Callable[[], bool], leftovers: Callable[[], Sequence[Leftover]]
-) -> Postman:
+) -> ReportScheduler:
     """Who delivers the reports of these settings."""
-    return Postman(
+    return ReportScheduler(
         report=settings.report,
         cost=settings.cost,
         ledger=settings.ledger,
@@ -270,25 +274,25 @@ def postman_of(
     )
 
 
-def send_messages(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Seen") -> None:
+def send_messages(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: "Observers") -> None:
     """Look every few seconds who is to be told of what the rounds did, beside them; where nothing is done, nobody."""
     if settings.mode == "enforce" and (settings.notify.to or settings.notify.terminals):
-        crier = crier_of(
+        crier = make_notifier(
             settings, clock, lambda: seen.telling.leading, lambda: seen.telling.fleet, seen.telling.message
         )
         every = IntervalTrigger(seconds=min(_MESSAGES_SECONDS, settings.interval), timezone=UTC)
         scheduler.add_job(crier.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
-def crier_of(
+def make_notifier(
     settings: Settings,
     clock: Clock,
     leads: Callable[[], bool],
     fleet: Callable[[], Fleet | None],
     count: Callable[[str, str, str], None],
-) -> Crier:
+) -> Notifier:
     """Who sends the notices of these settings."""
-    return Crier(
+    return Notifier(
         notify=settings.notify,
         ledger=settings.ledger,
         signals=settings.signals,
@@ -304,11 +308,11 @@ def crier_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observers:
     """Who is told of each round."""
 
     discovery: Discovery
-    telling: Telling
+    telling: ControllerMetrics
     web: Web | None = None
     unknown_pools: set[str] = field(default_factory=set)  # that the log has told of
 
@@ -329,7 +333,7 @@ class Seen:
             self.discovery.tell(done.observation.fleet)
 
 
-def one_round(parts: Parts, seen: Seen | None = None) -> Round | None:
+def one_round(parts: ControllerContext, seen: Observers | None = None) -> Round | None:
     """One round with its line in the log; what goes wrong in it must not end the controller.
 
     Of several controllers on one ledger only the leader works; the others wait here for the lead.
@@ -345,7 +349,7 @@ def one_round(parts: Parts, seen: Seen | None = None) -> Round | None:
     return done
 
 
-def _round(parts: Parts, seen: "Seen | None") -> tuple[Round | None, bool]:
+def _round(parts: ControllerContext, seen: "Observers | None") -> tuple[Round | None, bool]:
     """The round, and whether this controller leads."""
     try:
         if not parts.ledger.lead():
@@ -366,7 +370,7 @@ def _round(parts: Parts, seen: "Seen | None") -> tuple[Round | None, bool]:
     return done, True
 
 
-def _meter(parts: Parts, done: Round, seen: Seen | None) -> None:
+def _meter(parts: ControllerContext, done: Round, seen: Observers | None) -> None:
     """What was billed since the round before is written down; should that fail, the next round makes up for it."""
     if parts.meter is None or done.trouble is not None:
         return

@@ -46,7 +46,7 @@ def cost(  # noqa: PLR0913  one for each option
     leftovers: bool,
     as_json: bool,
 ) -> None:
-    """Say what was billed, what of it was of use, what was wasted, and the energy, from what the ledger has metered."""
+    """Show what was billed, how much of it was useful or wasted, and the energy, from the ledger's metering."""
     if context.invoked_subcommand is not None:
         context.obj = path
         return
@@ -93,7 +93,7 @@ def cost(  # noqa: PLR0913  one for each option
 def reconcile(
     above: Path | None, bill: Path, columns: tuple[str, ...], limit: int, path: Path | None, *, as_json: bool
 ) -> None:
-    """Lay a bill beside the ledger: differences by machine and day, the largest first, with the likeliest reason."""
+    """Compare a bill with the ledger: differences by machine and day, largest first, with the likeliest reason."""
     with _spend(path or above) as (settings, spend):
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 

@@ -34,7 +34,7 @@ from gpuwatch.cli.base import above_zero, commands, say
 @click.option("--speed", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Live: times real time.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Live: end by itself after so many.")
 def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN401  as click gives them; Options has the types
-    """Watch a simulated fleet being reclaimed by the real controller; nothing outside this process is touched."""
+    """Watch the real controller stop idle nodes of a simulated fleet. Nothing outside this process is changed."""
     try:
         from gpuwatch.simulate.demo import run_headless, run_live  # noqa: PLC0415  loaded by this command only
         from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise

@@ -9,19 +9,19 @@ from gpuwatch.controller.context import LiveParts, Round
 from gpuwatch.controller.explain import judged
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.runtime.printable import legible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Explanation:
     """An explanation, for people and for programs."""
 
     as_text: str
     as_object: dict[str, Any]
 
 
-def of_now(parts: LiveParts, done: Round, name: str) -> Told:
+def of_now(parts: LiveParts, done: Round, name: str) -> Explanation:
     """A node in a round of this moment.
 
     Raises:
@@ -31,7 +31,7 @@ def of_now(parts: LiveParts, done: Round, name: str) -> Told:
     return _told(done, parts.rules, parts.ledger, name, round_id=None)
 
 
-def of_past(knobs: LedgerKnobs, name: str, *, number: int | None, when: str | None) -> Told:
+def of_past(settings: LedgerSettings, name: str, *, number: int | None, when: str | None) -> Explanation:
     """A node in a past round, from the ledger alone: the rules are those that held then.
 
     Raises:
@@ -39,7 +39,7 @@ def of_past(knobs: LedgerKnobs, name: str, *, number: int | None, when: str | No
         LedgerError: there is no such round, or compaction has dropped it, or the time is none.
 
     """
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         past = ledger.round_at(_time(when or "")) if number is None else ledger.round(number)
         if past.rulebook is None:
@@ -49,7 +49,7 @@ def of_past(knobs: LedgerKnobs, name: str, *, number: int | None, when: str | No
         ledger.close()
 
 
-def _told(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, *, round_id: int | None) -> Told:
+def _told(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, *, round_id: int | None) -> Explanation:
     """A node in a round, rendered."""
     found, now = judged(done, rules, ledger, name, round_id=round_id), done.observation.now
     parts = (found.node, found.step, found.review, found.history)
@@ -58,7 +58,7 @@ def _told(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, *
     if round_id is not None:
         text = f"Round {round_id} of {now:%Y-%m-%d %H:%M:%S} UTC, under the rules of then.\n\n{text}"
     extra = {"round": round_id, "at": now.isoformat(), "pool_says": lines}
-    return Told(as_text=text, as_object={**render.explain_object(*parts), **extra})
+    return Explanation(as_text=text, as_object={**render.explain_object(*parts), **extra})
 
 
 def _time(text: str) -> datetime:

@@ -36,7 +36,7 @@ def controller(path: Path | None) -> None:
 @config_option
 @json_option
 def plan(path: Path | None, *, as_json: bool) -> None:
-    """Print what a round would do now, and what forbids it, without doing anything."""
+    """Show what a round would do now and what blocks it. Nothing is changed."""
     with a_plan(path) as (_, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
 
@@ -48,7 +48,7 @@ def plan(path: Path | None, *, as_json: bool) -> None:
 @config_option
 @json_option
 def status(path: Path | None, *, as_json: bool) -> None:
-    """Print the fleet: each node's use, what happens to it next, and why."""
+    """List the nodes: how each is used, what happens to it next, and why."""
     with a_plan(path) as (parts, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
         from gpuwatch.controller.node_row import fleet_rows  # noqa: PLC0415  likewise
@@ -73,9 +73,9 @@ def status(path: Path | None, *, as_json: bool) -> None:
 @config_option
 @json_option
 def explain(node: str, number: int | None, when: str | None, path: Path | None, *, as_json: bool) -> None:
-    """Say of NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its past.
+    """Explain NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its history.
 
-    Without --round or --at it is about this moment and asks cloud and agents; with one of them the ledger alone.
+    Without --round or --at, the cloud and the agents are asked now. With one of them, only the ledger is read.
     """
     if number is not None and when is not None:
         raise click.UsageError("give --round or --at, not both")
@@ -102,7 +102,7 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
 @config_option
 @json_option
 def leftovers(path: Path | None, *, as_json: bool) -> None:
-    """List what costs money and serves no running machine: volumes, addresses. Nothing is touched."""
+    """List volumes and addresses that cost money and serve no running machine. Nothing is changed."""
     with explained():
         from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
         from gpuwatch.money import unused as left  # noqa: PLC0415  loaded by this command only

@@ -40,7 +40,7 @@ csv_option = click.option(
 @click.option("--models", "fitted", is_flag=True, help="Let ARIMA and ETS compete, too (extra `forecast`; slower).")
 @json_option
 def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as_json: bool) -> None:
-    """What comes next in a series of values, with 80 % intervals, by the method that does best on its own past."""
+    """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
     from gpuwatch.money.forecast.csv import SeriesError, read_samples  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.forecast import forecast as told_of  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.forecast.methods import offered  # noqa: PLC0415  likewise

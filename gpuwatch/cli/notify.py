@@ -10,7 +10,7 @@ from gpuwatch.cli.base import commands, config_option, explained, say, settings_
 
 @commands.group()
 def notify() -> None:
-    """See that people are told before their nodes go."""
+    """Check that notifications reach people."""
 
 
 @notify.command()
@@ -18,12 +18,12 @@ def notify() -> None:
 @click.option("--owner", metavar="OWNER", help="As if the nodes were this owner's, where mail goes to owners.")
 @config_option
 def test(name: str | None, owner: str | None, path: Path | None) -> None:
-    """Send a message that says it is a test to NAME of notify.to, or to all of them."""
+    """Send a test message to NAME of notify.to, or to all of them."""
     with explained():
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 
         from gpuwatch.controller.operations import whoever  # noqa: PLC0415  likewise
-        from gpuwatch.notify.send_test import Sender, tried  # noqa: PLC0415  likewise
+        from gpuwatch.notify.send_test import Sender, send_test  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
 
@@ -40,7 +40,7 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
             clock=SystemClock(),
             who=whoever(),
         )
-        results = tried(sender, [name] if name is not None else list(there), owner)
+        results = send_test(sender, [name] if name is not None else list(there), owner)
         for each in results:
             say(legible(f"{each.name}: {each.told}"), err=not each.arrived)
     if not all(each.arrived for each in results):

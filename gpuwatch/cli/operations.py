@@ -19,7 +19,7 @@ _pool_option = click.option("--pool", help="This pool alone; without it, all of 
 @click.option("--reason", required=True, help="Why; everybody sees it.")
 @config_option
 def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None) -> None:
-    """Let every controller do nothing from its next round on; it goes on looking and telling."""
+    """Pause all actions from the next round. Observation, metrics and notifications continue."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
@@ -33,7 +33,7 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 @_pool_option
 @config_option
 def resume(pool: str | None, path: Path | None) -> None:
-    """Take pauses back; notices given before are withdrawn, and their nodes get new ones."""
+    """Resume after a pause. Earlier notices are withdrawn; idle nodes get new ones."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
@@ -48,7 +48,7 @@ def resume(pool: str | None, path: Path | None) -> None:
 @click.option("--reason", default="", help="How you know; it is kept with your name.")
 @config_option
 def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
-    """Confirm that nodes which turned idle all at once are idle indeed: their pool is no longer frozen."""
+    """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
@@ -73,12 +73,12 @@ def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
 
 @commands.group()
 def audit() -> None:
-    """Say who did what, and check that nobody changed the records."""
+    """Show who did what, and verify that no record was changed."""
 
 
 @audit.command()
 @click.option("--node", "node_id", metavar="ID", help="About this machine alone.")
-@click.option("--pool", help="About this pool alone; what holds for all pools is told, too.")
+@click.option("--pool", help="Only this pool, with what applies to all pools.")
 @click.option("--since", metavar="TIME", help="Not before then: 7d, or 2026-01-31T18:00Z.")
 @click.option("--only", "whats", multiple=True, metavar="WHAT", help="Such as pause or stop; may be repeated.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
@@ -94,7 +94,7 @@ def log(
     *,
     as_json: bool,
 ) -> None:
-    """List orders, steps and messages: who, when, what, why, and what came of it; the newest first."""
+    """List orders, actions and messages, newest first: who, when, what, why, and the result."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.ledger.audit_log import DEEDS, Asked  # noqa: PLC0415  likewise
@@ -118,7 +118,7 @@ def log(
 @config_option
 @json_option
 def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
-    """Say whether the records are as they were written; exit status 1 where one is not, and which is the first."""
+    """Verify that the records are as they were written. If not, exit status 1, and the first bad record is named."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
 
@@ -137,7 +137,7 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
 @config_option
 @json_option
 def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: bool) -> None:
-    """Let nodes go as their notices say, where `pools.NAME.approval` asks for it; without NODE, list who waits."""
+    """Approve the notices of nodes in pools with `pools.NAME.approval`. Without NODE, list the nodes that wait."""
     with explained():
         from gpuwatch.controller import operations as approvals  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def prices(
     provider: str | None, region: str | None, gpu: str | None, path: Path | None, *, refresh: bool, as_json: bool
 ) -> None:
-    """List GPU machines of the clouds with their prices, how old those are, and where they come from."""
+    """List the clouds' GPU instance types with their prices, the age of each price and its source."""
     with explained():
         from gpuwatch.money.prices import catalogue, listing  # noqa: PLC0415  likewise
         from gpuwatch.money.prices.open import open_live, open_own  # noqa: PLC0415  likewise
@@ -32,19 +32,19 @@ def prices(
         if provider is not None and provider not in catalogue.PROVIDERS:
             raise click.UsageError(f"--provider: {provider!r} is none of {', '.join(catalogue.PROVIDERS)}")
         settings, clock = settings_of(path), SystemClock()
-        knobs = settings.prices
-        live, own = open_live(knobs, clock=clock, background=False, profile=settings.cloud.profile), open_own(knobs)
+        chosen = settings.prices
+        live, own = open_live(chosen, clock=clock, background=False, profile=settings.cloud.profile), open_own(chosen)
         if refresh:
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}
-        books = {name: Book(provider=name, rates=knobs.rates, own=own, live=live) for name in catalogue.PROVIDERS}
+        books = {name: Book(provider=name, rates=chosen.rates, own=own, live=live) for name in catalogue.PROVIDERS}
         told = listing.rows(listing.merged(fetched), books, clock.now())
         told = [row for row in told if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
         say(json.dumps(listing.as_object(told)) if as_json else listing.as_text(told))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:
-    """Ask now, and say what failed; what is known already is listed all the same."""
+    """Ask the clouds now, and report what failed. Known prices are listed in any case."""
     if provider is None or region is None:
         raise click.UsageError("--refresh asks one cloud about one region: name them with --provider and --region")
     if live is None or not live.asks(provider):

@@ -44,7 +44,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     leftovers: bool,
     as_json: bool,
 ) -> None:
-    """Say what a day's machines cost, what of it was waste and whose, what was saved and how that is known."""
+    """Report what a day's machines cost, what was wasted and by whom, and what was saved."""
     chosen = [day, month, year, first or last]
     if sum(each is not None for each in chosen) > 1:
         raise click.UsageError("--day, --month, --year and --from/--to exclude each other")
@@ -104,12 +104,12 @@ def _made(
 def _send(settings: "Settings", ledger: "Ledger", told: "Report", name: str) -> None:
     """To one destination; the controller's own report of the day goes out all the same."""
     from gpuwatch.notify.report_job import key_of  # noqa: PLC0415  likewise
-    from gpuwatch.notify.report_send import Parcel, delivered  # noqa: PLC0415  likewise
+    from gpuwatch.notify.report_send import ReportDelivery, delivered  # noqa: PLC0415  likewise
     from gpuwatch.notify.transports.errors import DeliveryError  # noqa: PLC0415  loaded by this command only
 
     key = key_of(ledger, name, f"{told.facts.stretch}-{told.facts.now:%Y%m%dT%H%M%S}")
     try:
-        say(f"Sent: {delivered(Parcel(report=told, key=key), settings.report.to[name])}")
+        say(f"Sent: {delivered(ReportDelivery(report=told, key=key), settings.report.to[name])}")
     except DeliveryError as error:
         say(f"The report did not get to {name}: {error}", err=True)
         sys.exit(1)

@@ -39,7 +39,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class OtherRegion:
     """One place that the settings do not name, and the GPU machines in it, for people.
 
     `refused` is why we may not look there, in the cloud's word; `trouble` why there was no answer.
@@ -55,7 +55,7 @@ class Elsewhere:
 class Searchable(Protocol):
     """A cloud that can be searched beyond the places of the settings."""
 
-    def elsewhere(self) -> Sequence[Elsewhere]:
+    def elsewhere(self) -> Sequence[OtherRegion]:
         """Every such place that the account could use; raises CloudError where they cannot be listed."""
         ...
 

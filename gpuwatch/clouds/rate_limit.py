@@ -8,7 +8,7 @@ _RECOVERY_SECONDS = 60.0  # from a standstill to the full pace
 _SLOWEST = 1 / 16  # of the full pace
 
 
-class Pace:
+class RateLimiter:
     """A token bucket. Each refusal by the cloud ("too many calls") halves its pace, which comes back in a minute.
 
     The cloud's limits are shared with all other users of the account: ours only keep us from being the one who fills

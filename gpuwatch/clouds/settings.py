@@ -6,38 +6,43 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 _Text = Annotated[str, MinLen(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountKnobs:
+class AccountSettings:
     """One account of the cloud by a name for messages, and how it is entered."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    role_arn: Annotated[_Text | None, Knob("The role to assume. None: the credentials' own account.")] = None
-    external_id: Annotated[_Text | None, Knob("What the role's trust policy asks for as sts:ExternalId.")] = None
-    regions: Annotated[tuple[_Text, ...], Knob("Its regions; none given: those of cloud.regions.")] = ()
+    role_arn: Annotated[_Text | None, Setting("The role to assume. None: the credentials' own account.")] = None
+    external_id: Annotated[_Text | None, Setting("What the role's trust policy asks for as sts:ExternalId.")] = None
+    regions: Annotated[tuple[_Text, ...], Setting("Its regions; none given: those of cloud.regions.")] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudKnobs:
+class CloudSettings:
     """Where machines are listed and stopped. Credentials come from the SDK's own chain, never from this file."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    provider: Annotated[Literal["aws"], Knob("The cloud.")] = "aws"
-    regions: Annotated[tuple[_Text, ...], Knob("Regions to look at; none given: the SDK's default region.")] = ()
+    provider: Annotated[Literal["aws"], Setting("The cloud.")] = "aws"
+    regions: Annotated[tuple[_Text, ...], Setting("Regions to look at; none given: the SDK's default region.")] = ()
     accounts: Annotated[
-        dict[str, AccountKnobs], Knob("Accounts to look at, by a name; none: the one that the credentials belong to.")
+        dict[str, AccountSettings],
+        Setting("Accounts to look at, by a name; none: the one that the credentials belong to."),
     ] = field(default_factory=dict)
-    profile: Annotated[_Text | None, Knob("The SDK's named profile; without it, the SDK's default credentials.")] = None
-    endpoint_url: Annotated[_Text | None, Knob("Base URL of the cloud's API, for private endpoints and tests.")] = None
+    profile: Annotated[_Text | None, Setting("The SDK's named profile; without it, the SDK's default credentials.")] = (
+        None
+    )
+    endpoint_url: Annotated[_Text | None, Setting("Base URL of the cloud's API, for private endpoints and tests.")] = (
+        None
+    )
 
 
-def contradictions(cloud: CloudKnobs) -> Iterator[Contradiction]:
+def contradictions(cloud: CloudSettings) -> Iterator[Contradiction]:
     """What no single key's bounds can tell."""
     named: dict[str | None, str] = {}  # by the account's number
     for name, account in cloud.accounts.items():

@@ -1,6 +1,6 @@
 """Every key of the configuration as its dataclass declares it: path, kind, bounds, default, sentence.
 
-Reader, manual and tests are driven by this table, so a knob is declared once, beside the code that obeys it.
+Reader, manual and tests are driven by this table, so a setting is declared once, beside the code that obeys it.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from gpuwatch.model.duration import DurationOr, DurationSyntax, format_duration
-from gpuwatch.model.setting import Floor, Knob
+from gpuwatch.model.setting import Floor, Setting
 
 NAME = "<name>"  # stands in a path for a name that the user chooses, such as a pool's
 PREFIX = "GPUWATCH_"
@@ -129,7 +129,7 @@ def _fields(cls: Any, prefix: Path) -> Iterator[Key]:  # noqa: ANN401  a datacla
 def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN401  a type hint has no type of its own
     """One key and what hangs under it."""
     plain, metadata = _unwrap(hint)
-    sentence = next((each.sentence for each in metadata if isinstance(each, Knob)), "")
+    sentence = next((each.sentence for each in metadata if isinstance(each, Setting)), "")
     bounds = tuple(each for each in metadata if isinstance(each, Ge | Gt | Le | Lt | MinLen | MaxLen))
     origin = get_origin(plain)
     if dataclasses.is_dataclass(plain):
@@ -140,7 +140,7 @@ def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN4
         yield Key(path=path, kind=Kind.NAMES, sentence=sentence, default=default)
         held = get_args(plain)[1]
         yield from _key(
-            (*path, NAME), held if dataclasses.is_dataclass(held) else Annotated[held, Knob(sentence)], None
+            (*path, NAME), held if dataclasses.is_dataclass(held) else Annotated[held, Setting(sentence)], None
         )
     elif origin is Literal:
         yield Key(path=path, kind=Kind.CHOICE, sentence=sentence, default=default, choices=get_args(plain))

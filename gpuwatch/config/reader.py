@@ -24,7 +24,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from gpuwatch.agent.settings import AgentKnobs, Handed
+from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds import region_names as cloud_regions
 from gpuwatch.config import keys, minimum_waits, yaml_file
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
@@ -82,12 +82,12 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
     return settings
 
 
-def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentKnobs:
+def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentSettings:
     """The section `agent` alone; raises as `load_handed`."""
     return load_handed(path, env or {}).agent
 
 
-def load_handed(path: Path | None, env: Mapping[str, str]) -> Handed:
+def load_handed(path: Path | None, env: Mapping[str, str]) -> AgentHandover:
     """What an agent obeys of the same file and environment; what only the controller obeys is not doubted here.
 
     Raises:
@@ -98,7 +98,7 @@ def load_handed(path: Path | None, env: Mapping[str, str]) -> Handed:
     found = [each for each in contradictions(settings) if all(key[0] == "agent" for key in each.keys)]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
-    return Handed(agent=settings.agent, log_format=settings.log_format)
+    return AgentHandover(agent=settings.agent, log_format=settings.log_format)
 
 
 def schema() -> dict[str, Any]:

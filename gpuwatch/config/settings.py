@@ -1,4 +1,4 @@
-"""Every knob of gpuwatch, composed of what each room declares for itself. Imported by shells only.
+"""Every setting of gpuwatch, composed of what each room declares for itself. Imported by shells only.
 
 `gpuwatch.config` fills this in from one file and the environment; nothing here loads the validator.
 """
@@ -9,29 +9,29 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
-from gpuwatch.agent.settings import AgentKnobs
-from gpuwatch.clouds import settings as cloud_knobs
+from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.clouds import settings as cloud_settings
 from gpuwatch.clouds.secret_stores import SecretStores
-from gpuwatch.clouds.settings import CloudKnobs
-from gpuwatch.controller.observe import settings as signal_knobs
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.clouds.settings import CloudSettings
+from gpuwatch.controller.observe import settings as signal_settings
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.guard import Limits, Rulebook
-from gpuwatch.ledger import settings as ledger_knobs
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger import settings as ledger_settings
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
-from gpuwatch.money.accounting import settings as cost_knobs
-from gpuwatch.money.accounting.settings import CostKnobs
-from gpuwatch.money.budgets import settings as budget_knobs
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.money.accounting import settings as cost_settings
+from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.money.budgets import settings as budget_settings
 from gpuwatch.money.budgets.settings import Budget
-from gpuwatch.money.prices import settings as price_knobs
-from gpuwatch.money.prices.settings import PriceKnobs
+from gpuwatch.money.prices import settings as price_settings
+from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.notify import report_settings
-from gpuwatch.notify import settings as notify_knobs
-from gpuwatch.notify.report_settings import ReportKnobs
-from gpuwatch.notify.settings import NotifyKnobs
+from gpuwatch.notify import settings as notify_settings
+from gpuwatch.notify.report_settings import ReportSettings
+from gpuwatch.notify.settings import NotifySettings
 from gpuwatch.policies import PoolRules, validation
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
@@ -45,40 +45,40 @@ class Settings:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     mode: Annotated[
-        Literal["observe", "enforce"], Knob("observe: decide and tell, touch nothing. enforce: also act.")
+        Literal["observe", "enforce"], Setting("observe: decide and tell, touch nothing. enforce: also act.")
     ] = "observe"
     fleet: Annotated[
-        str, MinLen(1), MaxLen(256), Knob("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
+        str, MinLen(1), MaxLen(256), Setting("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
     ] = "default"
     interval: Annotated[
-        Seconds, Ge(1), Le(3600), Knob("Time from the start of one round of the controller to the next.")
+        Seconds, Ge(1), Le(3600), Setting("Time from the start of one round of the controller to the next.")
     ] = 60.0
     log_format: Annotated[
         Literal["text", "json"],
-        Knob("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
+        Setting("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
     ] = "text"
-    cloud: CloudKnobs = field(default_factory=CloudKnobs)
-    signals: ScrapeKnobs = field(default_factory=ScrapeKnobs)
+    cloud: CloudSettings = field(default_factory=CloudSettings)
+    signals: ObserveSettings = field(default_factory=ObserveSettings)
     pools: Annotated[
         dict[str, PoolRules],
-        Knob("Rules by pool (tag gpuwatch:pool); a pool that is not listed is left alone. Nothing is inherited."),
+        Setting("Rules by pool (tag gpuwatch:pool); a pool that is not listed is left alone. Nothing is inherited."),
     ] = field(default_factory=dict)
     calendars: Annotated[
         dict[str, tuple[Annotated[str, MinLen(1)], ...]],
-        Knob("Lists of dates by a name of your choice, such as holidays, for the except_on of schedules' windows."),
+        Setting("Lists of dates by a name of your choice, such as holidays, for the except_on of schedules' windows."),
     ] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
-    ledger: LedgerKnobs = field(default_factory=LedgerKnobs)
-    cost: CostKnobs = field(default_factory=CostKnobs)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    cost: CostSettings = field(default_factory=CostSettings)
     budgets: Annotated[
-        dict[str, Budget], Knob("What a month may cost, by names of your choice; scopes may overlap.")
+        dict[str, Budget], Setting("What a month may cost, by names of your choice; scopes may overlap.")
     ] = field(default_factory=dict)
-    prices: PriceKnobs = field(default_factory=PriceKnobs)
-    report: ReportKnobs = field(default_factory=ReportKnobs)
-    notify: NotifyKnobs = field(default_factory=NotifyKnobs)
-    controller: ControllerKnobs = field(default_factory=ControllerKnobs)
-    agent: Annotated[AgentKnobs, Knob("What an agent on a GPU host obeys; of all else log_format alone.")] = field(
-        default_factory=AgentKnobs
+    prices: PriceSettings = field(default_factory=PriceSettings)
+    report: ReportSettings = field(default_factory=ReportSettings)
+    notify: NotifySettings = field(default_factory=NotifySettings)
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    agent: Annotated[AgentSettings, Setting("What an agent on a GPU host obeys; of all else log_format alone.")] = (
+        field(default_factory=AgentSettings)
     )
 
     @property
@@ -164,14 +164,14 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             right="agent.users_file or agent.tls_client_ca",
         )
     yield from access.contradictions(settings.controller, "controller")
-    yield from signal_knobs.contradictions(signals)
-    yield from ledger_knobs.contradictions(settings.ledger, settings.interval)
-    yield from cost_knobs.contradictions(settings.cost)
-    yield from budget_knobs.contradictions(settings.budgets, settings.cost.tags)
+    yield from signal_settings.contradictions(signals)
+    yield from ledger_settings.contradictions(settings.ledger, settings.interval)
+    yield from cost_settings.contradictions(settings.cost)
+    yield from budget_settings.contradictions(settings.budgets, settings.cost.tags)
     yield from report_settings.contradictions(settings.report)
-    yield from notify_knobs.contradictions(settings.notify, require_told=settings.limits.require_told)
-    yield from cloud_knobs.contradictions(settings.cloud)
-    yield from price_knobs.contradictions(settings.prices)
+    yield from notify_settings.contradictions(settings.notify, require_told=settings.limits.require_told)
+    yield from cloud_settings.contradictions(settings.cloud)
+    yield from price_settings.contradictions(settings.prices)
     yield from secrets.contradictions(settings)
     yield from validation.contradictions(settings.pools, settings.calendars)
     yield from validation.unknown(settings.pools, _pools(settings))
@@ -184,7 +184,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     waits: dict[tuple[str, ...], float] = {
         ("pools", name, "idle", key): wait for name, rules in settings.pools.items() for key, wait in _waits(rules)
     }
-    yield from signal_knobs.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
+    yield from signal_settings.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
     slowest = signals.timeout + agent.interval
     if settings.limits.max_verdict_age <= slowest:
         age, told = format_duration(settings.limits.max_verdict_age), format_duration(slowest)

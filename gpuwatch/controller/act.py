@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.permit import Permit, in_force
-from gpuwatch.controller.context import Act, Missing, Parts
+from gpuwatch.controller.context import Act, ControllerContext, Missing
 from gpuwatch.controller.settle import given_up
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.ledger import LeadLostError
@@ -44,7 +44,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import NodeState, Signal
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.promise import arguments_of, promise_of
 from gpuwatch.policies import capacity
 
@@ -72,7 +72,9 @@ _UNKNOWN_FOR_SECONDS = 3600.0
 _REASON = Reason(code="gone", sentence="The machine no longer exists, so its notice is closed.")
 
 
-def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...], round_id: int) -> Iterator[Act]:
+def execute(
+    parts: ControllerContext, observation: Observation, reviews: tuple[Review, ...], round_id: int
+) -> Iterator[Act]:
     """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
     _drop_unwanted(parts, observation, reviews)
     close_gone(parts, observation, round_id)
@@ -90,7 +92,7 @@ def carry_out(parts: Parts, observation: Observation, reviews: tuple[Review, ...
             tried += (review.step,)
 
 
-def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review, ...]) -> None:
+def _drop_unwanted(parts: ControllerContext, observation: Observation, reviews: tuple[Review, ...]) -> None:
     """An intent that may be tried again is cancelled once its step is no longer decided, or is refused for good."""
     wanted = {
         (review.step.node_id, review.step.verb)
@@ -104,7 +106,7 @@ def _drop_unwanted(parts: Parts, observation: Observation, reviews: tuple[Review
             parts.ledger.settle(entry.intent, *ended, parts.clock.now())
 
 
-def _drop_unenrolled(parts: Parts, observation: Observation, round_id: int) -> None:
+def _drop_unenrolled(parts: ControllerContext, observation: Observation, round_id: int) -> None:
     """End the notices of machines that are no longer enrolled: these are left untouched, and their owners are told."""
     for notice in observation.ledger.notices if parts.rules.enforce else ():
         node = observation.fleet.find(notice.node_id)
@@ -115,7 +117,9 @@ def _drop_unenrolled(parts: Parts, observation: Observation, round_id: int) -> N
             parts.ledger.settle(intent, Status.SETTLED, "the machine is not touched", now)
 
 
-def _act(parts: Parts, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]) -> Outcome:
+def _act(
+    parts: ControllerContext, observation: Observation, review: Review, round_id: int, tried: tuple[Step, ...]
+) -> Outcome:
     """One step."""
     move, now = review.step, parts.clock.now()
     entry = observation.ledger.open_step(move.node_id, move.verb)
@@ -156,14 +160,14 @@ def _act(parts: Parts, observation: Observation, review: Review, round_id: int, 
     return outcome
 
 
-def _permit(parts: Parts, verb: Verb) -> Permit:
+def _permit(parts: ControllerContext, verb: Verb) -> Permit:
     """What goes with the call, made before anybody is asked: its age is that of the oldest answer."""
     ledger, epoch = parts.ledger, parts.ledger.epoch
     seconds = parts.rules.limits.max_confirmation_age if verb in LETS_GO else _DECIDED_SECONDS
     return Permit.asked_now(parts.clock, seconds, lambda: ledger.leading() and ledger.epoch == epoch)
 
 
-def _arguments(parts: Parts, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
+def _arguments(parts: ControllerContext, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
     """What goes with the intent: of a notice what it promises, of a removal its machine's launch time, too.
 
     By that a later start can be told.
@@ -190,7 +194,7 @@ def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | 
     return None if node is None else node.owner, None if price is None else price.usd_per_hour
 
 
-def _confirm(parts: Parts, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+def _confirm(parts: ControllerContext, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
     """Ask cloud and node once more, and let policies and guard judge the answers afresh; a doubt is a veto.
 
     `tried` are the changes made earlier in this round: they count against the limits.
@@ -236,7 +240,7 @@ def _confirm(parts: Parts, observation: Observation, review: Review, tried: tupl
     return None if again.allowed else " ".join(answer.sentence for answer in again.refusals)
 
 
-def _late(signal: Signal, seconds: float) -> str | None:
+def _late(signal: NodeReport, seconds: float) -> str | None:
     """Why an answer is not one of now, whatever the source holds of it: its own count of its newest sample's age."""
     verdict = signal.verdict
     if verdict is None or verdict.age_seconds <= max(seconds, _FRESH_INTERVALS * verdict.interval_seconds):
@@ -244,7 +248,7 @@ def _late(signal: Signal, seconds: float) -> str | None:
     return f"its newest sample is {format_duration(verdict.age_seconds)} old"
 
 
-def _call(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
+def _call(parts: ControllerContext, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
     """One mutation of the cloud, and what came of it in the ledger's words."""
     try:
         permit.check()
@@ -261,7 +265,7 @@ def _call(parts: Parts, intent: Intent, observation: Observation, permit: Permit
         return status, str(error)
 
 
-def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
+def _ask(parts: ControllerContext, intent: Intent, observation: Observation, permit: Permit) -> tuple[Status, str]:
     """The call that the intent's verb stands for."""
     cloud, node_id, key = parts.cloud, intent.node_id, intent.key
     node = observation.fleet.find(node_id)
@@ -284,7 +288,7 @@ def _ask(parts: Parts, intent: Intent, observation: Observation, permit: Permit)
     return Status.ACCEPTED, f"the cloud accepted the {intent.verb.value}"
 
 
-def _promised(parts: Parts, review: Review, now: datetime) -> Mapping[str, str]:
+def _promised(parts: ControllerContext, review: Review, now: datetime) -> Mapping[str, str]:
     """What a notice that is given now promises."""
     told = review.step.arguments
     return arguments_of(
@@ -306,7 +310,7 @@ def _tags(intent: Intent, now: datetime) -> Mapping[str, str]:
     return {NOTIFIED_TAG: f"{now:%Y-%m-%dT%H:%M:%SZ}", STOP_AT: f"{due:%Y-%m-%dT%H:%M:%SZ}", DECISION_TAG: intent.key}
 
 
-def close_gone(parts: Parts, observation: Observation, round_id: int) -> None:
+def close_gone(parts: ControllerContext, observation: Observation, round_id: int) -> None:
     """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
     ledger, missing = observation.ledger, parts.memory.missing
     noticed, stopped = {each.node_id: each for each in ledger.notices}, {each.node_id for each in ledger.stopped}
@@ -328,7 +332,7 @@ def close_gone(parts: Parts, observation: Observation, round_id: int) -> None:
             parts.ledger.forget_stop(node_id)
 
 
-def _gone(parts: Parts, node_id: str, missing_seconds: float) -> bool:
+def _gone(parts: ControllerContext, node_id: str, missing_seconds: float) -> bool:
     """Whether it is proved that a machine no longer exists."""
     try:
         node = parts.cloud.node(node_id)

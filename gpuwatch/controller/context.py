@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.controller.clock_steps import ClockSteps
-from gpuwatch.controller.observe import SignalSource
+from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
-from gpuwatch.model.money import Hire, Price
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock
 
@@ -35,15 +35,15 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ControllerContext:
     """What a controller is made of; simulations differ in these alone. `prices` gives the price of a machine's hour."""
 
     clock: Clock
     cloud: Cloud
-    signals: SignalSource
+    signals: NodeReportSource
     ledger: RoundLedger
     rules: Rulebook
-    prices: Callable[[Hire, datetime], Price | None] = lambda _hire, _now: None
+    prices: Callable[[PriceKey, datetime], Price | None] = lambda _hire, _now: None
     meter: Meter | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     memory: Memory = field(default_factory=Memory)
@@ -60,7 +60,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveParts(Parts):
+class LiveParts(ControllerContext):
     """The parts of a controller whose page and commands ask its ledger about the past."""
 
     ledger: Ledger

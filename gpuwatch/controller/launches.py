@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from gpuwatch.controller.context import Parts
+from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import OpenIntent, Status
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
@@ -25,7 +25,7 @@ Found = tuple[Status, str] | None
 class Launches:
     """The open launches of one round; the cloud's list is asked for once, and only where there is one."""
 
-    def __init__(self, parts: Parts, orders: Sequence[tuple[str | None, datetime]]) -> None:
+    def __init__(self, parts: ControllerContext, orders: Sequence[tuple[str | None, datetime]]) -> None:
         """Nothing is asked yet; `orders` are those to resume a pool."""
         self._parts = parts
         self._orders = orders

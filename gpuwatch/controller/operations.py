@@ -8,24 +8,24 @@ from datetime import datetime, timedelta
 
 from gpuwatch import guard
 from gpuwatch.guard import Rulebook
-from gpuwatch.guard.case import Word
+from gpuwatch.guard.case import Finding
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
-from gpuwatch.ledger.audit_log import Asked, Trace
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.audit_log import Asked, AuditRecord
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
-from gpuwatch.model.orders import Approval, Backtested, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Pause
 from gpuwatch.model.similar_names import meant
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
 
-def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
+def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
     """Nothing is done from the next round on, to a pool or to all, for so long or until `resume`."""
     now = clock.now()
     until = None if seconds is None else now + timedelta(seconds=seconds)
-    ledger = Ledger.connect(knobs, controls_only=True)
+    ledger = Ledger.connect(settings, controls_only=True)
     try:
         given = ledger.pause(pool, whoever(), reason, now, until)
     finally:
@@ -33,9 +33,9 @@ def pause(knobs: LedgerKnobs, clock: Clock, pool: str | None, seconds: float | N
     return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
 
 
-def resume(knobs: LedgerKnobs, clock: Clock, pool: str | None) -> str:
+def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> str:
     """Take back the pauses of a pool, or all; says which still hold."""
-    ledger = Ledger.connect(knobs, controls_only=True)
+    ledger = Ledger.connect(settings, controls_only=True)
     try:
         held = ledger.resume(pool, whoever(), clock.now())
     finally:
@@ -55,20 +55,20 @@ def known(pool: str | None, pools: Iterable[str]) -> None:
         raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant(pool, pools)}")
 
 
-def paused(knobs: LedgerKnobs, clock: Clock) -> tuple[str, ...]:
+def paused(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
     """The pools that are paused, whether or not the settings still have them."""
-    if knobs.unwritten:
+    if settings.unwritten:
         return ()
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         return tuple(each.pool for each in ledger.view(clock.now()).pauses if each.pool is not None)
     finally:
         ledger.close()
 
 
-def acknowledge(knobs: LedgerKnobs, clock: Clock, pool: str | None, reason: str) -> str:
+def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason: str) -> str:
     """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
-    ledger = Ledger.connect(knobs, controls_only=True)
+    ledger = Ledger.connect(settings, controls_only=True)
     try:
         ledger.acknowledge(pool, whoever(), reason, clock.now())
     finally:
@@ -76,22 +76,22 @@ def acknowledge(knobs: LedgerKnobs, clock: Clock, pool: str | None, reason: str)
     return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
 
 
-def keep_backtest(knobs: LedgerKnobs, made: Backtested) -> None:
+def keep_backtest(settings: LedgerSettings, made: BacktestRecord) -> None:
     """Every controller goes by it from its next round on."""
-    ledger = Ledger.connect(knobs, controls_only=True)
+    ledger = Ledger.connect(settings, controls_only=True)
     try:
         ledger.keep_backtest(made)
     finally:
         ledger.close()
 
 
-def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Word]]:
+def untried(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Finding]]:
     """The pools of the settings whose rules remove nodes and may not for want of a backtest, with the guard's word."""
     if rules.limits.require_backtest is None:
         return
-    kept: tuple[Backtested, ...] = ()
-    if not knobs.unwritten:
-        ledger = Ledger.connect(knobs, read_only=True)
+    kept: tuple[BacktestRecord, ...] = ()
+    if not settings.unwritten:
+        ledger = Ledger.connect(settings, read_only=True)
         try:
             kept = ledger.view(clock.now()).backtests
         finally:
@@ -99,23 +99,23 @@ def untried(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> Iterator[tuple
     yield from guard.untried(dict.fromkeys((DEFAULT_POOL, *rules.pools)), rules, kept, clock.now())
 
 
-def audit(knobs: LedgerKnobs, anchor: str | None) -> Audit:
+def audit(settings: LedgerSettings, anchor: str | None) -> Audit:
     """What walking the records found. `anchor` is LINK:HASH as an earlier audit printed it.
 
     Raises:
         LedgerError: the ledger cannot be read, or the anchor is none.
 
     """
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         return ledger.audit(_anchor(anchor))
     finally:
         ledger.close()
 
 
-def rounds(knobs: LedgerKnobs, limit: int) -> tuple[RoundLine, ...]:
+def rounds(settings: LedgerSettings, limit: int) -> tuple[RoundLine, ...]:
     """The newest rounds, newest first."""
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         return ledger.rounds(limit)
     finally:
@@ -148,16 +148,16 @@ def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
     ]
 
 
-def trail(knobs: LedgerKnobs, asked: Asked) -> tuple[Trace, ...]:
+def trail(settings: LedgerSettings, asked: Asked) -> tuple[AuditRecord, ...]:
     """Who did what: the newest records that were asked for, newest first."""
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         return ledger.trail.traces(asked)
     finally:
         ledger.close()
 
 
-def trail_text(traces: tuple[Trace, ...]) -> str:
+def trail_text(traces: tuple[AuditRecord, ...]) -> str:
     """For people: a line each, and under it why and what came of it."""
     told = [
         "\n    ".join(legible(line) for line in (_headline(each), each.why, each.result) if line) for each in traces
@@ -165,18 +165,18 @@ def trail_text(traces: tuple[Trace, ...]) -> str:
     return "\n".join(told) or "Nothing of that is on record."
 
 
-def _headline(trace: Trace) -> str:
+def _headline(trace: AuditRecord) -> str:
     return f"{_when(trace.at)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
 
 
-def _about(trace: Trace) -> str:
+def _about(trace: AuditRecord) -> str:
     """What a record is about, in words."""
     if trace.node_id is None:
         return _pool(trace.pool)
     return trace.node_id if trace.pool is None else f"{trace.node_id} of pool {trace.pool}"
 
 
-def trail_object(traces: tuple[Trace, ...]) -> list[dict[str, object]]:
+def trail_object(traces: tuple[AuditRecord, ...]) -> list[dict[str, object]]:
     """For programs."""
     return [
         {
@@ -275,28 +275,30 @@ def waiting(fleet: Fleet, ledger: LedgerView, rules: Rulebook) -> tuple[Node, ..
     )
 
 
-def listed(knobs: LedgerKnobs, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
+def listed(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> tuple[Waiting, ...]:
     """Those of the newest round, oldest notice first.
 
     Raises:
         LedgerError: the ledger cannot be read.
 
     """
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         return _listed(ledger, clock.now(), rules)
     finally:
         ledger.close()
 
 
-def approve(knobs: LedgerKnobs, clock: Clock, rules: Rulebook, names: Sequence[str], reason: str) -> list[Approval]:
+def approve(
+    settings: LedgerSettings, clock: Clock, rules: Rulebook, names: Sequence[str], reason: str
+) -> list[Approval]:
     """Approve the notices of these nodes (ids or unique names); all of them, or none where one is a mistake.
 
     Raises:
         LedgerError: one of them waits for no approval, or the ledger cannot be written.
 
     """
-    ledger = Ledger.connect(knobs, controls_only=True)
+    ledger = Ledger.connect(settings, controls_only=True)
     try:
         now = clock.now()
         there = _listed(ledger, now, rules)

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from gpuwatch import guard, policies
 from gpuwatch.clouds import CloudError
-from gpuwatch.controller.act import carry_out
-from gpuwatch.controller.context import Act, Parts, Round
-from gpuwatch.controller.settle import settle_open
+from gpuwatch.controller.act import execute
+from gpuwatch.controller.context import Act, ControllerContext, Round
+from gpuwatch.controller.settle import reconcile
 from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
@@ -22,14 +22,14 @@ from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import timed
 
-__all__ = ["Act", "Parts", "Round", "decide", "explained", "observe", "step"]
+__all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
 
 
-def step(parts: Parts, *, act: bool = True) -> Round:
+def step(parts: ControllerContext, *, act: bool = True) -> Round:
     """One round. With `act=False` (plan) it ends before anything is written down."""
     if act:
         begin(parts)
-    settled = tuple(settle_open(parts)) if act else ()
+    settled = tuple(reconcile(parts)) if act else ()
     try:
         observation = cautious(parts, observe(parts), act=act)
         observation, gaps = _timed(parts, observation)
@@ -41,13 +41,13 @@ def step(parts: Parts, *, act: bool = True) -> Round:
     acts: tuple[Act, ...] = ()
     if act:
         round_id = parts.ledger.record_round(observation, proposals, decisions, reviews, parts.rules, gaps=gaps)
-        acts = tuple(carry_out(parts, observation, reviews, round_id))
+        acts = tuple(execute(parts, observation, reviews, round_id))
     return Round(
         observation=observation, proposals=proposals, decisions=decisions, reviews=reviews, settled=settled, acts=acts
     )
 
 
-def observe(parts: Parts) -> Observation:
+def observe(parts: ControllerContext) -> Observation:
     """The fleet with its signals, what scaling looks at, prices, the ledger, and budgets, at one moment."""
     nodes, groups = tuple(parts.cloud.nodes()), tuple(parts.cloud.groups())
     named = tuple(sorted(parts.rules.growing))
@@ -80,7 +80,7 @@ def observe(parts: Parts) -> Observation:
     return replace(seen, budgets=parts.budgets(seen))
 
 
-def _timed(parts: Parts, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
+def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
     """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
     before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
     told = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
@@ -93,7 +93,7 @@ def _timed(parts: Parts, observation: Observation) -> tuple[Observation, dict[st
     return observation, {pool: each.history for pool, each in told.items() if each.history != before[pool]}
 
 
-def _memory(parts: Parts, fleet: Fleet) -> timedelta:
+def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
     """How far back decisions look: an hour for the limits, and as long as any cooldown or window is."""
     waits = [
         3600.0,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, NotFoundError
-from gpuwatch.controller.context import Parts
+from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.launches import Found, Launches
 from gpuwatch.ledger.attempts import launched
 from gpuwatch.model.decision import (
@@ -30,7 +30,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node, NodeState
 
-__all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "settle_open"]
+__all__ = ["MAX_ATTEMPTS", "MAX_REFUSALS", "SETTLE_TIMEOUT", "given_up", "reconcile"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _LAUNCH_TIME_STEP = timedelta(seconds=1)  # clouds tell launch times in whole se
 _NOT_SHOWN = frozenset({Status.INTERRUPTED, Status.UNAVAILABLE})
 
 
-def settle_open(parts: Parts) -> Iterator[Outcome]:
+def reconcile(parts: ControllerContext) -> Iterator[Outcome]:
     """Find out what became of every open intent and write it down."""
     view = parts.past(parts.clock.now())
     launches = Launches(parts, view.resume_orders)
@@ -59,7 +59,7 @@ def settle_open(parts: Parts) -> Iterator[Outcome]:
             yield parts.ledger.settle(entry.intent, status, detail, parts.clock.now())
 
 
-def _became(parts: Parts, entry: OpenIntent, launches: Launches) -> Found:
+def _became(parts: ControllerContext, entry: OpenIntent, launches: Launches) -> Found:
     """What became of one open intent."""
     if entry.intent.verb is Verb.LAUNCH:
         found = launches.became(entry)
@@ -78,7 +78,7 @@ def _exhausted(entry: OpenIntent) -> bool:
     return entry.resumable and (refused or entry.attempts >= MAX_ATTEMPTS)
 
 
-def given_up(parts: Parts, entry: OpenIntent) -> Found:
+def given_up(parts: ControllerContext, entry: OpenIntent) -> Found:
     """How an open intent ends that nobody wants any more; None: not yet, for it may still show."""
     if not entry.resumable:
         return None
@@ -90,7 +90,7 @@ def given_up(parts: Parts, entry: OpenIntent) -> Found:
     return ended, "no longer wanted; the cloud never showed it done"
 
 
-def _of_node(parts: Parts, entry: OpenIntent) -> Found:
+def _of_node(parts: ControllerContext, entry: OpenIntent) -> Found:
     """What the cloud shows of the node that an intent is about."""
     intent = entry.intent
     try:
@@ -109,14 +109,14 @@ def _of_node(parts: Parts, entry: OpenIntent) -> Found:
     return None if entry.resumable and found is not None and found[0] in _NOT_SHOWN else found
 
 
-def _tagged(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+def _tagged(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Notices are tags."""
     del parts
     done = node.tags.get(DECISION_TAG) == entry.intent.key
     return (Status.SETTLED, "its tags show it") if done else (Status.INTERRUPTED, "its tags do not show it yet")
 
 
-def _stopped(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+def _stopped(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """A stop is over when the cloud shows it stopped, or when somebody has started it again."""
     if node.state in {NodeState.STOPPING, NodeState.TERMINATING}:
         return None
@@ -139,28 +139,28 @@ def _started_since(entry: OpenIntent, node: Node) -> bool:
     return node.launched_at > entry.intent.at - _LAUNCH_TIME_STEP
 
 
-def _terminated(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+def _terminated(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """A termination is over when the cloud shows it terminated, and at no earlier word."""
     if node.state in {NodeState.TERMINATING, NodeState.STOPPING}:
         return None
     return _not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
 
 
-def _started(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+def _started(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """A start is over when the cloud shows it starting or running."""
     if node.state in {NodeState.PENDING, NodeState.RUNNING}:
         return Status.SETTLED, f"the cloud shows it {node.state.value}"
     return _not_yet(parts, entry, f"the cloud shows it {node.state.value}: not carried out")
 
 
-def _shielded(parts: Parts, entry: OpenIntent, node: Node) -> Found:
+def _shielded(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     """Scale-in protection is what the cloud shows."""
     if node.scale_in_protected is (entry.intent.verb is Verb.PROTECT):
         return Status.SETTLED, "the cloud shows it"
     return _not_yet(parts, entry, "the cloud does not show it")
 
 
-_SHOWN: dict[Verb, Callable[[Parts, OpenIntent, Node], Found]] = {
+_SHOWN: dict[Verb, Callable[[ControllerContext, OpenIntent, Node], Found]] = {
     Verb.NOTICE: _tagged,
     Verb.WITHDRAW: _tagged,
     Verb.STOP: _stopped,
@@ -171,7 +171,7 @@ _SHOWN: dict[Verb, Callable[[Parts, OpenIntent, Node], Found]] = {
 }
 
 
-def _grown(parts: Parts, entry: OpenIntent) -> Found:
+def _grown(parts: ControllerContext, entry: OpenIntent) -> Found:
     """A growth is over when the group's desired size is what was asked for, or more."""
     size = int(entry.intent.arguments["size"])
     try:
@@ -183,7 +183,7 @@ def _grown(parts: Parts, entry: OpenIntent) -> Found:
     return None if entry.resumable else _not_yet(parts, entry, f"the cloud shows a desired size of {group.desired}")
 
 
-def _not_yet(parts: Parts, entry: OpenIntent, detail: str) -> Found:
+def _not_yet(parts: ControllerContext, entry: OpenIntent, detail: str) -> Found:
     """What was accepted has its time to show, and so has a removal that nobody answered."""
     last, removal = entry.last, entry.intent.verb in REMOVALS
     if removal and entry.unanswered:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from gpuwatch.controller.context import Parts
+from gpuwatch.controller.context import ControllerContext
 from gpuwatch.guard.ownership import recent
 from gpuwatch.model.decision import DECISION_TAG, LedgerView, Observation
 from gpuwatch.model.fleet import Fleet, Node
@@ -17,7 +17,7 @@ from gpuwatch.model.orders import ITSELF, Pause
 log = logging.getLogger(__name__)
 
 
-def begin(parts: Parts) -> None:
+def begin(parts: ControllerContext) -> None:
     """Before anything is written: where the ledger is not as it was left, everything is paused, on record."""
     doubt = parts.ledger.identity.doubt
     if doubt is not None:
@@ -25,13 +25,13 @@ def begin(parts: Parts) -> None:
         parts.ledger.identity.begin_paused()
 
 
-def with_foreign(parts: Parts, ledger: LedgerView, nodes: Iterable[Node]) -> LedgerView:
+def with_foreign(parts: ControllerContext, ledger: LedgerView, nodes: Iterable[Node]) -> LedgerView:
     """The view with those decisions on the fleet's machines that this ledger lacks."""
     keys = {node.tags.get(DECISION_TAG, "") for node in nodes if node.enrolled} - {""}
     return replace(ledger, foreign=parts.ledger.identity.foreign(keys)) if keys else ledger
 
 
-def cautious(parts: Parts, observation: Observation, *, act: bool) -> Observation:
+def cautious(parts: ControllerContext, observation: Observation, *, act: bool) -> Observation:
     """The observation with the pauses that begin with it; they are written down where this is a round that acts."""
     identity, seen = parts.ledger.identity, observation.ledger
     why = [] if act or identity.doubt is None else [identity.doubt]
@@ -54,7 +54,7 @@ def decided_elsewhere(fleet: Fleet, ledger: LedgerView, now: datetime) -> tuple[
     )
 
 
-def _pause(parts: Parts, now: datetime, why: str) -> Pause:
+def _pause(parts: ControllerContext, now: datetime, why: str) -> Pause:
     log.error("Everything is paused until somebody says `gpuwatch resume`: %s", why)
     return parts.ledger.pause(None, ITSELF, why, now)
 

@@ -3,14 +3,14 @@
 import shlex
 from datetime import timedelta
 
-from gpuwatch.guard.case import Case, Word, no, ok
+from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies import idle
 
 
-def state(case: Case) -> Word:
+def state(case: Case) -> Finding:
     """Refuses an action on a node in a state that does not fit.
 
     Only running nodes are stopped and only stopped nodes are started; a node that is stopping is not stopped again
@@ -21,14 +21,14 @@ def state(case: Case) -> Word:
     node, verb = case.machine, case.step.verb
     if verb is Verb.START:
         if node.state is NodeState.STOPPED:
-            return ok("It is stopped.")
-        return no(f"It is {node.state.value}.", "Only stopped nodes are started.")
+            return allow("It is stopped.")
+        return refuse(f"It is {node.state.value}.", "Only stopped nodes are started.")
     if node.state is NodeState.RUNNING or (case.asleep and verb in {Verb.NOTICE, Verb.TERMINATE}):
-        return ok(f"It is {node.state.value}.")
-    return no(f"It is {node.state.value}.", "Only running nodes are stopped.")
+        return allow(f"It is {node.state.value}.")
+    return refuse(f"It is {node.state.value}.", "Only running nodes are stopped.")
 
 
-def ladder(case: Case) -> Word:
+def ladder(case: Case) -> Finding:
     """Refuses to terminate a stopped node, unless gpuwatch stopped it and its time is over.
 
     Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
@@ -40,25 +40,25 @@ def ladder(case: Case) -> Word:
     Set `pools.<name>.idle.terminate_after`. Without it the pool never terminates stopped nodes.
     """
     if not case.asleep:
-        return ok("It runs.")
+        return allow("It runs.")
     node, limit = case.machine, case.pool_rules.idle.terminate_after
     if limit is None:
-        return no("The pool never terminates stopped nodes.", f"Set pools.{case.pool}.idle.terminate_after.")
+        return refuse("The pool never terminates stopped nodes.", f"Set pools.{case.pool}.idle.terminate_after.")
     found = case.observation.ledger.stop_of(node.id)
     if found is None:
-        return no("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
+        return refuse("Somebody else stopped it.", "gpuwatch terminates only what it has stopped itself.")
     # By the cloud's own clock, where its time at the stop is on record: ours may have been set since.
     before = found.at if found.launched_at is None else found.launched_at
     if node.launched_at is None or node.launched_at > before:
-        return no("It was started again after gpuwatch stopped it.", "Whoever did that may want it.")
+        return refuse("It was started again after gpuwatch stopped it.", "Whoever did that may want it.")
     age = (case.observation.now - found.at).total_seconds()
     notice = case.pool_rules.idle.notice if case.step.verb is Verb.NOTICE else 0.0
     if age + notice < limit:
-        return no(f"It was stopped {format_duration(age)} ago.", f"It is kept for {format_duration(limit)}.")
-    return ok(f"gpuwatch stopped it {format_duration(age)} ago, and nobody started it since.")
+        return refuse(f"It was stopped {format_duration(age)} ago.", f"It is kept for {format_duration(limit)}.")
+    return allow(f"gpuwatch stopped it {format_duration(age)} ago, and nobody started it since.")
 
 
-def unknown(case: Case) -> Word:
+def unknown(case: Case) -> Finding:
     """Refuses to remove a node whose use is unknown.
 
     Reading a cold cache or a failed probe as idle is the typical accident of such tools. Every failure means unknown,
@@ -68,14 +68,14 @@ def unknown(case: Case) -> Word:
     The agent must answer with a complete, fresh verdict. `gpuwatch explain NODE` says what is in doubt.
     """
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     activity = case.machine.activity
     if activity.state is not State.UNKNOWN:
-        return ok(f"Its use is known: {activity.state.value}.")
-    return no(f"Its use is unknown: {activity.doubt}.", "Its agent must answer with a complete, fresh verdict.")
+        return allow(f"Its use is known: {activity.state.value}.")
+    return refuse(f"Its use is unknown: {activity.doubt}.", "Its agent must answer with a complete, fresh verdict.")
 
 
-def stale(case: Case) -> Word:
+def stale(case: Case) -> Finding:
     """Refuses to remove a node whose verdict is too old, by the agent's own count or by our clock.
 
     An answer from before the job began looks like any other, and a wrong clock makes every age wrong (P9). A verdict
@@ -90,22 +90,24 @@ def stale(case: Case) -> Word:
     """
     verdict = case.machine.verdict
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     if verdict is None:
-        return no("There is no verdict.", "Its agent must answer.")
+        return refuse("There is no verdict.", "Its agent must answer.")
     limit, waited = case.limits.max_verdict_age, case.machine.waited_seconds(case.observation.now)
     skew = (case.observation.now - verdict.at).total_seconds() - waited
     worst = max(verdict.age_seconds, abs(skew))
     if worst <= limit and abs(waited) <= limit:
-        return ok(f"Its verdict is {format_duration(worst + max(0.0, waited))} old.")
+        return allow(f"Its verdict is {format_duration(worst + max(0.0, waited))} old.")
     if worst <= limit:
         slow = "Something that the round asks is slow: the cloud, or other agents. The log says which."
-        return no(f"It answered {format_duration(waited)} ago and the round has been going on since.", slow)
+        return refuse(f"It answered {format_duration(waited)} ago and the round has been going on since.", slow)
     told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
-    return no(f"Its verdict is stale: {told}.", f"At most {format_duration(limit)}; check its agent and both clocks.")
+    return refuse(
+        f"Its verdict is stale: {told}.", f"At most {format_duration(limit)}; check its agent and both clocks."
+    )
 
 
-def busy(case: Case) -> Word:
+def busy(case: Case) -> Finding:
     """Refuses to remove a node unless it and each of its GPUs is idle.
 
     One busy GPU of eight keeps the node (P2), and so does any person or program at work on it (docs/idle-detection.md).
@@ -113,19 +115,19 @@ def busy(case: Case) -> Word:
     `pools.<name>.idle.stalled`).
     """
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     node, rules = case.machine, case.pool_rules.idle
     allowed = {State.IDLE}
     allowed |= {State.PARKED} if rules.parked != "tell" else set()
     allowed |= {State.STALLED} if rules.stalled != "tell" else set()
     inside = [gpu for gpu in (node.verdict.gpus if node.verdict else ()) if gpu.activity.state not in allowed]
     if node.activity.state in allowed and not inside:
-        return ok(f"It is {node.activity.state.value}, and so is each of its GPUs.")
+        return allow(f"It is {node.activity.state.value}, and so is each of its GPUs.")
     word = node.activity.state.value if node.activity.state not in allowed else inside[0].activity.state.value
-    return no(f"It, or one of its GPUs, is {word}.", "Every GPU must be idle.")
+    return refuse(f"It, or one of its GPUs, is {word}.", "Every GPU must be idle.")
 
 
-def gpus_missing(case: Case) -> Word:
+def gpus_missing(case: Case) -> Finding:
     """Refuses to remove a node whose agent sees fewer GPUs than its machine type has.
 
     A GPU that fell off the bus, or that was passed to a virtual machine or a container, may be working (P1). The
@@ -136,15 +138,17 @@ def gpus_missing(case: Case) -> Word:
     node = case.machine
     seen = len(node.verdict.gpus) if node.verdict else 0
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     if node.gpu_count is None:
-        return no(f"Nobody knows how many GPUs a {node.instance_type} has.", "The cloud must describe its type.")
+        return refuse(f"Nobody knows how many GPUs a {node.instance_type} has.", "The cloud must describe its type.")
     if seen >= node.gpu_count:
-        return ok(f"All {node.gpu_count} GPUs of its type are accounted for.")
-    return no(f"Its agent sees {seen} of {node.gpu_count} GPUs.", "The others may be working; find out where they are.")
+        return allow(f"All {node.gpu_count} GPUs of its type are accounted for.")
+    return refuse(
+        f"Its agent sees {seen} of {node.gpu_count} GPUs.", "The others may be working; find out where they are."
+    )
 
 
-def warm_up(case: Case) -> Word:
+def warm_up(case: Case) -> Finding:
     """Refuses to remove a node whose start time is recent or unknown.
 
     A new node idles while it loads, and removing it would mean buying another one (P10, P11). Recent means within
@@ -153,19 +157,19 @@ def warm_up(case: Case) -> Word:
     """
     node, limit = case.machine, case.pool_rules.warm_up
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     if node.launched_at is None:
-        return no("Nobody knows when it was started.", "The cloud must tell its launch time.")
+        return refuse("Nobody knows when it was started.", "The cloud must tell its launch time.")
     age = (case.observation.now - node.launched_at).total_seconds()
     if age < limit:
-        return no(f"It was started {format_duration(age)} ago.", f"It warms up for {format_duration(limit)}.")
+        return refuse(f"It was started {format_duration(age)} ago.", f"It warms up for {format_duration(limit)}.")
     if node.activity.held_seconds > age:
         held = format_duration(node.activity.held_seconds)
-        return no(f"It claims {held} of idleness and was started {format_duration(age)} ago.", "Check its clock.")
-    return ok(f"It was started {format_duration(age)} ago.")
+        return refuse(f"It claims {held} of idleness and was started {format_duration(age)} ago.", "Check its clock.")
+    return allow(f"It was started {format_duration(age)} ago.")
 
 
-def blind(case: Case) -> Word:
+def blind(case: Case) -> Finding:
     """Refuses to remove nodes of a pool in which too few nodes answer.
 
     If half of a pool is silent, the network is probably at fault, and the other answers may be wrong, too (P1). The
@@ -175,15 +179,17 @@ def blind(case: Case) -> Word:
     Repair the agents or the network.
     """
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     roster = case.observation.fleet.roster(case.pool)
     told = f"{roster.known} of {len(roster.members)} running nodes of the pool are known"
     if roster.members and roster.known / len(roster.members) >= case.limits.min_coverage_ratio:
-        return ok(f"{told}.")
-    return no(f"Only {told}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them.")
+        return allow(f"{told}.")
+    return refuse(
+        f"Only {told}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them."
+    )
 
 
-def mass_idleness(case: Case) -> Word:
+def mass_idleness(case: Case) -> Finding:
     """Refuses to remove nodes of a pool in which most working nodes turned idle at once.
 
     A broken sensor, a driver upgrade or an exporter that reads zero looks like this, and no other rule sees it. The end
@@ -198,7 +204,7 @@ def mass_idleness(case: Case) -> Word:
     """
     found = case.burst
     if found is None or case.asleep:
-        return ok("The pool did not turn idle all at once.")
+        return allow("The pool did not turn idle all at once.")
     told = f"{found.count} of {found.members} working nodes of the pool turned idle at once, by {found.last:%H:%M} UTC"
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     # Counted from the first possible notice: people need the time after something showed, not before. Nothing showed
@@ -207,6 +213,6 @@ def mass_idleness(case: Case) -> Word:
     begins = max(found.last + timedelta(seconds=wait or 0.0), *resumed, found.last)
     ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
     if case.observation.now >= ends:
-        return ok(f"{told}; that was thought over until {ends:%H:%M} UTC.")
+        return allow(f"{told}; that was thought over until {ends:%H:%M} UTC.")
     remedy = f"`gpuwatch acknowledge --pool {shlex.quote(case.pool)}` if that is true"
-    return no(f"{told}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")
+    return refuse(f"{told}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")

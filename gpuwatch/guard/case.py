@@ -49,16 +49,16 @@ class Case:
 
 
 # A rule's answer: whether it objects, the sentence, the remedy.
-Word = tuple[bool, str, str]
-Rule = Callable[[Case], Word]
+Finding = tuple[bool, str, str]
+Rule = Callable[[Case], Finding]
 
 
-def ok(sentence: str) -> Word:
+def allow(sentence: str) -> Finding:
     """No objection, and why."""
     return False, sentence, ""
 
 
-def no(sentence: str, remedy: str) -> Word:
+def refuse(sentence: str, remedy: str) -> Finding:
     """An objection, and what would remedy it."""
     return True, sentence, remedy
 

@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from gpuwatch.guard.case import Case, Word, no, ok
+from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.guard.settings import Limits
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import PoolRules, notices
 from gpuwatch.policies.fingerprint import fingerprint, removes
@@ -16,7 +16,7 @@ from gpuwatch.policies.fingerprint import fingerprint, removes
 _FIRST = "A notice comes first, then the grace period."
 
 
-def no_notice(case: Case) -> Word:
+def no_notice(case: Case) -> Finding:
     """Refuses a removal without a notice, or one that differs from its notice.
 
     People must be able to object, so the notice counts and not the present settings (P14). The ledger keeps what it
@@ -39,20 +39,20 @@ def no_notice(case: Case) -> Word:
     ledger, now = case.observation.ledger, case.observation.now
     notice, found = ledger.notice(case.step.node_id), ledger.stop_of(case.step.node_id)
     if notice is None:
-        return no("It has had no notice.", _FIRST)
+        return refuse("It has had no notice.", _FIRST)
     if case.asleep and (found is None or notice.at <= found.at):
-        return no("It has had no notice since it was stopped.", _FIRST)
+        return refuse("It has had no notice since it was stopped.", _FIRST)
     for wrong in (
         notices.withdrawn(notice, case.pool),
         notices.sharper(notice, case.step.verb),
         notices.outdated(notice, now),
     ):
         if wrong is not None:
-            return no(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
+            return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
     left = notices.left_seconds(notice, case.machine, case.pool_rules.idle.notice, now)
     if left > 0:
-        return no(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
-    return ok(f"{notices.promised(notice)}.")
+        return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
+    return allow(f"{notices.promised(notice)}.")
 
 
 def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
@@ -61,7 +61,7 @@ def wants_approval(rules: PoolRules, notice: Notice | None) -> bool:
     return rules.approval or (promise is not None and promise.approval)
 
 
-def approval(case: Case) -> Word:
+def approval(case: Case) -> Finding:
     """Refuses a removal that no operator has approved, where approval is required.
 
     This applies if `pools.<name>.approval` is true, or was true when the notice was given. A node gets its notice as
@@ -73,15 +73,15 @@ def approval(case: Case) -> Word:
     """
     node_id = case.step.node_id
     if not wants_approval(case.pool_rules, case.observation.ledger.notice(node_id)):
-        return ok("The pool wants no approval.")
+        return allow("The pool wants no approval.")
     given = case.observation.ledger.approval(node_id)
     if given is None:
         remedy = f"Run `gpuwatch approve {shlex.quote(node_id)}`, or approve it on the page."
-        return no("No operator has approved it since its notice.", remedy)
-    return ok(f"{given.who} approved it at {given.at:%Y-%m-%d %H:%M} UTC.")
+        return refuse("No operator has approved it since its notice.", remedy)
+    return allow(f"{given.who} approved it at {given.at:%Y-%m-%d %H:%M} UTC.")
 
 
-def unheard(case: Case) -> Word:
+def unheard(case: Case) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
     This applies if `limits.require_told` is set, or was set when the notice was given. A tag on a machine that nobody
@@ -94,19 +94,19 @@ def unheard(case: Case) -> Word:
     notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
     if not case.limits.require_told and (promise is None or not promise.heard):
-        return ok("Nobody has to be told before it goes.")
+        return allow("Nobody has to be told before it goes.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
-        return no("No message about its notice has reached anybody.", "`gpuwatch notify test` says what is wrong.")
+        return refuse("No message about its notice has reached anybody.", "`gpuwatch notify test` says what is wrong.")
     since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.notice
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         told = f"The first message about it is {format_duration(since)} old."
-        return no(told, f"The grace period is {format_duration(grace)}.")
-    return ok(f"The first message about it is {format_duration(since)} old.")
+        return refuse(told, f"The grace period is {format_duration(grace)}.")
+    return allow(f"The first message about it is {format_duration(since)} old.")
 
 
-def backtest(case: Case) -> Word:
+def backtest(case: Case) -> Finding:
     """Refuses to remove nodes of a pool whose present rules have not passed a recent backtest.
 
     Rules that were never tried on the pool's own history are a guess. This applies to all pools if
@@ -120,33 +120,33 @@ def backtest(case: Case) -> Word:
     return tried(case.pool, case.pool_rules, case.limits, case.observation.ledger.backtests, case.observation.now)
 
 
-def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[Backtested], now: datetime) -> Word:
+def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRecord], now: datetime) -> Finding:
     """Whether the newest backtest of a pool's present rules passed and is young enough."""
     limit = limits.require_backtest
     if limit is None:
-        return ok("No backtest is required.")
+        return allow("No backtest is required.")
     remedy = f"Run `gpuwatch backtest --ledger --pool {shlex.quote(pool)} --keep`."
     of_pool = [each for each in kept if each.pool == pool]
     if not of_pool:
-        return no("No backtest of the pool is on record.", remedy)
+        return refuse("No backtest of the pool is on record.", remedy)
     present = fingerprint(rules)
     found = next((each for each in of_pool if each.rules == present), None)
     if found is None:
-        return no(f"{_called(of_pool[-1])} was of other rules than the pool's present ones.", remedy)
+        return refuse(f"{_called(of_pool[-1])} was of other rules than the pool's present ones.", remedy)
     if found.failure is not None:
-        return no(f"{_called(found)} failed: {found.failure}.", remedy)
+        return refuse(f"{_called(found)} failed: {found.failure}.", remedy)
     age = (now - found.at).total_seconds()
     if age < 0:
-        return no(f"{_called(found)} is ahead of our clock.", remedy)
+        return refuse(f"{_called(found)} is ahead of our clock.", remedy)
     if age > limit:
         told = f"{format_duration(age)} old, limits.require_backtest allows {format_duration(limit)}"
-        return no(f"{_called(found)} is {told}.", remedy)
-    return ok(f"{_called(found)} passed.")
+        return refuse(f"{_called(found)} is {told}.", remedy)
+    return allow(f"{_called(found)} passed.")
 
 
 def untried(
-    pools: Iterable[str], rules: Rulebook, kept: Sequence[Backtested], now: datetime
-) -> Iterator[tuple[str, Word]]:
+    pools: Iterable[str], rules: Rulebook, kept: Sequence[BacktestRecord], now: datetime
+) -> Iterator[tuple[str, Finding]]:
     """The pools that would let nodes go and may not for want of a backtest, with the rule's word."""
     for pool in pools:
         word = tried(pool, rules.pool(pool), rules.limits, kept, now)
@@ -154,6 +154,6 @@ def untried(
             yield pool, word
 
 
-def _called(each: Backtested) -> str:
+def _called(each: BacktestRecord) -> str:
     """Which."""
     return f"The backtest of {each.at:%Y-%m-%d %H:%M} UTC"

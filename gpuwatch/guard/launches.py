@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from gpuwatch.guard.case import Case, Word, no, ok
+from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.policies import capacity
 
@@ -15,7 +15,7 @@ def unseen(entry: OpenIntent) -> bool:
     return entry.last is not None and entry.last.status is Status.UNSEEN
 
 
-def launch_unseen(case: Case) -> Word:
+def launch_unseen(case: Case) -> Finding:
     """Refuses a launch while an earlier launch of the pool has brought no node.
 
     A launch is settled when the cloud lists its machine as a node of the pool; until then the machine counts as
@@ -33,7 +33,7 @@ def launch_unseen(case: Case) -> Word:
     for entry in ledger.open_intents:
         if entry.intent.pool == case.pool and unseen(entry) and _launch(entry.intent.arguments) == asked:
             told = "" if entry.last is None else entry.last.detail
-            return no(
+            return refuse(
                 f"A launch of the pool brought no node: {told}.",
                 "Terminate that machine or make it a node of the pool, and correct the template or "
                 f"pools.{case.pool}.launch; `gpuwatch resume --pool {case.pool}` goes on without it.",
@@ -47,15 +47,15 @@ def launch_unseen(case: Case) -> Word:
         and done.at > max(since, case.observation.now - _HOUR)
     ]
     if len(ended) < _MOST_ENDED:
-        return ok("What was launched turns into nodes.")
-    return no(
+        return allow("What was launched turns into nodes.")
+    return refuse(
         f"{len(ended)} launched machines of the pool ended within the hour before they were nodes of it: "
         f"{ended[-1].detail}.",
         f"See in the cloud why they ended; `gpuwatch resume --pool {case.pool}` tries again before the hour is over.",
     )
 
 
-def start_consent(case: Case) -> Word:
+def start_consent(case: Case) -> Finding:
     """Refuses to start a node that gpuwatch did not stop.
 
     Somebody who stopped a machine may not want it back. For scaling or a schedule, gpuwatch starts a node only if
@@ -67,10 +67,10 @@ def start_consent(case: Case) -> Word:
     """
     why = capacity.not_to_start(case.observation, case.machine, case.pool_rules.start)
     if why is None:
-        return ok("It may be started.")
+        return allow("It may be started.")
     key = f"pools.{case.pool}.start"
     remedy = f"Start it yourself, or set {key}: any." if case.pool_rules.start == "own" else "Start it yourself."
-    return no(f"It is not ours to start: {why}.", remedy)
+    return refuse(f"It is not ours to start: {why}.", remedy)
 
 
 def _launch(arguments: object) -> dict[str, str]:

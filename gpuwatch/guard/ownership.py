@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Word, no, ok
+from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import CapacityType, Node, State
@@ -17,7 +17,7 @@ RECENT = timedelta(days=1)
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def observe_only(case: Case) -> Word:
+def observe_only(case: Case) -> Finding:
     """Refuses everything while the controller only observes, which is the default.
 
     You see first what gpuwatch would do. Dry run and real round are the same code (P5); only this rule differs.
@@ -26,11 +26,11 @@ def observe_only(case: Case) -> Word:
     Set `mode: enforce` once you trust the plan.
     """
     if case.enforce:
-        return ok("This controller enforces.")
-    return no("This controller only observes.", "Set `mode: enforce` once you trust its plan.")
+        return allow("This controller enforces.")
+    return refuse("This controller only observes.", "Set `mode: enforce` once you trust its plan.")
 
 
-def paused(case: Case) -> Word:
+def paused(case: Case) -> Finding:
     """Refuses everything in a paused pool, or in all pools.
 
     In an incident one quick command must prevent all actions. The pause is in the ledger and survives a restart. A
@@ -43,14 +43,14 @@ def paused(case: Case) -> Word:
         if pause.pool in {None, case.pool} and (pause.until is None or pause.until > case.observation.now):
             what = "Everything" if pause.pool is None else f"The pool {pause.pool}"
             until = "" if pause.until is None else f" until {pause.until:%Y-%m-%d %H:%M} UTC"
-            return no(
+            return refuse(
                 f"{what} is paused{until} by {pause.who}: {pause.reason or 'no reason given'}.",
                 "`gpuwatch resume` ends it.",
             )
-    return ok("Nobody has paused it.")
+    return allow("Nobody has paused it.")
 
 
-def not_enrolled(case: Case) -> Word:
+def not_enrolled(case: Case) -> Finding:
     """Refuses any change of a node or a group without the tag `gpuwatch:fleet`.
 
     gpuwatch touches only what is enrolled by tag (P3): with opt-out, people lost machines that nobody had thought of.
@@ -60,18 +60,18 @@ def not_enrolled(case: Case) -> Word:
     the group: the group's own tag is the consent to resize it.
     """
     if case.step.verb is Verb.LAUNCH:
-        return ok("A new node is enrolled from its launch.")
+        return allow("A new node is enrolled from its launch.")
     if case.node is not None and not case.node.enrolled:
-        return no("It is not enrolled.", "Tag it gpuwatch:fleet=<your fleet>, if gpuwatch may touch it.")
+        return refuse("It is not enrolled.", "Tag it gpuwatch:fleet=<your fleet>, if gpuwatch may touch it.")
     if case.group is not None and not case.group.enrolled:
-        return no(
+        return refuse(
             f"Its group {case.group.name} is not enrolled.",
             "Tag the group itself gpuwatch:fleet=<your fleet>, if gpuwatch may resize it.",
         )
-    return ok("It is enrolled by its tag.")
+    return allow("It is enrolled by its tag.")
 
 
-def protected(case: Case) -> Word:
+def protected(case: Case) -> Finding:
     """Refuses to remove, start or grow what a tag protects.
 
     The tag `gpuwatch:protect` on a node or its group keeps it (P3). Scale-in protection may still be set, because it
@@ -83,11 +83,11 @@ def protected(case: Case) -> Word:
     """
     for each in (case.node, case.group):
         if each is not None and each.protected is not None:
-            return no(f"It is protected: {each.protected}.", "Remove the tag, or wait until it runs out.")
-    return ok("Nothing protects it.")
+            return refuse(f"It is protected: {each.protected}.", "Remove the tag, or wait until it runs out.")
+    return allow("Nothing protects it.")
 
 
-def snoozed(case: Case) -> Word:
+def snoozed(case: Case) -> Finding:
     """Refuses to remove a node before its snooze ends.
 
     A snooze is the time in the tag `gpuwatch:snooze-until`, or a Keep on the page (docs/web-ui.md). It is always
@@ -99,20 +99,20 @@ def snoozed(case: Case) -> Word:
     """
     until, cap = case.machine.snoozed, case.pool_rules.idle.snooze_max
     if until is None:
-        return ok("Nobody has snoozed it.")
+        return allow("Nobody has snoozed it.")
     unused = case.machine.activity.held_seconds
     if case.asleep:
         found = case.observation.ledger.stop_of(case.machine.id)
         unused = 0.0 if found is None else (case.observation.now - found.at).total_seconds()
     if unused <= cap:
-        return no(
+        return refuse(
             f"It is snoozed until {until}.",
             f"Remove the tag, or wait; it holds for {format_duration(cap)} of idleness at most.",
         )
-    return ok(f"It is snoozed until {until}, but a snooze holds for {format_duration(cap)} of idleness at most.")
+    return allow(f"It is snoozed until {until}, but a snooze holds for {format_duration(cap)} of idleness at most.")
 
 
-def unknown_pool(case: Case) -> Word:
+def unknown_pool(case: Case) -> Finding:
     """Refuses to remove, start or grow anything in a pool that is not in the settings.
 
     One wrong letter in a tag must not put a machine under another pool's rules (P1). Names are compared letter by
@@ -126,11 +126,11 @@ def unknown_pool(case: Case) -> Word:
     under the code `unknown_pool`.
     """
     if case.unknown_pool is None:
-        return ok("The settings have its pool.")
-    return no(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
+        return allow("The settings have its pool.")
+    return refuse(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
 
 
-def unsupported(case: Case) -> Word:
+def unsupported(case: Case) -> Finding:
     """Refuses an action that the cloud would reject or undo, and its notice.
 
     EC2 stops a spot instance only if its request is persistent, and never stops a machine whose root disk is an
@@ -146,16 +146,16 @@ def unsupported(case: Case) -> Word:
         choice, _ = idle.chosen(node, case.observation, case.pool_rules.idle)
         verb = Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
     if verb is Verb.STOP and node.cannot_stop is not None:
-        return no(f"The cloud cannot stop it: {node.cannot_stop}.", "`then: terminate` could remove it.")
+        return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`then: terminate` could remove it.")
     if verb is Verb.TERMINATE and node.cannot_terminate is not None:
-        return no(
+        return refuse(
             f"Terminating it would not end it: {node.cannot_terminate}.",
             "Cancel the request that would launch it again, or set `then: stop`.",
         )
-    return ok("The cloud can do it.")
+    return allow("The cloud can do it.")
 
 
-def opt_in(case: Case) -> Word:
+def opt_in(case: Case) -> Finding:
     """Refuses a removal that the pool's settings do not name for the node's activity.
 
     Terminating destroys disks. `then: stop` does not allow termination, `tell` allows no removal at all, and consent
@@ -166,17 +166,19 @@ def opt_in(case: Case) -> Word:
     """
     state, verb = case.machine.activity.state, case.step.verb
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     if choice == "terminate" or (choice == "stop" and verb not in {Verb.TERMINATE, Verb.UNPROTECT}):
-        return ok(f"The pool says `{choice}` for {state.value} nodes.")
+        return allow(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:
-        return no(f"The pool says nothing of {state.value} nodes.", "Only idle, parked and stalled ones may ever go.")
+        return refuse(
+            f"The pool says nothing of {state.value} nodes.", "Only idle, parked and stalled ones may ever go."
+        )
     key = {State.PARKED: "parked", State.STALLED: "stalled"}.get(state, "then")
-    return no(f"The pool says `{choice}` for {state.value} nodes.", f"Set pools.{case.pool}.idle.{key} for more.")
+    return refuse(f"The pool says `{choice}` for {state.value} nodes.", f"Set pools.{case.pool}.idle.{key} for more.")
 
 
-def owned(case: Case) -> Word:
+def owned(case: Case) -> Finding:
     """Refuses to change what another system manages.
 
     This is a group without consent, and what EKS, Batch, SageMaker and the like manage; of a group with consent it is
@@ -190,19 +192,19 @@ def owned(case: Case) -> Word:
     """
     node = case.machine
     if node.managed_by is not None:
-        return no(
+        return refuse(
             f"It belongs to {node.managed_by}.", "That system must scale it; it would only replace a stopped node."
         )
     if node.group is not None and case.group is None:
-        return no(f"Nothing is known of its group {node.group}.", "The cloud must list the group.")
+        return refuse(f"Nothing is known of its group {node.group}.", "The cloud must list the group.")
     if node.group is not None and case.step.verb is Verb.START:
-        return no("Its group starts its own members.", "Raise the group's desired size.")
+        return refuse("Its group starts its own members.", "Raise the group's desired size.")
     if node.group is not None and (case.step.verb is Verb.STOP or _would_stop(case)):
-        return no(
+        return refuse(
             "A stopped member of an Auto Scaling group is replaced by the group.",
             "Set `then: terminate` for the pool: the member is then terminated together with its place.",
         )
-    return ok("No other system owns it.")
+    return allow("No other system owns it.")
 
 
 def _would_stop(case: Case) -> bool:
@@ -211,7 +213,7 @@ def _would_stop(case: Case) -> bool:
     return case.step.verb is Verb.NOTICE and choice == "stop"
 
 
-def prepaid(case: Case) -> Word:
+def prepaid(case: Case) -> Finding:
     """Refuses to remove a node in a Capacity Block, in a reservation or on a Dedicated Host.
 
     Its hours are paid whether it runs or not, so removing it saves nothing, and a block's machine may not come back.
@@ -222,11 +224,11 @@ def prepaid(case: Case) -> Word:
     """
     sentence = _PREPAID.get(case.machine.capacity_type)
     if sentence is None:
-        return ok("Its hours are paid as they are used.")
-    return no(sentence, "Stopping it saves nothing; let others use it, or end the reservation.")
+        return allow("Its hours are paid as they are used.")
+    return refuse(sentence, "Stopping it saves nothing; let others use it, or end the reservation.")
 
 
-def data_loss(case: Case) -> Word:
+def data_loss(case: Case) -> Finding:
     """Refuses to remove a running node with instance store, unless the pool allows it.
 
     A stop erases local disks without asking; checkpoints on them are lost. A stopped node has nothing left to lose
@@ -236,16 +238,16 @@ def data_loss(case: Case) -> Word:
     """
     node, rules = case.machine, case.pool_rules.idle
     if not node.instance_store or case.asleep:
-        return ok("It has no local disk that a stop would empty.")
+        return allow("It has no local disk that a stop would empty.")
     if rules.instance_store == "discard":
-        return ok("Its local disks may be emptied: the pool says so.")
-    return no(
+        return allow("Its local disks may be emptied: the pool says so.")
+    return refuse(
         f"Its local disks ({node.instance_type} has instance store) lose their data.",
         f"Set pools.{case.pool}.idle.instance_store: discard, if nothing on them is worth keeping.",
     )
 
 
-def scale_in_protection(case: Case) -> Word:
+def scale_in_protection(case: Case) -> Finding:
     """Refuses to terminate a group's member that somebody else has protected from scale-in.
 
     This protection (`aws autoscaling set-instance-protection`, or the group's `NewInstancesProtectedFromScaleIn`) means
@@ -257,16 +259,16 @@ def scale_in_protection(case: Case) -> Word:
     Remove the protection with `aws autoscaling set-instance-protection` if the machine may be terminated.
     """
     if not case.machine.scale_in_protected:
-        return ok("It has no scale-in protection.")
+        return allow("It has no scale-in protection.")
     if case.observation.ledger.shielded(case.step.node_id):
-        return ok("Its scale-in protection is gpuwatch's own.")
-    return no(
+        return allow("Its scale-in protection is gpuwatch's own.")
+    return refuse(
         "Somebody else protects it from its group's scale-in.",
         "Whoever set that protection may take it off (`aws autoscaling set-instance-protection`).",
     )
 
 
-def group_rules(case: Case) -> Word:
+def group_rules(case: Case) -> Finding:
     """Refuses to terminate a member, or to grow a group, where the Auto Scaling group does not permit it safely.
 
     A termination must not take the group below its minimum; members chosen earlier in the round count as gone (P7). It
@@ -280,27 +282,29 @@ def group_rules(case: Case) -> Word:
     """
     group = case.group
     if case.node is not None and case.node.group is None:
-        return ok("It is in no group.")
+        return allow("It is in no group.")
     if group is None:
-        return no("Nothing is known of its group.", "The cloud must list the group.")
+        return refuse("Nothing is known of its group.", "The cloud must list the group.")
     if case.step.verb is Verb.GROW:
         size, adds = int(case.step.arguments["size"]), capacity.adds(case.step)
         if not 0 < size - group.desired <= adds:
-            return no(f"It is {group.desired} nodes large: {size} is not {adds} more.", "The next round counts anew.")
+            return refuse(
+                f"It is {group.desired} nodes large: {size} is not {adds} more.", "The next round counts anew."
+            )
         if size > group.max_size:
-            return no(f"{size} is above the group's maximum of {group.max_size}.", "Raise its MaxSize.")
+            return refuse(f"{size} is above the group's maximum of {group.max_size}.", "Raise its MaxSize.")
         if "Launch" in group.suspended:
-            return no("The group's Launch process is suspended.", "Resume it, or start nodes another way.")
-        return ok(f"The group takes up to {group.max_size} nodes.")
+            return refuse("The group's Launch process is suspended.", "Resume it, or start nodes another way.")
+        return allow(f"The group takes up to {group.max_size} nodes.")
     leaving = sum(
         1
         for step in case.counts(frozenset({Verb.TERMINATE, Verb.UNPROTECT}))
         if step.node_id != case.step.node_id and (step.node_id in group.node_ids or _in(case, step.node_id, group.id))
     )
     if group.desired - leaving - 1 < group.min_size:
-        return no(f"The group's minimum is {group.min_size} of {group.desired}.", "Lower its MinSize.")
+        return refuse(f"The group's minimum is {group.min_size} of {group.desired}.", "Lower its MinSize.")
     if "Terminate" in group.suspended:
-        return no("The group's Terminate process is suspended.", "Resume it.")
+        return refuse("The group's Terminate process is suspended.", "Resume it.")
     if len(group.zones) > 1 and "AZRebalance" not in group.suspended:
         others = [
             node
@@ -309,11 +313,11 @@ def group_rules(case: Case) -> Word:
         ]
         listed = {node.id for node in case.observation.fleet.roster(case.pool).nodes}
         if others or not set(group.node_ids) <= listed:
-            return no(
+            return refuse(
                 "The group may terminate another member to balance its zones.",
                 "Suspend AZRebalance, or wait until gpuwatch has set scale-in protection on the others.",
             )
-    return ok("The group lets it go with its place.")
+    return allow("The group lets it go with its place.")
 
 
 def _in(case: Case, node_id: str, group_id: str) -> bool:
@@ -322,7 +326,7 @@ def _in(case: Case, node_id: str, group_id: str) -> bool:
     return node is not None and node.group == group_id
 
 
-def other_ledger(case: Case) -> Word:
+def other_ledger(case: Case) -> Finding:
     """Refuses any change of a node that another ledger has decided about within a day.
 
     Two controllers with two ledgers do not see each other's notices, limits and pauses (P16). The node's tag
@@ -338,10 +342,10 @@ def other_ledger(case: Case) -> Word:
     node, now = case.machine, case.observation.now
     key = node.tags.get(DECISION_TAG, "")
     if key not in case.observation.ledger.foreign:
-        return ok("No other ledger decides about it.")
+        return allow("No other ledger decides about it.")
     if not recent(node, now):
-        return ok(f"Its tag {DECISION_TAG} names {key}, which this ledger lacks, but that is more than a day old.")
-    return no(
+        return allow(f"Its tag {DECISION_TAG} names {key}, which this ledger lacks, but that is more than a day old.")
+    return refuse(
         f"Its tag {DECISION_TAG} names {key}, which is not in this ledger: another controller decides about it, or "
         "records were lost.",
         "Run one ledger for a fleet. If no other controller runs, remove the tag, or wait until it is a day old.",

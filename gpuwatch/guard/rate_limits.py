@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from gpuwatch.guard import launches
-from gpuwatch.guard.case import Case, Word, no, ok, retry_wait_seconds
+from gpuwatch.guard.case import Case, Finding, allow, refuse, retry_wait_seconds
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import ADDITIONS, LETS_GO, REMOVALS, SETTLE_TIMEOUT, Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration
@@ -16,7 +16,7 @@ _HOUR = timedelta(hours=1)
 _BRINGS = frozenset({Verb.LAUNCH, Verb.GROW})
 
 
-def in_flight(case: Case) -> Word:
+def in_flight(case: Case) -> Finding:
     """Refuses a new action on a node before its last one has settled.
 
     It also refuses additions to a pool with an open launch or growth. A decision on data that does not yet show the
@@ -47,18 +47,20 @@ def in_flight(case: Case) -> Word:
         if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
             whose = "An action on it" if target == step.node_id else "An addition to the pool"
             told = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
-            return no(f"{whose} is in flight: {told}.", "It must settle first.")
+            return refuse(f"{whose} is in flight: {told}.", "It must settle first.")
     own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
-        return ok("Nothing is in flight.")
+        return allow("Nothing is in flight.")
     denied = own.last.status is Status.DENIED and own.intent.verb in REMOVALS
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
-        return no(f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}.")
-    return ok(f"Attempt {own.attempts + 1} of the same intent is due.")
+        return refuse(
+            f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}."
+        )
+    return allow(f"Attempt {own.attempts + 1} of the same intent is due.")
 
 
-def cooling_down(case: Case) -> Word:
+def cooling_down(case: Case) -> Finding:
     """Refuses to try again soon after an action was given up.
 
     A machine that cannot be stopped, or a zone without capacity, would otherwise be asked for ever, at the cost of
@@ -79,11 +81,11 @@ def cooling_down(case: Case) -> Word:
             continue
         if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
             told = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
-            return no(told, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
-    return ok("No recent failure.")
+            return refuse(told, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
+    return allow("No recent failure.")
 
 
-def floor(case: Case) -> Word:
+def floor(case: Case) -> Finding:
     """Refuses a removal that leaves a pool fewer sound running nodes than its minimum.
 
     The minimum is `pools.<name>.min_nodes` (P7). A node counts if it runs, its use is known, and none of its GPUs is
@@ -92,7 +94,7 @@ def floor(case: Case) -> Word:
     nodes may be removed. The minimums of the scaling and schedule policies limit the decision before this rule.
     """
     if case.asleep:
-        return ok("It does not run.")
+        return allow("It does not run.")
     leaving = {step.node_id for step in case.counts(LETS_GO)} | {
         each.intent.node_id for each in case.observation.ledger.open_intents if each.intent.verb in LETS_GO
     }
@@ -103,11 +105,11 @@ def floor(case: Case) -> Word:
     told = f"{left} nodes of the pool would still run"
     told += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
     if left >= case.pool_rules.min_nodes:
-        return ok(f"{told}.")
-    return no(f"{told}.", f"min_nodes is {case.pool_rules.min_nodes}.")
+        return allow(f"{told}.")
+    return refuse(f"{told}.", f"min_nodes is {case.pool_rules.min_nodes}.")
 
 
-def ceiling(case: Case) -> Word:
+def ceiling(case: Case) -> Finding:
     """Refuses an addition beyond the pool's maximum.
 
     The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
@@ -116,8 +118,8 @@ def ceiling(case: Case) -> Word:
     limit = case.pool_rules.max_nodes
     after = capacity.now(case.observation, case.pool) + _adding(case) + capacity.adds(case.step)
     if limit is None or after <= limit:
-        return ok(f"The pool would have {after} nodes.")
-    return no(f"The pool would have {after} nodes.", f"max_nodes is {limit}.")
+        return allow(f"The pool would have {after} nodes.")
+    return refuse(f"The pool would have {after} nodes.", f"max_nodes is {limit}.")
 
 
 def _adding(case: Case) -> int:
@@ -132,7 +134,7 @@ def _adding(case: Case) -> int:
     )
 
 
-def blast_radius(case: Case) -> Word:
+def blast_radius(case: Case) -> Finding:
     """Refuses a removal beyond the limits for a round and for an hour.
 
     Whatever else is wrong, no more than this is lost within an hour (P4). The limits are `limits.max_stops_per_round`,
@@ -162,7 +164,7 @@ def blast_radius(case: Case) -> Word:
         (hour, share, "max_stops_per_hour_ratio"),
     ):
         if count + 1 > limit:
-            return no(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+            return refuse(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
     owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
     rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
     found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
@@ -171,11 +173,11 @@ def blast_radius(case: Case) -> Word:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
             told = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
-            return no(f"{told}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
+            return refuse(f"{told}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
         return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
-    return ok(f"{hour} stops within the hour, {len(granted)} in this round.")
+    return allow(f"{hour} stops within the hour, {len(granted)} in this round.")
 
 
 def _gone_within_the_hour(case: Case) -> list[Done | Intent]:
@@ -210,7 +212,7 @@ def _within_the_hour(case: Case, verbs: frozenset[Verb]) -> list[Done | Intent]:
     return list(found.values())
 
 
-def growth_rate(case: Case) -> Word:
+def growth_rate(case: Case) -> Finding:
     """Refuses an addition beyond the limits for a round and for an hour.
 
     A metric that runs away must not buy a thousand machines before anybody looks (P4). The limits are
@@ -228,11 +230,11 @@ def growth_rate(case: Case) -> Word:
         (hour, case.limits.max_additions_per_hour, "max_additions_per_hour"),
     ):
         if count + capacity.adds(case.step) > limit:
-            return no(f"{count} additions are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
-    return ok(f"{hour} additions within the hour, {now} in this round.")
+            return refuse(f"{count} additions are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+    return allow(f"{hour} additions within the hour, {now} in this round.")
 
 
-def budget(case: Case) -> Word:
+def budget(case: Case) -> Finding:
     """Refuses an addition that raises the price of the enrolled nodes above the limit per hour.
 
     The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
@@ -243,7 +245,7 @@ def budget(case: Case) -> Word:
     """
     limit = case.limits.max_usd_per_hour
     if limit is None:
-        return ok("There is no limit on the fleet's price an hour.")
+        return allow("There is no limit on the fleet's price an hour.")
     running = [
         None if (price := case.observation.price(node)) is None else price.usd_per_hour
         for node in case.observation.fleet.nodes
@@ -277,18 +279,18 @@ def _usd(case: Case, node_id: str) -> Decimal | None:
     return None if price is None else price.usd_per_hour
 
 
-def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal, name: str) -> Word:
+def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal, name: str) -> Finding:
     """Whether a sum stays within a limit; one unknown price makes the sum unknown."""
     known = list(spent)
     if more is None or None in known:
-        return no(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
+        return refuse(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
     total = sum((usd for usd in known if usd is not None), Decimal(0))
     if total + more > limit:
-        return no(f"${total:.2f} an hour are spent, {name} allows ${limit:.2f}.", f"Wait, or raise {name}.")
-    return ok(f"${total + more:.2f} of ${limit:.2f} an hour.")
+        return refuse(f"${total:.2f} an hour are spent, {name} allows ${limit:.2f}.", f"Wait, or raise {name}.")
+    return allow(f"${total + more:.2f} of ${limit:.2f} an hour.")
 
 
-def month_budget(case: Case) -> Word:
+def month_budget(case: Case) -> Finding:
     """Refuses an addition covered by a month's budget that is used up, or forecast to be.
 
     This applies to `budgets` with `block_growth` (docs/money.md#budgets). `actual` refuses once all of the budget is
@@ -303,13 +305,15 @@ def month_budget(case: Case) -> Word:
     for each in watching:
         key = f"budgets.{each.name}"
         if each.doubt is not None:
-            return no(f"What is spent of the budget {each.name} is not known: {each.doubt}.", f"See the log, or {key}.")
+            return refuse(
+                f"What is spent of the budget {each.name} is not known: {each.doubt}.", f"See the log, or {key}."
+            )
         if each.blocked is not None:
             until = f"Until {each.ends_at:%Y-%m-%d %H:%M} UTC, or raise {key}.usd_per_month."
-            return no(f"{each.blocked}.", until)
+            return refuse(f"{each.blocked}.", until)
     if not watching:
-        return ok("No month's budget blocks its growth.")
-    return ok(f"The month's budget allows it: {', '.join(each.name for each in watching)}.")
+        return allow("No month's budget blocks its growth.")
+    return allow(f"The month's budget allows it: {', '.join(each.name for each in watching)}.")
 
 
 def _counts(case: Case, scope: Scope) -> bool:

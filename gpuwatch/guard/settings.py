@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge, Gt, Le
 
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Floor, Knob
+from gpuwatch.model.setting import STRICT, Floor, Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,93 +17,103 @@ class Limits:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     max_verdict_age: Annotated[
-        Seconds, Gt(0), Le(300), Knob("A verdict older than this, by either clock, is stale and stops nothing.")
+        Seconds, Gt(0), Le(300), Setting("A verdict older than this, by either clock, is stale and stops nothing.")
     ] = 30.0
     max_confirmation_age: Annotated[
         Seconds,
         Ge(1),
         Le(30),
-        Knob(
+        Setting(
             "A stop or termination is sent only within this time after its last confirmation was asked for; a later "
             "one is not sent, and the node is asked again in the next round."
         ),
     ] = 5.0
     min_coverage_ratio: Annotated[
-        float, Ge(0), Le(1), Knob("With fewer of a pool's running nodes answering than this share, nothing is stopped.")
+        float,
+        Ge(0),
+        Le(1),
+        Setting("With fewer of a pool's running nodes answering than this share, nothing is stopped."),
     ] = 0.5
-    max_stops_per_round: Annotated[int, Ge(0), Knob("So many nodes at most are stopped in one round.")] = 3
-    max_stops_per_hour: Annotated[int, Ge(0), Knob("So many nodes at most are stopped within any hour.")] = 10
+    max_stops_per_round: Annotated[int, Ge(0), Setting("So many nodes at most are stopped in one round.")] = 3
+    max_stops_per_hour: Annotated[int, Ge(0), Setting("So many nodes at most are stopped within any hour.")] = 10
     max_stops_per_hour_ratio: Annotated[
-        float, Ge(0), Le(1), Knob("This share of the enrolled nodes at most (rounded up) is stopped within any hour.")
+        float,
+        Ge(0),
+        Le(1),
+        Setting("This share of the enrolled nodes at most (rounded up) is stopped within any hour."),
     ] = 0.5
     max_stops_per_owner_per_hour: Annotated[
-        int | None, Ge(0), Knob("So many nodes of one owner at most are stopped within any hour. None: no such limit.")
+        int | None,
+        Ge(0),
+        Setting("So many nodes of one owner at most are stopped within any hour. None: no such limit."),
     ] = None
     max_stopped_usd_per_hour: Annotated[
         Decimal | None,
         Ge(0),
-        Knob("Nodes of this price an hour together at most are stopped within any hour. None: no such limit."),
+        Setting("Nodes of this price an hour together at most are stopped within any hour. None: no such limit."),
     ] = None
     failure_cooldown: Annotated[
-        Seconds, Ge(0), Knob("After a stop was given up, its node is left alone for this long.")
+        Seconds, Ge(0), Setting("After a stop was given up, its node is left alone for this long.")
     ] = 3600.0
     refusal_cooldown: Annotated[
         Seconds,
         Ge(0),
-        Knob("After the cloud has refused to stop a node twice, the node is left alone for this long."),
+        Setting("After the cloud has refused to stop a node twice, the node is left alone for this long."),
     ] = 21600.0
     mass_idleness_ratio: Annotated[
         float,
         Gt(0),
         Le(0.9),
-        Knob("When this share of a pool turns idle at the same time, a sensor is suspected: freeze."),
+        Setting("When this share of a pool turns idle at the same time, a sensor is suspected: freeze."),
     ] = 0.5
     mass_idleness_nodes: Annotated[
-        int, Ge(2), Le(100), Knob("Fewer nodes than this that turn idle at the same time are no reason to freeze.")
+        int, Ge(2), Le(100), Setting("Fewer nodes than this that turn idle at the same time are no reason to freeze.")
     ] = 5
     mass_idleness_window: Annotated[
-        Seconds, Ge(30), Knob("Turning idle within this time of each other counts as the same time.")
+        Seconds, Ge(30), Setting("Turning idle within this time of each other counts as the same time.")
     ] = 120.0
     mass_idleness_freeze: Annotated[
         Seconds,
         Ge(0),
         Floor(600, or_none=True),
-        Knob(
+        Setting(
             "How long such a freeze lasts, from the first possible notice of it; `gpuwatch acknowledge` ends it. "
             "0s: mass idleness is no reason to freeze."
         ),
     ] = 3600.0
     max_additions_per_round: Annotated[
-        int, Ge(0), Knob("So many nodes at most are started or launched in one round.")
+        int, Ge(0), Setting("So many nodes at most are started or launched in one round.")
     ] = 5
     max_additions_per_hour: Annotated[
-        int, Ge(0), Knob("So many nodes at most are started or launched within any hour.")
+        int, Ge(0), Setting("So many nodes at most are started or launched within any hour.")
     ] = 20
     max_usd_per_hour: Annotated[
         Decimal | None,
         Ge(0),
-        Knob("No node is started or launched that would let the enrolled nodes cost more than this. None: no limit."),
+        Setting(
+            "No node is started or launched that would let the enrolled nodes cost more than this. None: no limit."
+        ),
     ] = None
     capacity_cooldown: Annotated[
-        Seconds, Ge(0), Knob("After a start or launch failed, the same is not tried again for this long.")
+        Seconds, Ge(0), Setting("After a start or launch failed, the same is not tried again for this long.")
     ] = 180.0
     require_backtest: Annotated[
         Annotated[Seconds, Gt(0)] | None,
-        Knob(
+        Setting(
             "A pool's nodes are removed only if a backtest of its present rules passed and is no older than this "
             "(`gpuwatch backtest --pool NAME --keep`). None: no backtest is needed."
         ),
     ] = None
     require_told: Annotated[
         bool,
-        Knob(
+        Setting(
             "A node is removed only if a message about its notice has reached somebody by one way of notify.to, no "
             "later than the grace period before."
         ),
     ] = False
     allow_short_waits: Annotated[
         bool,
-        Knob(
+        Setting(
             "For tests on machines that nobody uses: accept waits below the minimum that each setting names. "
             "A warning says so at every start, in `gpuwatch status` and in `gpuwatch doctor`."
         ),

@@ -16,7 +16,7 @@ from gpuwatch.ledger.records import (
     PastRound,
     RoundLine,
 )
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 
 if TYPE_CHECKING:
     from gpuwatch.ledger.ledger import Ledger
@@ -28,7 +28,7 @@ __all__ = [
     "LeadLostError",
     "Ledger",
     "LedgerError",
-    "LedgerKnobs",
+    "LedgerSettings",
     "OtherLedgerError",
     "PastRound",
     "RoundLine",

@@ -35,7 +35,7 @@ _DONE = INTENTS.outerjoin(ROUNDS, ROUNDS.c.id == INTENTS.c.round_id).outerjoin(O
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class AuditRecord:
     """One record: `id` is its link in the chain; `node_id` and `pool` None: it is about no machine, about all pools."""
 
     id: int
@@ -59,14 +59,14 @@ class Asked:
     since: datetime | None = None
 
 
-class TrailBook:
+class AuditLog:
     """The part of a ledger that audits read."""
 
     def __init__(self, store: Store) -> None:
         """Of an open ledger."""
         self._store = store
 
-    def traces(self, asked: Asked) -> tuple[Trace, ...]:
+    def traces(self, asked: Asked) -> tuple[AuditRecord, ...]:
         """The newest records that were asked for, newest first."""
         with self._store.reading() as db:
             found = [trace for kind in _KINDS for trace in kind.traces(db, asked)]
@@ -80,13 +80,13 @@ class _Kind:
     table: Table
     source: FromClause
     columns: tuple[ColumnElement[Any], ...]
-    told: Callable[[Row[Any]], Trace]
+    told: Callable[[Row[Any]], AuditRecord]
     what: str | ColumnElement[str]
     among: Collection[str] = ()
     node_id: ColumnElement[str] | None
     pool: Callable[[str], ColumnElement[bool]]
 
-    def traces(self, db: Connection, asked: Asked) -> Iterator[Trace]:
+    def traces(self, db: Connection, asked: Asked) -> Iterator[AuditRecord]:
         """The newest of this kind."""
         query: Select[Any] = select(*self.columns).select_from(self.source).where(*self._wanted(asked))
         yield from map(self.told, db.execute(query.order_by(self.table.c.id.desc()).limit(asked.limit)))
@@ -104,38 +104,38 @@ class _Kind:
             yield self.table.c.at >= text(asked.since)
 
 
-def _control(row: Row[Any]) -> Trace:
+def _control(row: Row[Any]) -> AuditRecord:
     """A pause or its end, another mode, an acknowledgement, or a time without rounds."""
     result = "" if row.until is None else f"until {_when(row.until)}"
     why = f"no round since {_when(row.reason)}" if row.verb == "away" else row.reason
     return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=why, result=result)
 
 
-def _keep(row: Row[Any]) -> Trace:
+def _keep(row: Row[Any]) -> AuditRecord:
     """A node kept, or given free."""
     result = f"until {_when(row.until)}" if row.until > row.at else "taken back"
     return _trace(row, who=row.who, what="keep", node_id=row.node_id, why=row.reason, result=result)
 
 
-def _approval(row: Row[Any]) -> Trace:
+def _approval(row: Row[Any]) -> AuditRecord:
     """A removal approved."""
     return _trace(row, who=row.who, what="approve", node_id=row.node_id, pool=row.pool, why=row.reason)
 
 
-def _backtest(row: Row[Any]) -> Trace:
+def _backtest(row: Row[Any]) -> AuditRecord:
     """Rules tried."""
     result = "passed" if row.failure is None else f"failed: {row.failure}"
     return _trace(row, who=row.who, what="backtest", pool=row.pool, why=f"on {row.source}", result=result)
 
 
-def _message(row: Row[Any]) -> Trace:
+def _message(row: Row[Any]) -> AuditRecord:
     """Somebody told, or not."""
     result = row.detail if row.reached else f"reached nobody for certain: {row.detail}"
     why = f"{row.verb} told to {row.destination}"
     return _trace(row, who="controller", what="message", node_id=row.node_id, pool=row.pool, why=why, result=result)
 
 
-def _intent(row: Row[Any]) -> Trace:
+def _intent(row: Row[Any]) -> AuditRecord:
     """A step, and the last that is known of it."""
     why = msgspec.json.decode(row.reason, type=Reason).sentence
     result = "open" if row.status is None else f"{row.status}: {row.detail}" if row.detail else row.status
@@ -152,9 +152,9 @@ def _trace(
     node_id: str | None = None,
     pool: str | None = None,
     result: str = "",
-) -> Trace:
+) -> AuditRecord:
     at = datetime.fromisoformat(row.at)
-    return Trace(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
+    return AuditRecord(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
 
 
 def _when(at: str) -> str:

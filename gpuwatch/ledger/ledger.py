@@ -16,15 +16,15 @@ from sqlalchemy import Connection, func, select
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger import active_times, chain, retention, scale_in_protection, snapshots, views
 from gpuwatch.ledger.attempts import runs_again
-from gpuwatch.ledger.audit_log import TrailBook
+from gpuwatch.ledger.audit_log import AuditLog
 from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.index_writer import mark
 from gpuwatch.ledger.postgresql import PostgresqlStore
 from gpuwatch.ledger.protocol import HOUR
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
-from gpuwatch.ledger.sent_messages import MessageBook
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.sent_messages import SentMessages
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import BODIES, CONTROLS, GAPS, INTENTS, OPEN_INTENTS, PAUSES, ROUNDS, STOPPED, WISHES
@@ -40,7 +40,7 @@ from gpuwatch.model.decision import (
     Status,
     Verb,
 )
-from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
@@ -49,18 +49,18 @@ _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
 class Ledger:
     """One open ledger."""
 
-    def __init__(self, store: Store, knobs: LedgerKnobs | None = None) -> None:
+    def __init__(self, store: Store, settings: LedgerSettings | None = None) -> None:
         """Use `Ledger.connect`, `Ledger.open` or `Ledger.in_memory`."""
         self.store = store
-        self._knobs = knobs or LedgerKnobs()
-        self.keep_hours = self._knobs.keep_hours
+        self._settings = settings or LedgerSettings()
+        self.keep_hours = self._settings.keep_hours
         self.identity = Identity(store)
-        self.messages = MessageBook(store)
-        self.trail = TrailBook(store)
+        self.messages = SentMessages(store)
+        self.trail = AuditLog(store)
         self._id = store.id
 
     @classmethod
-    def connect(cls, knobs: LedgerKnobs, *, read_only: bool = False, controls_only: bool = False) -> Self:
+    def connect(cls, settings: LedgerSettings, *, read_only: bool = False, controls_only: bool = False) -> Self:
         """The ledger of the settings: for a controller, to read it, or beside a controller for pause and resume alone.
 
         Raises:
@@ -69,14 +69,14 @@ class Ledger:
 
         """
         store: Store
-        if knobs.file is None:
-            store = PostgresqlStore(knobs, read_only=read_only, controls_only=controls_only)
+        if settings.file is None:
+            store = PostgresqlStore(settings, read_only=read_only, controls_only=controls_only)
         elif read_only or controls_only:
-            store = SqliteStore.beside(knobs.file, read_only=read_only)
+            store = SqliteStore.beside(settings.file, read_only=read_only)
         else:
-            store = SqliteStore.open(knobs.file)
+            store = SqliteStore.open(settings.file)
         try:
-            return cls(store, knobs)
+            return cls(store, settings)
         except BaseException:
             store.close()
             raise
@@ -84,12 +84,12 @@ class Ledger:
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
         """Open or create an SQLite file; raises as `connect`."""
-        return cls.connect(LedgerKnobs(path=str(path)), read_only=read_only)
+        return cls.connect(LedgerSettings(path=str(path)), read_only=read_only)
 
     @classmethod
-    def in_memory(cls, ledger_id: str = "memory", knobs: LedgerKnobs | None = None) -> Self:
+    def in_memory(cls, ledger_id: str = "memory", settings: LedgerSettings | None = None) -> Self:
         """A ledger that lives as long as its process; its keys repeat with its id."""
-        return cls(SqliteStore.in_memory(ledger_id), knobs)
+        return cls(SqliteStore.in_memory(ledger_id), settings)
 
     def close(self) -> None:
         """Release the file, or the session with its lead."""
@@ -332,7 +332,7 @@ class Ledger:
             writer.append("approval", row)
         return Approval(node_id=node_id, key=key, at=at, who=who, reason=reason)
 
-    def keep_backtest(self, made: Backtested) -> None:
+    def keep_backtest(self, made: BacktestRecord) -> None:
         """Somebody's backtest, beside whoever leads."""
         row = {**asdict(made), "at": text(made.at)}
         for name in ("node_hours", "checked_node_hours", "saved_ratio"):
@@ -368,7 +368,7 @@ class Ledger:
     def compact(self, now: datetime) -> int:
         """Drop what old rounds saw, as the settings say, a bounded number at a time; gives how many."""
         with self.store.writing() as writer:
-            return retention.compact(writer, now, self._knobs)
+            return retention.compact(writer, now, self._settings)
 
     @staticmethod
     def _see_stopped(db: Connection, observation: Observation) -> None:

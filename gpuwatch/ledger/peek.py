@@ -10,7 +10,7 @@ from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.postgresql import PostgresqlStore, conninfo
 from gpuwatch.ledger.postgresql_tls import weaker
 from gpuwatch.ledger.records import LedgerError
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
@@ -32,7 +32,7 @@ class Glance:
     foreign: tuple[str, ...]
 
 
-def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
+def glance(settings: LedgerSettings, decisions: Collection[str] = ()) -> Glance:
     """Look.
 
     Raises:
@@ -40,10 +40,10 @@ def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
 
     """
     store: Store
-    if knobs.file is None:
-        store = PostgresqlStore(knobs, read_only=True, controls_only=False)
+    if settings.file is None:
+        store = PostgresqlStore(settings, read_only=True, controls_only=False)
     else:
-        store = SqliteStore.beside(knobs.file, read_only=True)
+        store = SqliteStore.beside(settings.file, read_only=True)
     try:
         with store.reading() as db:
             head = db.execute(select(HEAD)).one()
@@ -61,7 +61,7 @@ def glance(knobs: LedgerKnobs, decisions: Collection[str] = ()) -> Glance:
     )
 
 
-def plain(knobs: LedgerKnobs) -> str | None:
+def plain(settings: LedgerSettings) -> str | None:
     """The sslmode of a PostgreSQL URL that lets others read along or step in between; None: it does not.
 
     Raises:
@@ -69,6 +69,6 @@ def plain(knobs: LedgerKnobs) -> str | None:
 
     """
     try:
-        return weaker(conninfo(knobs), os.environ)
+        return weaker(conninfo(settings), os.environ)
     except ImportError as error:
         raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from gpuwatch.ledger import schema
 from gpuwatch.ledger.postgresql_tls import HINT, guarded
 from gpuwatch.ledger.records import LedgerError
-from gpuwatch.ledger.settings import LedgerKnobs, is_postgresql
+from gpuwatch.ledger.settings import LedgerSettings, is_postgresql
 from gpuwatch.ledger.store import Store, cause, this_process
 from gpuwatch.ledger.tables import HEAD
 from gpuwatch.runtime.secrets import read_secret_text
@@ -47,7 +47,7 @@ _CLIENT = {
 class PostgresqlStore(Store):
     """An open database; `lead` competes for it."""
 
-    def __init__(self, knobs: LedgerKnobs, *, read_only: bool = False, controls_only: bool = False) -> None:
+    def __init__(self, settings: LedgerSettings, *, read_only: bool = False, controls_only: bool = False) -> None:
         """Connect; make or migrate the tables unless only reading or giving orders.
 
         Raises:
@@ -59,7 +59,7 @@ class PostgresqlStore(Store):
         except ImportError as error:
             raise LedgerError(f"the driver is missing ({error}); pip install 'gpuwatch[postgres]'") from error
 
-        about = guarded(conninfo(knobs), os.environ, psycopg.pq.version())
+        about = guarded(conninfo(settings), os.environ, psycopg.pq.version())
         self._secret = about.get("password")
         options = dict(_SESSION)
         if read_only:
@@ -71,11 +71,11 @@ class PostgresqlStore(Store):
             try:
                 return psycopg.connect(**about)
             except psycopg.OperationalError as error:
-                raise LedgerError(f"the ledger {knobs.place} cannot be reached: {self._said(error)}") from None
+                raise LedgerError(f"the ledger {settings.place} cannot be reached: {self._said(error)}") from None
 
         engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool, hide_parameters=True)
-        super().__init__(engine, knobs.place, this_process())
-        self._hand_over = knobs.hand_over
+        super().__init__(engine, settings.place, this_process())
+        self._hand_over = settings.hand_over
         self._session: int | None = None
         self._waiting_for: str | None = None
         try:
@@ -146,18 +146,18 @@ class PostgresqlStore(Store):
         return told.replace(self._secret, "***") if self._secret else told
 
 
-def conninfo(knobs: LedgerKnobs) -> dict[str, Any]:
+def conninfo(settings: LedgerSettings) -> dict[str, Any]:
     """What the URL says, for libpq, which adds its passfile and PG* variables; never repeated in an error."""
     from psycopg import ProgrammingError  # noqa: PLC0415  as above
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415  as above
 
-    url = knobs.url or ""
-    if knobs.url_file is not None:
+    url = settings.url or ""
+    if settings.url_file is not None:
         try:
-            url = read_secret_text(knobs.url_file)
+            url = read_secret_text(settings.url_file)
         except OSError as error:
-            raise LedgerError(f"ledger.url_file {knobs.url_file} cannot be read: {error.strerror}") from None
-    key = "ledger.url" if knobs.url_file is None else f"ledger.url_file {knobs.url_file}"
+            raise LedgerError(f"ledger.url_file {settings.url_file} cannot be read: {error.strerror}") from None
+    key = "ledger.url" if settings.url_file is None else f"ledger.url_file {settings.url_file}"
     try:
         if is_postgresql(url):
             return dict(conninfo_to_dict(url))

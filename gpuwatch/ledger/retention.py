@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, exists, select
 
 from gpuwatch.ledger.chain import Writer, text
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.tables import BODIES, INTENTS, WISHES
 
 _AT_ONCE = 100  # bodies in one transaction: what a controller may wait for
@@ -17,9 +17,9 @@ _WISHES_KEPT = timedelta(days=8)  # longer than any stabilisation window
 _HOUR = len("2026-01-01T00")
 
 
-def compact(writer: Writer, now: datetime, knobs: LedgerKnobs) -> int:
+def compact(writer: Writer, now: datetime, settings: LedgerSettings) -> int:
     """Drop bodies, oldest first; how many is a record of its own, so that an audit misses none that nobody dropped."""
-    dropped = list(_due(writer.db, now, knobs))[:_AT_ONCE]
+    dropped = list(_due(writer.db, now, settings))[:_AT_ONCE]
     writer.db.execute(WISHES.delete().where(WISHES.c.at < text(now - _WISHES_KEPT)))
     if dropped:
         writer.db.execute(BODIES.delete().where(BODIES.c.round_id.in_(dropped)))
@@ -28,11 +28,11 @@ def compact(writer: Writer, now: datetime, knobs: LedgerKnobs) -> int:
     return len(dropped)
 
 
-def _due(db: Connection, now: datetime, knobs: LedgerKnobs) -> Iterator[int]:
+def _due(db: Connection, now: datetime, settings: LedgerSettings) -> Iterator[int]:
     """Rounds whose bodies have had their time."""
     acted = exists().where(INTENTS.c.round_id == BODIES.c.round_id)
     query = select(BODIES.c.round_id, BODIES.c.at, acted.label("acted")).order_by(BODIES.c.at, BODIES.c.round_id)
-    quiet_since, kept_since = (text(now - timedelta(seconds=age)) for age in (knobs.keep_quiet, knobs.keep))
+    quiet_since, kept_since = (text(now - timedelta(seconds=age)) for age in (settings.keep_quiet, settings.keep))
     hour = ""
     for row in db.execute(query.where(BODIES.c.at < quiet_since)):
         first_of_hour, hour = row.at[:_HOUR] != hour, row.at[:_HOUR]

@@ -45,7 +45,7 @@ def _promise(verb: str, pool: str, arguments: str) -> Promise | None:
     return promise_of(pool, msgspec.json.decode(arguments, type=dict[str, str]))
 
 
-class MessageBook:
+class SentMessages:
     """The part of a ledger that messages to people are made from."""
 
     def __init__(self, store: Store) -> None:

@@ -10,45 +10,49 @@ from annotated_types import Ge, MinLen
 
 from gpuwatch.ledger.sqlite_files import left_over
 from gpuwatch.model.duration import Seconds, format_duration
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 DEFAULT_PATH = "/var/lib/gpuwatch/ledger.db"
 SCHEMES = ("postgresql", "postgres")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerKnobs:
+class LedgerSettings:
     """Where intents and outcomes are written down."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    path: Annotated[str, MinLen(1), Knob("The SQLite file; its directory must exist and be writable.")] = DEFAULT_PATH
+    path: Annotated[str, MinLen(1), Setting("The SQLite file; its directory must exist and be writable.")] = (
+        DEFAULT_PATH
+    )
     url: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Knob(
+        Setting(
             "A PostgreSQL database instead of the file, such as postgresql://gpuwatch@db.internal/gpuwatch, never with "
             "a password: that is for ~/.pgpass, PGPASSWORD or `url_file`. Several controllers may share it; one leads."
         ),
     ] = None
     url_file: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Knob("A file, readable by the controller alone, that holds the URL; it may hold a password."),
+        Setting("A file, readable by the controller alone, that holds the URL; it may hold a password."),
     ] = None
     hand_over: Annotated[
         Seconds,
         Ge(10),
-        Knob("PostgreSQL: a leader that says nothing for so long loses the lead to another controller."),
+        Setting("PostgreSQL: a leader that says nothing for so long loses the lead to another controller."),
     ] = 300.0
     keep: Annotated[
-        Seconds, Ge(86400), Knob("How long rounds that did something are kept whole, and one quiet round an hour.")
+        Seconds, Ge(86400), Setting("How long rounds that did something are kept whole, and one quiet round an hour.")
     ] = 400 * 86400.0
-    keep_quiet: Annotated[Seconds, Ge(3600), Knob("How long every quiet round is kept whole; then one an hour is.")] = (
-        2 * 86400.0
-    )
+    keep_quiet: Annotated[
+        Seconds, Ge(3600), Setting("How long every quiet round is kept whole; then one an hour is.")
+    ] = 2 * 86400.0
     keep_hours: Annotated[
         Seconds,
         Ge(3600),
-        Knob("How long after its end a day's spending stays in hours and may still change; then it is one row a node."),
+        Setting(
+            "How long after its end a day's spending stays in hours and may still change; then it is one row a node."
+        ),
     ] = 86400.0
 
     @property
@@ -75,43 +79,43 @@ class LedgerKnobs:
         return f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
 
 
-def contradictions(knobs: LedgerKnobs, interval_seconds: float) -> Iterator[Contradiction]:
+def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterator[Contradiction]:
     """What no single key's bounds can tell; a URL is never repeated, for what may be in it."""
-    place = ("ledger", "url") if knobs.url is not None else ("ledger", "url_file")
-    if knobs.url is not None and knobs.url_file is not None:
+    place = ("ledger", "url") if settings.url is not None else ("ledger", "url_file")
+    if settings.url is not None and settings.url_file is not None:
         yield Contradiction(
             keys=(("ledger", "url"), ("ledger", "url_file")),
             wrong="ledger.url and ledger.url_file are both given",
             right="one of them",
         )
-    if knobs.file is None and knobs.path != DEFAULT_PATH:
+    if settings.file is None and settings.path != DEFAULT_PATH:
         yield Contradiction(
             keys=(place, ("ledger", "path")),
             wrong=f"{'.'.join(place)} names a PostgreSQL database and ledger.path an SQLite file",
             right="one of them",
         )
-    if knobs.url is not None and not is_postgresql(knobs.url):
+    if settings.url is not None and not is_postgresql(settings.url):
         yield Contradiction(
             keys=(("ledger", "url"),),
             wrong="ledger.url is no PostgreSQL URL",
             right="a URL such as postgresql://gpuwatch@db.internal/gpuwatch; an SQLite file goes into ledger.path",
         )
-    elif knobs.url is not None and _holds_password(knobs.url):
+    elif settings.url is not None and _holds_password(settings.url):
         yield Contradiction(
             keys=(("ledger", "url"),),
             wrong="ledger.url holds a password, which others may read in this file",
             right="the URL without it and the password in ~/.pgpass or PGPASSWORD, or the whole URL in ledger.url_file",
         )
-    if knobs.file is None and knobs.hand_over <= 2 * interval_seconds:
-        told, interval = format_duration(knobs.hand_over), format_duration(interval_seconds)
+    if settings.file is None and settings.hand_over <= 2 * interval_seconds:
+        told, interval = format_duration(settings.hand_over), format_duration(interval_seconds)
         yield Contradiction(
             keys=(("ledger", "hand_over"), ("interval",)),
             wrong=f"ledger.hand_over ({told}) does not exceed two intervals of rounds ({interval} each): "
             "a leader would lose the lead while it waits for its next round",
             right=f"a ledger.hand_over above {format_duration(2 * interval_seconds)}",
         )
-    if knobs.keep < knobs.keep_quiet:
-        kept, quiet = format_duration(knobs.keep), format_duration(knobs.keep_quiet)
+    if settings.keep < settings.keep_quiet:
+        kept, quiet = format_duration(settings.keep), format_duration(settings.keep_quiet)
         yield Contradiction(
             keys=(("ledger", "keep"), ("ledger", "keep_quiet")),
             wrong=f"ledger.keep ({kept}) is shorter than ledger.keep_quiet ({quiet})",

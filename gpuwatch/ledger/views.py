@@ -34,6 +34,7 @@ from gpuwatch.model.decision import (
     ADDITIONS,
     FINAL,
     LETS_GO,
+    DesiredNodes,
     Done,
     Intent,
     LedgerView,
@@ -43,9 +44,8 @@ from gpuwatch.model.decision import (
     Status,
     Stopped,
     Verb,
-    Wish,
 )
-from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
 from gpuwatch.model.promise import Notice, promise_of
 
 CHANGES_MACHINES = LETS_GO | ADDITIONS
@@ -143,7 +143,8 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         recent=tuple(_ended(sorted(db.execute(_RECENT, past), key=attrgetter("id", "step")))),
         stopped=stopped(db),
         wishes=tuple(
-            Wish(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want) for row in db.execute(_WISHES, past)
+            DesiredNodes(pool=row.pool, policy=row.policy, at=_time(row.at), want=row.want)
+            for row in db.execute(_WISHES, past)
         ),
         pauses=pauses(db, now),
         resumed=active_times.resumed(nothing, since, now),
@@ -218,9 +219,9 @@ def _stopped(row: Row[Any]) -> Stopped:
     return Stopped(node_id=row.node_id, key=row.key, at=_time(row.at), launched_at=launched_at)
 
 
-def _backtested(row: Row[Any]) -> Backtested:
+def _backtested(row: Row[Any]) -> BacktestRecord:
     """One record."""
-    return Backtested(
+    return BacktestRecord(
         pool=row.pool,
         at=_time(row.at),
         who=row.who,

@@ -51,7 +51,7 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hastening:
+class ShorterWaits:
     """Idle machines wait this long at most, because of that (a clause)."""
 
     wait_seconds: float
@@ -87,6 +87,6 @@ class BudgetState:
     reaches_at: datetime | None = None
     crossings: tuple[Crossing, ...] = ()
     blocked: str | None = None
-    hastening: Hastening | None = None
+    hastening: ShorterWaits | None = None
     notes: tuple[str, ...] = ()
     doubt: str | None = None

@@ -15,9 +15,9 @@ from functools import cached_property
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Evidence, Fleet, Node
-from gpuwatch.model.measurement import Measure
-from gpuwatch.model.money import Price, hire_of, key_of_node
-from gpuwatch.model.orders import Approval, Backtested, Keep, Pause
+from gpuwatch.model.measurement import MetricValue
+from gpuwatch.model.money import Price, key_of_node, price_key
+from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
 from gpuwatch.model.promise import Notice
 
 
@@ -266,7 +266,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DesiredNodes:
     """How many nodes a policy wanted for a pool in an earlier round, before smoothing."""
 
     pool: str
@@ -289,12 +289,12 @@ class LedgerView:
     open_intents: tuple[OpenIntent, ...] = ()
     recent: tuple[Done, ...] = ()
     stopped: tuple[Stopped, ...] = ()
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[DesiredNodes, ...] = ()
     pauses: tuple[Pause, ...] = ()
     resumed: tuple[tuple[str | None, datetime], ...] = ()
     resume_orders: tuple[tuple[str | None, datetime], ...] = ()
     acknowledged: tuple[tuple[str | None, datetime], ...] = ()
-    backtests: tuple[Backtested, ...] = ()
+    backtests: tuple[BacktestRecord, ...] = ()
     keeps: tuple[Keep, ...] = ()
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()
@@ -380,7 +380,7 @@ class Observation:
     now: datetime
     fleet: Fleet
     ledger: LedgerView = field(default_factory=LedgerView)
-    measures: tuple[Measure, ...] = ()
+    measures: tuple[MetricValue, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of gpuwatch.money.prices.fleet
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
@@ -390,11 +390,11 @@ class Observation:
 
     def price(self, node: Node) -> Price | None:
         """What an hour of the node costs; None is not known, never free."""
-        for key in (key_of_node(node.id), hire_of(node).key):
+        for key in (key_of_node(node.id), price_key(node).key):
             if key in self.prices:
                 return self.prices[key]
         return self.prices.get(node.instance_type)
 
-    def measure(self, pool: str, name: str) -> Measure | None:
+    def measure(self, pool: str, name: str) -> MetricValue | None:
         """What was measured of a pool under that name; None: nobody asked."""
         return next((each for each in self.measures if (each.pool, each.name) == (pool, name)), None)

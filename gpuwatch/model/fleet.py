@@ -153,7 +153,7 @@ class CapacityType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class NodeReport:
     """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data.
 
     `received_at` is when the verdict came, by our clock: how old it was is judged then, and how long ago that is apart.
@@ -200,7 +200,7 @@ class Node:
     cannot_stop: str | None = None
     cannot_terminate: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
-    signal: Signal = field(default_factory=Signal)
+    signal: NodeReport = field(default_factory=NodeReport)
 
     @property
     def known_gpus(self) -> int:
@@ -262,7 +262,7 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roster:
+class PoolView:
     """One pool: its nodes; its members, the running, enrolled ones; of those the known and the still; its groups.
 
     Still are those that are idle or parked; sound those that work can be given to, which alone satisfy a floor.
@@ -303,9 +303,9 @@ class Fleet:
         named = [node for node in self.nodes if node.name == node_id]
         return next((node for node in self.nodes if node.id == node_id), named[0] if len(named) == 1 else None)
 
-    def roster(self, pool: str) -> Roster:
+    def roster(self, pool: str) -> PoolView:
         """One pool, whose minimum and coverage are about its members."""
-        return self._rosters.get(pool, Roster())
+        return self._rosters.get(pool, PoolView())
 
     def find(self, node_id: str) -> Node | None:
         """The node of that id, and never of that name."""
@@ -337,21 +337,21 @@ class Fleet:
         return sorted(self._rosters.keys() | set(self.named))
 
     @cached_property
-    def _rosters(self) -> dict[str, Roster]:
+    def _rosters(self) -> dict[str, PoolView]:
         """Every pool's roster: guard rules ask for it at each step, so it must not cost O(nodes) each time."""
         pools: dict[str, list[Node]] = {group.pool: [] for group in self.groups}
         for node in self.nodes:
             pools.setdefault(node.pool, []).append(node)
         return {pool: self._roster(pool, nodes) for pool, nodes in pools.items()}
 
-    def _roster(self, pool: str, nodes: list[Node]) -> Roster:
+    def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
         """One pool's roster."""
         members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
         states = [State.UNKNOWN if (told := node.signal.verdict) is None else told.activity.state for node in members]
         known = len(states) - states.count(State.UNKNOWN)
         still = states.count(State.IDLE) + states.count(State.PARKED)
         groups = tuple(group for group in self.groups if group.pool == pool)
-        return Roster(
+        return PoolView(
             nodes=tuple(nodes),
             members=frozenset(node.id for node in members),
             known=known,

@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class MetricQuery:
     """A number to be had of a pool: a name that the agents' verdicts give, or a PromQL expression."""
 
     pool: str
@@ -14,7 +14,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class MetricValue:
     """A pool's number at a time. `value` None is unknown and `doubt` says why: no answer, empty, partial, late.
 
     `samples` is how many nodes or series it was made of, `expected` of how many; where both are known and differ, the

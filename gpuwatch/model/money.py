@@ -55,7 +55,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hire:
+class PriceKey:
     """What a price is asked for: a machine type at a place; of a machine that exists, also its id and its name.
 
     A region of None is the one that new machines are launched in unless somebody says otherwise.
@@ -75,9 +75,9 @@ class Hire:
         return f"{self.region}{zone}/{self.instance_type}/{self.capacity_type}"
 
 
-def hire_of(node: Node) -> Hire:
+def price_key(node: Node) -> PriceKey:
     """What a machine's price is asked for."""
-    return Hire(
+    return PriceKey(
         instance_type=node.instance_type,
         region=node.region,
         zone=node.zone,

@@ -43,7 +43,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backtested:
+class BacktestRecord:
     """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
 
     `rules` is their fingerprint. `stops` and `suspected_wrong_stops` are of the whole history, `wrongly_stopped` and

@@ -51,7 +51,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class HourKey:
     """Of a row: it begins then and spans so many seconds; `terms` is their number."""
 
     begin: int

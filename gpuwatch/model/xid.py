@@ -13,7 +13,7 @@ NVLINK_5 = range(144, 151)  # fatal or not: only the kernel log says which
 CATALOGUE_SOURCE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
 
-class Witness(StrEnum):
+class XidSource(StrEnum):
     """Who told of an XID; the same one is often told by several."""
 
     NVML = "nvml"  # an event set
@@ -33,7 +33,7 @@ class XidEvent:
     xid: int
     at: datetime
     monotonic_seconds: float
-    witness: Witness
+    witness: XidSource
     fatal: bool | None = None
     recovery_action: int | None = None
 

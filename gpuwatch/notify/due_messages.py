@@ -40,7 +40,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moot:
+class Superseded:
     """An event that will not be told, and why."""
 
     event: Event
@@ -65,17 +65,17 @@ def name_of(event: Event) -> EventName:
     return _EVENTS.get(event.verb, "done")
 
 
-def pending(
+def due_messages(
     past: Past, wanted: Wanted, now: datetime, max_age: timedelta
-) -> tuple[tuple[Event, ...], tuple[Moot, ...]]:
+) -> tuple[tuple[Event, ...], tuple[Superseded, ...]]:
     """What to tell, oldest first; and what to put on record as never told, the newest first.
 
     That order matters: a notice whose withdrawal is moot is on record after it, so that a crash in between leaves no
     withdrawal that looks as if its notice had been told.
     """
-    notices = taken_back(past)
+    notices = withdrawn(past)
     after = {notice: event for event, notice in _followers(past)}
-    tell, moot = list[Event](), list[Moot]()
+    tell, moot = list[Event](), list[Superseded]()
     for event in past.events:
         if (event.key, wanted.name) in past.told or not wanted.takes(event):
             continue
@@ -84,17 +84,17 @@ def pending(
             if event.key in past.in_force and follower is None:
                 tell.append(event)
             elif follower is not None:
-                moot.append(Moot(event=event, why=_OVER.get(follower.verb, DONE_FIRST)))
+                moot.append(Superseded(event=event, why=_OVER.get(follower.verb, DONE_FIRST)))
         elif event.verb is Verb.WITHDRAW and (notices.get(event.key, ""), wanted.name) not in past.told:
-            moot.append(Moot(event=event, why=NOTICE_UNTOLD))
+            moot.append(Superseded(event=event, why=NOTICE_UNTOLD))
         elif now - event.at > max_age:
-            moot.append(Moot(event=event, why=TOO_OLD))
+            moot.append(Superseded(event=event, why=TOO_OLD))
         else:
             tell.append(event)
     return tuple(tell), tuple(reversed(moot))
 
 
-def taken_back(past: Past) -> dict[str, str]:
+def withdrawn(past: Past) -> dict[str, str]:
     """The notices that withdrawals took back, by theirs."""
     found = {event.key: notice for event, notice in _followers(past) if event.verb is Verb.WITHDRAW}
     return {**past.notices, **found}

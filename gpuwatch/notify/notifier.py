@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
 from gpuwatch.controller.web.keep_link import Claim, keep_url, secret_of
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.sent_messages import Event
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, NodeState
-from gpuwatch.notify.due_messages import TOO_OLD, Past, Wanted, name_of, pending, taken_back, unexplained
+from gpuwatch.notify.due_messages import TOO_OLD, Past, Wanted, due_messages, name_of, unexplained, withdrawn
 from gpuwatch.notify.message import About, composed, due_at, verb_of
-from gpuwatch.notify.send import Parcel, sent
-from gpuwatch.notify.settings import TERMINALS, Listener, NotifyKnobs, addresses, slack_of
+from gpuwatch.notify.send import Delivery, sent
+from gpuwatch.notify.settings import TERMINALS, Listener, NotifySettings, addresses, slack_of
 from gpuwatch.notify.transports.errors import DeliveryError, RecipientsRefusedError
-from gpuwatch.runtime.backoff import Patience
+from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import read_secret
 
@@ -40,15 +40,15 @@ _LINK_LIFE = timedelta(days=1)  # after the time at which the node may go: it ma
 
 
 @dataclass(slots=True, kw_only=True)
-class Crier:
+class Notifier:
     """Asked every few seconds; tells whoever has not been told.
 
     `fleet` is that of the last round, None before it; `count` is told of each event's destination, name and result.
     """
 
-    notify: NotifyKnobs
-    ledger: LedgerKnobs
-    signals: ScrapeKnobs  # how agents are asked to write on terminals
+    notify: NotifySettings
+    ledger: LedgerSettings
+    signals: ObserveSettings  # how agents are asked to write on terminals
     fleet_name: str
     rules: Rulebook
     provider: str
@@ -57,7 +57,7 @@ class Crier:
     leads: Callable[[], bool]
     fleet: Callable[[], Fleet | None]
     count: Callable[[str, str, str], None] = lambda *_: None
-    _patience: Patience[Hashable] = field(init=False)
+    _patience: Backoff[Hashable] = field(init=False)
     _unrecorded: dict[tuple[str, str], tuple[datetime, str]] = field(default_factory=dict)
     _unaddressed: set[tuple[str, str]] = field(default_factory=set)
     _looked: Fleet | None = None
@@ -65,7 +65,7 @@ class Crier:
 
     def __post_init__(self) -> None:
         """Nothing has failed yet."""
-        self._patience = Patience(
+        self._patience = Backoff(
             clock=self.clock, first_seconds=_FIRST_WAIT_SECONDS, longest_seconds=_LONGEST_WAIT_SECONDS
         )
 
@@ -93,19 +93,19 @@ class Crier:
     def _tell(self, ledger: Ledger, fleet: Fleet) -> bool:
         """Whether something is left for another try."""
         self._record_late(ledger)
-        now, knobs = self.clock.now(), self.notify
+        now, settings = self.clock.now(), self.notify
         past, about = self._past(ledger, fleet, now)
         self._forget(past)
         left = False
-        for name, listener in knobs.to.items():
+        for name, listener in settings.to.items():
             wanted = Wanted(name=name, events=frozenset(listener.events), pools=frozenset(listener.pools))
-            tell, moot = pending(past, wanted, now, timedelta(seconds=knobs.max_age))
+            tell, moot = due_messages(past, wanted, now, timedelta(seconds=settings.max_age))
             for each in moot:
                 ledger.messages.keep(each.event.key, name, now, reached=False, detail=each.why)
                 self.count(name, name_of(each.event), "given_up" if each.why == TOO_OLD else "moot")
                 log.info("%s is not told of the %s of %s: %s.", name, each.event.verb, each.event.node_id, each.why)
             left |= self._tell_one(ledger, name, listener, tell, about)
-        if knobs.terminals:
+        if settings.terminals:
             self._tell_hosts(ledger, past, about)  # who is not there is looked for again after the next round
         return left
 
@@ -184,12 +184,12 @@ class Crier:
         copies: Sequence[str],
     ) -> str:
         """Where one message went."""
-        knobs = self.notify
+        settings = self.notify
         owners = dict.fromkeys(event.owner for event in events)
-        mentions = [slack_of(owner, knobs) for owner in owners]
-        linked = replace(about, link=_links(knobs, name, listener))
+        mentions = [slack_of(owner, settings) for owner in owners]
+        linked = replace(about, link=_links(settings, name, listener))
         message = composed(events, linked, tuple(each for each in mentions if each is not None))
-        return sent(Parcel(message=message, key=key_of(name, events), to=to, copies=copies), listener)
+        return sent(Delivery(message=message, key=key_of(name, events), to=to, copies=copies), listener)
 
     def _nobody(self, name: str, owner: str | None, events: Sequence[Event]) -> None:
         """Told once a process: who mends the settings ends it, and the notice is told after all."""
@@ -218,11 +218,11 @@ class Crier:
     def _tell_hosts(self, ledger: Ledger, past: Past, about: About) -> None:
         """On the terminals of each host; whoever is not there now may be later, as long as the notice is in force."""
         wanted = Wanted(name=TERMINALS, events=frozenset({"notice", "withdrawn"}), pools=frozenset())
-        tell, moot = pending(past, wanted, about.now, timedelta(seconds=self.notify.max_age))
+        tell, moot = due_messages(past, wanted, about.now, timedelta(seconds=self.notify.max_age))
         for each in moot:
             ledger.messages.keep(each.event.key, TERMINALS, about.now, reached=False, detail=each.why)
         events = [event for event in tell if self._patience.over((TERMINALS, event.key)) and runs(event, about.fleet)]
-        notes = [host_note(event, about, taken_back(past)) for event in events]
+        notes = [host_note(event, about, withdrawn(past)) for event in events]
         answers = told_on_hosts(self.signals, self.clock, notes)
         for event, why in zip(events, answers, strict=True):
             if why is None:
@@ -255,13 +255,13 @@ def _notice_of(ledger: Ledger, withdrawal: Event) -> str:
     return ""
 
 
-def _links(knobs: NotifyKnobs, name: str, listener: Listener) -> Callable[[Event, datetime], str | None]:
+def _links(settings: NotifySettings, name: str, listener: Listener) -> Callable[[Event, datetime], str | None]:
     """Makes keep links; without them a message is better than none."""
-    if knobs.url is None or knobs.link_key_file is None:
+    if settings.url is None or settings.link_key_file is None:
         return lambda *_: None
-    base = knobs.url
+    base = settings.url
     try:
-        secret = secret_of(read_secret(knobs.link_key_file), "notify.link_key_file")
+        secret = secret_of(read_secret(settings.link_key_file), "notify.link_key_file")
     except (OSError, ValueError) as error:
         log.warning("Messages go out without keep links: %s", error)
         return lambda *_: None

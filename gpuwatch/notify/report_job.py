@@ -12,17 +12,17 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds import CloudError, Leftover
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import format_duration
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.gather import gathered
-from gpuwatch.money.report.history import DeedBook
+from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.report import Report, Stretch
-from gpuwatch.notify.report_send import Parcel, delivered
-from gpuwatch.notify.report_settings import ReportKnobs
+from gpuwatch.notify.report_send import ReportDelivery, delivered
+from gpuwatch.notify.report_settings import ReportSettings
 from gpuwatch.notify.transports.errors import DeliveryError
-from gpuwatch.runtime.backoff import Patience
+from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -33,22 +33,22 @@ _LONGEST_WAIT_SECONDS = 3600.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Postman:
+class ReportScheduler:
     """Asked once a minute; does something once a day."""
 
-    report: ReportKnobs
-    cost: CostKnobs
-    ledger: LedgerKnobs
+    report: ReportSettings
+    cost: CostSettings
+    ledger: LedgerSettings
     interval_seconds: float  # of the controller's rounds
     clock: Clock
     leads: Callable[[], bool]
     leftovers: Callable[[], Sequence[Leftover]] = tuple
     _done: dict[str, date] = field(default_factory=dict)
-    _patience: Patience[str] = field(init=False)
+    _patience: Backoff[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing has failed yet."""
-        self._patience = Patience(
+        self._patience = Backoff(
             clock=self.clock, first_seconds=_FIRST_WAIT_SECONDS, longest_seconds=_LONGEST_WAIT_SECONDS
         )
 
@@ -80,7 +80,7 @@ class Postman:
 
     def _deliver(self, ledger: Ledger, stretch: Stretch, waiting: Sequence[str], now: datetime) -> None:
         """To each that has not had it. A day before metering began has no report."""
-        day, began, deeds = stretch.first, SpendBook(ledger).began(), DeedBook(ledger)
+        day, began, deeds = stretch.first, SpendBook(ledger).began(), ActionHistory(ledger)
         if began is None or began >= stretch.until * 1000:
             return
         report: Report | None = None
@@ -92,7 +92,7 @@ class Postman:
             report = report or self._made(ledger, stretch, now)
             try:
                 where = delivered(
-                    Parcel(report=report, key=key_of(ledger, name, day.isoformat())), self.report.to[name]
+                    ReportDelivery(report=report, key=key_of(ledger, name, day.isoformat())), self.report.to[name]
                 )
             except DeliveryError as error:
                 told = format_duration(self._patience.failed(name))
@@ -122,4 +122,4 @@ def due(now: datetime, zone: ZoneInfo, at: str) -> date:
 def key_of(ledger: Ledger, name: str, what: str) -> str:
     """The same for each try of one report to one destination, and for no other."""
     told = hashlib.sha256(f"{name}\n{what}".encode()).hexdigest()[:24]
-    return f"gpuwatch-report-{DeedBook(ledger).ledger_id()}-{told}"
+    return f"gpuwatch-report-{ActionHistory(ledger).ledger_id()}-{told}"

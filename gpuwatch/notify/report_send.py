@@ -19,7 +19,7 @@ from gpuwatch.money.report.text import as_text
 from gpuwatch.notify.formats import as_said, marked
 from gpuwatch.notify.report_settings import Destination
 from gpuwatch.notify.transports.errors import in_words
-from gpuwatch.notify.transports.mail import Letter, mailed
+from gpuwatch.notify.transports.mail import Email, mailed
 from gpuwatch.notify.transports.webhook import posted, slacked
 
 _WORST = 3  # owners in a message
@@ -31,14 +31,14 @@ FORMS: Mapping[str, Callable[[Report], str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class ReportDelivery:
     """A report on its way; `key` is the same at each try."""
 
     report: Report
     key: str
 
 
-def delivered(parcel: Parcel, destination: Destination) -> str:
+def delivered(parcel: ReportDelivery, destination: Destination) -> str:
     """Where it went, for people.
 
     Raises:
@@ -49,9 +49,9 @@ def delivered(parcel: Parcel, destination: Destination) -> str:
     return _WAYS[way](parcel, destination)
 
 
-def _mail(parcel: Parcel, destination: Destination) -> str:
+def _mail(parcel: ReportDelivery, destination: Destination) -> str:
     report = parcel.report
-    letter = Letter(
+    letter = Email(
         key=parcel.key,
         at=report.facts.now,
         subject=title(report),
@@ -61,7 +61,7 @@ def _mail(parcel: Parcel, destination: Destination) -> str:
     return mailed(letter, destination.mail, destination.mail.to)
 
 
-def _slack(parcel: Parcel, destination: Destination) -> str:
+def _slack(parcel: ReportDelivery, destination: Destination) -> str:
     return slacked(slack_message(parcel.report), destination.slack, parcel.key)
 
 
@@ -85,12 +85,12 @@ def slack_message(report: Report) -> dict[str, Any]:
     }
 
 
-def _webhook(parcel: Parcel, destination: Destination) -> str:
+def _webhook(parcel: ReportDelivery, destination: Destination) -> str:
     """The document of `gpuwatch report --json`."""
     return posted(as_object(parcel.report), destination.webhook, parcel.key)
 
 
-def _file(parcel: Parcel, destination: Destination) -> str:
+def _file(parcel: ReportDelivery, destination: Destination) -> str:
     """Whole, or as it was before."""
     named = Path(parcel.report.facts.stretch.first.strftime(destination.file.path or ""))
     with in_words():
@@ -103,7 +103,7 @@ def _file(parcel: Parcel, destination: Destination) -> str:
     return str(named)
 
 
-_WAYS: Mapping[str, Callable[[Parcel, Destination], str]] = {
+_WAYS: Mapping[str, Callable[[ReportDelivery, Destination], str]] = {
     "mail": _mail,
     "slack": _slack,
     "webhook": _webhook,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.notify.transports.settings import Transports, of_transports, of_ways
 
 _AT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -13,14 +13,14 @@ FORMATS = ("html", "json", "txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileKnobs:
+class ReportFileSettings:
     """A file for each day."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     path: Annotated[
         str | None,
-        Knob("The file, with %Y, %m and %d for the day, such as /srv/reports/%Y-%m-%d.html; .html, .json or .txt."),
+        Setting("The file, with %Y, %m and %d for the day, such as /srv/reports/%Y-%m-%d.html; .html, .json or .txt."),
     ] = None
 
 
@@ -30,7 +30,7 @@ class Destination(Transports):
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    file: FileKnobs = field(default_factory=FileKnobs)
+    file: ReportFileSettings = field(default_factory=ReportFileSettings)
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -39,32 +39,33 @@ class Destination(Transports):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportKnobs:
+class ReportSettings:
     """The daily report that the controller sends: on the day before, by the clocks of cost.timezone."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    at: Annotated[str, Knob("From when on it is sent, such as 07:00; one that is late is sent when it can be.")] = (
+    at: Annotated[str, Setting("From when on it is sent, such as 07:00; one that is late is sent when it can be.")] = (
         "07:00"
     )
     to: Annotated[
         dict[str, Destination],
-        Knob("Where to, by names of your choice, each once a day. Without any, nothing is sent."),
+        Setting("Where to, by names of your choice, each once a day. Without any, nothing is sent."),
     ] = field(default_factory=dict)
     leftovers: Annotated[
-        bool, Knob("Ask the cloud what stopped machines' disks and addresses cost, and take that off what was saved.")
+        bool,
+        Setting("Ask the cloud what stopped machines' disks and addresses cost, and take that off what was saved."),
     ] = False
 
 
-def contradictions(knobs: ReportKnobs) -> Iterator[Contradiction]:
+def contradictions(settings: ReportSettings) -> Iterator[Contradiction]:
     """What no bound can tell."""
-    if not _AT.fullmatch(knobs.at):
+    if not _AT.fullmatch(settings.at):
         yield Contradiction(
             keys=(("report", "at"),),
-            wrong=f"report.at {knobs.at!r} is no time of day",
+            wrong=f"report.at {settings.at!r} is no time of day",
             right="a time from 00:00 to 23:59, in quotes: YAML reads 07:00 without them as a number",
         )
-    for name, destination in knobs.to.items():
+    for name, destination in settings.to.items():
         yield from _of_destination(destination, ("report", "to", name))
 
 

@@ -7,12 +7,12 @@ from gpuwatch.notify.formats import as_document, as_html, as_slack, as_text, sub
 from gpuwatch.notify.message import Message
 from gpuwatch.notify.settings import Listener
 from gpuwatch.notify.transports import apprise
-from gpuwatch.notify.transports.mail import Letter, mailed
+from gpuwatch.notify.transports.mail import Email, mailed
 from gpuwatch.notify.transports.webhook import posted, slacked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class Delivery:
     """A message with its addresses, where it is a mail; `key` is the same at each try."""
 
     message: Message
@@ -21,7 +21,7 @@ class Parcel:
     copies: Sequence[str] = ()
 
 
-def sent(parcel: Parcel, listener: Listener) -> str:
+def sent(parcel: Delivery, listener: Listener) -> str:
     """Where it went, for people.
 
     Raises:
@@ -33,9 +33,9 @@ def sent(parcel: Parcel, listener: Listener) -> str:
     return _WAYS[way](parcel, listener)
 
 
-def _mail(parcel: Parcel, listener: Listener) -> str:
+def _mail(parcel: Delivery, listener: Listener) -> str:
     message = parcel.message
-    letter = Letter(
+    letter = Email(
         key=parcel.key,
         at=message.made_at,
         subject=subject(message),
@@ -45,21 +45,21 @@ def _mail(parcel: Parcel, listener: Listener) -> str:
     return mailed(letter, listener.mail, parcel.to, parcel.copies)
 
 
-def _slack(parcel: Parcel, listener: Listener) -> str:
+def _slack(parcel: Delivery, listener: Listener) -> str:
     return slacked(as_slack(parcel.message), listener.slack, parcel.key)
 
 
-def _webhook(parcel: Parcel, listener: Listener) -> str:
+def _webhook(parcel: Delivery, listener: Listener) -> str:
     return posted(as_document(parcel.message, parcel.key), listener.webhook, parcel.key)
 
 
-def _apprise(parcel: Parcel, listener: Listener) -> str:
+def _apprise(parcel: Delivery, listener: Listener) -> str:
     message = parcel.message
     unlinked = replace(message, lines=tuple(replace(line, keep_url=None) for line in message.lines))
     return apprise.told(subject(message), as_text(message), as_text(unlinked), listener.apprise)
 
 
-_WAYS: Mapping[str, Callable[[Parcel, Listener], str]] = {
+_WAYS: Mapping[str, Callable[[Delivery, Listener], str]] = {
     "mail": _mail,
     "slack": _slack,
     "webhook": _webhook,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from gpuwatch.notify.message import Message, printable
-from gpuwatch.notify.send import Parcel, sent
-from gpuwatch.notify.settings import NotifyKnobs, addresses, slack_of
+from gpuwatch.notify.send import Delivery, sent
+from gpuwatch.notify.settings import NotifySettings, addresses, slack_of
 from gpuwatch.notify.transports.errors import DeliveryError
 from gpuwatch.runtime.clock import Clock
 
@@ -25,37 +25,37 @@ class Result:
 class Sender:
     """Who sends the test, of which fleet, by which settings."""
 
-    notify: NotifyKnobs
+    notify: NotifySettings
     fleet: str
     zone: ZoneInfo
     clock: Clock
     who: str
 
 
-def tried(sender: Sender, names: Sequence[str], owner: str | None) -> tuple[Result, ...]:
+def send_test(sender: Sender, names: Sequence[str], owner: str | None) -> tuple[Result, ...]:
     """Send one to each; nothing of it is written down."""
     return tuple(_results(sender, names, owner))
 
 
 def _results(sender: Sender, names: Sequence[str], owner: str | None) -> Iterator[Result]:
-    knobs, member = sender.notify, slack_of(owner, sender.notify)
+    settings, member = sender.notify, slack_of(owner, sender.notify)
     message = Message(
         kind="test",
         fleet=printable(sender.fleet),
         made_at=sender.clock.now(),
         zone=sender.zone,
-        page=knobs.url,
+        page=settings.url,
         sent_by=printable(sender.who),
         mentions=() if member is None else (member,),
     )
     for name in names:
-        listener = knobs.to[name]
-        to, copies = addresses(listener, owner, knobs)
+        listener = settings.to[name]
+        to, copies = addresses(listener, owner, settings)
         if listener.mail.host is not None and not to:
             whom = "without --owner" if owner is None else f"for the owner {owner!r}"
             yield Result(name=name, arrived=False, told=f"there is no address {whom}")
             continue
-        parcel = Parcel(message=message, key=f"gpuwatch-test-{secrets.token_hex(12)}", to=to, copies=copies)
+        parcel = Delivery(message=message, key=f"gpuwatch-test-{secrets.token_hex(12)}", to=to, copies=copies)
         try:
             where = sent(parcel, listener)
         except DeliveryError as error:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Gt, MinLen
 
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.notify.transports.settings import ADDRESS, LOOPBACK, Transports, in_the_clear, of_transports, of_ways
 
 EventName = Literal["notice", "withdrawn", "done"]
@@ -23,26 +23,26 @@ _LONGEST = 254  # RFC 5321
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppriseKnobs:
+class AppriseSettings:
     """Any of the services that apprise knows, as text; needs the extra `gpuwatch[notify]`."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     urls_file: Annotated[
         str | None,
-        Knob("The file that holds apprise's URLs, one a line, which are secrets; read at each message."),
+        Setting("The file that holds apprise's URLs, one a line, which are secrets; read at each message."),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerKnobs:
+class OwnerSettings:
     """How an owner is reached."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    mail: Annotated[str | None, Knob("The owner's mail address, for destinations with `owners`.")] = None
+    mail: Annotated[str | None, Setting("The owner's mail address, for destinations with `owners`.")] = None
     slack: Annotated[
-        str | None, Knob("The owner's member id in Slack, such as U024BE7LH, to be mentioned in messages there.")
+        str | None, Setting("The owner's member id in Slack, such as U024BE7LH, to be mentioned in messages there.")
     ] = None
 
 
@@ -52,16 +52,16 @@ class Listener(Transports):
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    apprise: AppriseKnobs = field(default_factory=AppriseKnobs)
+    apprise: AppriseSettings = field(default_factory=AppriseSettings)
     owners: Annotated[
-        bool, Knob("Mail goes to the owner of the nodes; mail.to, where it names somebody, gets a copy.")
+        bool, Setting("Mail goes to the owner of the nodes; mail.to, where it names somebody, gets a copy.")
     ] = False
     pools: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...], Knob("Only nodes of these pools. Without any: of all pools.")
+        tuple[Annotated[str, MinLen(1)], ...], Setting("Only nodes of these pools. Without any: of all pools.")
     ] = ()
     events: Annotated[
         tuple[EventName, ...],
-        Knob("notice: it will go. withdrawn: it stays after all. done: it was stopped or terminated."),
+        Setting("notice: it will go. withdrawn: it stays after all. done: it was stopped or terminated."),
     ] = EVENTS
 
     @property
@@ -71,39 +71,39 @@ class Listener(Transports):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyKnobs:
+class NotifySettings:
     """Messages to people before a node goes, when it stays after all, and when it is gone; in mode enforce alone."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     url: Annotated[
         str | None,
-        Knob("Where people reach the controller's page, such as https://gpuwatch.example.com. None: no links."),
+        Setting("Where people reach the controller's page, such as https://gpuwatch.example.com. None: no links."),
     ] = None
     link_key_file: Annotated[
         str | None,
-        Knob(
+        Setting(
             "The file with the secret, 32 bytes or more, that signs keep links, which need no login. "
             "None: links lead to the page."
         ),
     ] = None
-    terminals: Annotated[bool, Knob("Also write on the terminals of the host itself, through its agent.")] = False
+    terminals: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
     to: Annotated[
-        dict[str, Listener], Knob("Who is told, by names of your choice. Without any, nobody is told but the log.")
+        dict[str, Listener], Setting("Who is told, by names of your choice. Without any, nobody is told but the log.")
     ] = field(default_factory=dict)
     owners: Annotated[
-        dict[str, OwnerKnobs], Knob("How owners are reached, by the value of the tag gpuwatch:owner.")
+        dict[str, OwnerSettings], Setting("How owners are reached, by the value of the tag gpuwatch:owner.")
     ] = field(default_factory=dict)
     owner_mail: Annotated[
         str | None,
-        Knob(
+        Setting(
             "The mail address of owners that are not listed, such as {owner}@example.com; only for owners made of "
             "letters, digits, dots, dashes and underscores."
         ),
     ] = None
     mail_domains: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob(
+        Setting(
             "An owner tag that is a mail address is written to if it is in one of these domains: whoever may tag a "
             "machine chooses it."
         ),
@@ -111,17 +111,17 @@ class NotifyKnobs:
     max_age: Annotated[
         Seconds,
         Gt(0),
-        Knob("What is older is not told any more; a notice that is in force is told however old it is."),
+        Setting("What is older is not told any more; a notice that is in force is told however old it is."),
     ] = 3600.0
 
 
-def contradictions(knobs: NotifyKnobs, *, require_told: bool) -> Iterator[Contradiction]:
+def contradictions(settings: NotifySettings, *, require_told: bool) -> Iterator[Contradiction]:
     """What no bound can tell."""
-    yield from _of_links(knobs)
-    for name, listener in knobs.to.items():
-        yield from _of_listener(name, listener, knobs)
-    yield from _of_owners(knobs)
-    if require_told and not any("notice" in listener.events for listener in knobs.to.values()):
+    yield from _of_links(settings)
+    for name, listener in settings.to.items():
+        yield from _of_listener(name, listener, settings)
+    yield from _of_owners(settings)
+    if require_told and not any("notice" in listener.events for listener in settings.to.values()):
         yield Contradiction(
             keys=(("limits", "require_told"), ("notify", "to")),
             wrong="limits.require_told is set, and notify.to tells nobody of a notice: no node would ever go",
@@ -129,19 +129,19 @@ def contradictions(knobs: NotifyKnobs, *, require_told: bool) -> Iterator[Contra
         )
 
 
-def _of_links(knobs: NotifyKnobs) -> Iterator[Contradiction]:
-    base = None if knobs.url is None else _BASE.fullmatch(knobs.url)
-    if knobs.url is not None and base is None:
-        wrong = f"notify.url {knobs.url!r} is no URL of a page"
+def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
+    base = None if settings.url is None else _BASE.fullmatch(settings.url)
+    if settings.url is not None and base is None:
+        wrong = f"notify.url {settings.url!r} is no URL of a page"
         right = "a URL such as https://gpuwatch.example.com, without user, query and fragment"
         yield Contradiction(keys=(("notify", "url"),), wrong=wrong, right=right)
-    if knobs.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in LOOPBACK:
+    if settings.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in LOOPBACK:
         yield Contradiction(
             keys=(("notify", "url"), ("notify", "link_key_file")),
-            wrong=f"notify.url {knobs.url!r} is not https: others could read the links that need no login",
+            wrong=f"notify.url {settings.url!r} is not https: others could read the links that need no login",
             right="an https:// URL",
         )
-    if knobs.link_key_file is not None and knobs.url is None:
+    if settings.link_key_file is not None and settings.url is None:
         yield Contradiction(
             keys=(("notify", "link_key_file"), ("notify", "url")),
             wrong="notify.link_key_file is set, and notify.url is not: links would lead nowhere",
@@ -149,7 +149,7 @@ def _of_links(knobs: NotifyKnobs) -> Iterator[Contradiction]:
         )
 
 
-def _of_listener(name: str, listener: Listener, knobs: NotifyKnobs) -> Iterator[Contradiction]:
+def _of_listener(name: str, listener: Listener, settings: NotifySettings) -> Iterator[Contradiction]:
     path = ("notify", "to", name)
     where = ".".join(path)
     if name == TERMINALS:
@@ -159,7 +159,7 @@ def _of_listener(name: str, listener: Listener, knobs: NotifyKnobs) -> Iterator[
     yield from of_ways(listener.ways, path, choices, ("pools", "events", "owners"))
     yield from of_transports(listener, path, others=listener.owners)
     key = in_the_clear(listener)
-    if key is not None and knobs.link_key_file is not None and "notice" in listener.events:
+    if key is not None and settings.link_key_file is not None and "notice" in listener.events:
         yield Contradiction(
             keys=((*path, *key.split(".")), ("notify", "link_key_file")),
             wrong=f"{where}.{key}: messages go there unencrypted, and others could use the keep links in them",
@@ -175,8 +175,8 @@ def _of_listener(name: str, listener: Listener, knobs: NotifyKnobs) -> Iterator[
             wrong=f"{where}.owners is set, and only mail goes to owners",
             right="mail.host, or no owners; Slack mentions those of notify.owners by itself",
         )
-    mapped = any(owner.mail is not None for owner in knobs.owners.values())
-    if listener.owners and not (mapped or knobs.owner_mail or knobs.mail_domains or listener.mail.to):
+    mapped = any(owner.mail is not None for owner in settings.owners.values())
+    if listener.owners and not (mapped or settings.owner_mail or settings.mail_domains or listener.mail.to):
         yield Contradiction(
             keys=((*path, "owners"), ("notify", "owners")),
             wrong=f"{where}.owners is set, and nothing says what the owners' addresses are",
@@ -184,8 +184,8 @@ def _of_listener(name: str, listener: Listener, knobs: NotifyKnobs) -> Iterator[
         )
 
 
-def _of_owners(knobs: NotifyKnobs) -> Iterator[Contradiction]:
-    for name, owner in knobs.owners.items():
+def _of_owners(settings: NotifySettings) -> Iterator[Contradiction]:
+    for name, owner in settings.owners.items():
         path = ("notify", "owners", name)
         if owner.mail is not None and not ADDRESS.fullmatch(owner.mail):
             wrong = f"{'.'.join(path)}.mail: {owner.mail!r} is no mail address"
@@ -194,41 +194,43 @@ def _of_owners(knobs: NotifyKnobs) -> Iterator[Contradiction]:
             wrong = f"{'.'.join(path)}.slack: {owner.slack!r} is no member id"
             right = "an id such as U024BE7LH (Slack: profile, Copy member ID)"
             yield Contradiction(keys=((*path, "slack"),), wrong=wrong, right=right)
-    if knobs.owner_mail is not None:
-        local, _, domain = knobs.owner_mail.rpartition("@")
-        if "{owner}" not in local or not ADDRESS.fullmatch(knobs.owner_mail) or not _DOMAIN.fullmatch(domain):
-            wrong = f"notify.owner_mail {knobs.owner_mail!r} makes no addresses"
+    if settings.owner_mail is not None:
+        local, _, domain = settings.owner_mail.rpartition("@")
+        if "{owner}" not in local or not ADDRESS.fullmatch(settings.owner_mail) or not _DOMAIN.fullmatch(domain):
+            wrong = f"notify.owner_mail {settings.owner_mail!r} makes no addresses"
             right = "{owner}@example.com, with {owner} before the @"
             yield Contradiction(keys=(("notify", "owner_mail"),), wrong=wrong, right=right)
-    for domain in knobs.mail_domains:
+    for domain in settings.mail_domains:
         if not _DOMAIN.fullmatch(domain):
             wrong = f"notify.mail_domains: {domain!r} is no domain"
             yield Contradiction(keys=(("notify", "mail_domains"),), wrong=wrong, right="a domain such as example.com")
 
 
-def mail_of(owner: str | None, knobs: NotifyKnobs) -> str | None:
+def mail_of(owner: str | None, settings: NotifySettings) -> str | None:
     """The owner's mail address; None: nobody may say what it is."""
     if owner is None:
         return None
-    listed = knobs.owners.get(owner)
+    listed = settings.owners.get(owner)
     if listed is not None and listed.mail is not None:
         return listed.mail
     address = _ADDRESS.fullmatch(owner)
     if address is not None:
-        allowed = {domain.lower() for domain in knobs.mail_domains}
+        allowed = {domain.lower() for domain in settings.mail_domains}
         return owner if address[2].lower() in allowed and len(owner) <= _LONGEST else None
-    if knobs.owner_mail is not None and _PLAIN.fullmatch(owner):
-        return knobs.owner_mail.replace("{owner}", owner)
+    if settings.owner_mail is not None and _PLAIN.fullmatch(owner):
+        return settings.owner_mail.replace("{owner}", owner)
     return None
 
 
-def slack_of(owner: str | None, knobs: NotifyKnobs) -> str | None:
+def slack_of(owner: str | None, settings: NotifySettings) -> str | None:
     """The owner's member id in Slack."""
-    listed = None if owner is None else knobs.owners.get(owner)
+    listed = None if owner is None else settings.owners.get(owner)
     return None if listed is None else listed.slack
 
 
-def addresses(listener: Listener, owner: str | None, knobs: NotifyKnobs) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def addresses(
+    listener: Listener, owner: str | None, settings: NotifySettings
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Of a mail: who it goes to, and who has a copy."""
-    address = mail_of(owner, knobs) if listener.owners else None
+    address = mail_of(owner, settings) if listener.owners else None
     return (listener.mail.to, ()) if address is None else ((address,), listener.mail.to)

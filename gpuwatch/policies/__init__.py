@@ -13,7 +13,7 @@ from annotated_types import Ge
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.setting import STRICT, Floor, Knob
+from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     capacity,
     idle,
@@ -26,7 +26,7 @@ from gpuwatch.policies import (
 )
 from gpuwatch.policies.capacity import LaunchRules, Startable
 from gpuwatch.policies.idle import IdleRules
-from gpuwatch.policies.idle_timeout.keep_warm import kept
+from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
 
@@ -37,43 +37,45 @@ class PoolRules:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    min_nodes: Annotated[int, Ge(0), Knob("So many nodes of the pool are always left running.")] = 0
+    min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
-        int | None, Ge(0), Knob("The pool never grows above so many nodes. None: only the limits hold.")
+        int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
     ] = None
     warm_up: Annotated[
         Seconds,
         Ge(0),
         Floor(60, or_none=True),
-        Knob("A node started more recently than this is not touched, whatever it shows."),
+        Setting("A node started more recently than this is not touched, whatever it shows."),
     ] = 900.0
     approval: Annotated[
         bool,
-        Knob("Nodes that have had their notice go only once an operator approves it (`gpuwatch approve`, the page)."),
+        Setting(
+            "Nodes that have had their notice go only once an operator approves it (`gpuwatch approve`, the page)."
+        ),
     ] = False
-    idle: Annotated[IdleRules, Knob("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
+    idle: Annotated[IdleRules, Setting("When idle nodes of the pool are reclaimed.")] = field(default_factory=IdleRules)
     scaling: Annotated[
-        ScalingRules, Knob("How many nodes the load needs; without metrics the pool never follows it.")
+        ScalingRules, Setting("How many nodes the load needs; without metrics the pool never follows it.")
     ] = field(default_factory=ScalingRules)
     schedule: Annotated[
-        dict[str, Window], Knob("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
+        dict[str, Window], Setting("Floors and ceilings by the clock, such as office hours, by a name of your choice.")
     ] = field(default_factory=dict)
     start: Annotated[
         Startable,
-        Knob(
+        Setting(
             "Which stopped nodes may be started for scaling and schedules. own: those that gpuwatch stopped; any: also "
             "those that somebody else stopped, once an hour at most."
         ),
     ] = "own"
     launch: Annotated[
-        LaunchRules, Knob("Where new nodes come from when no stopped node and no group is left to grow.")
+        LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
     ] = field(default_factory=LaunchRules)
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
     """The idle policy with its part of the pool's rules, and what keeps nodes that are about to be needed."""
     effective = _idle_rules(observation, rules)
-    return kept(observation, idle.propose(observation, pool, effective), effective, rules.schedule)
+    return keep_warm(observation, idle.propose(observation, pool, effective), effective, rules.schedule)
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
@@ -178,9 +180,9 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
     # A wish keeps as many nodes as it wants, whatever else would let them go.
-    kept, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
+    keep_warm, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
     clamps += [told] if told else []
-    steps = [_in_date(step, observation) for step in (chosen | kept).values()]
+    steps = [_in_date(step, observation) for step in (chosen | keep_warm).values()]
     return Decision(
         pool=pool,
         steps=tuple(steps),
@@ -210,11 +212,11 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
     removals.sort(
         key=lambda step: (_spoken_for(nodes[step.node_id]), -nodes[step.node_id].activity.held_seconds, step.node_id),
     )
-    kept = removals[max(0, spare) :]
+    keep_warm = removals[max(0, spare) :]
     unsound = len(roster.members) - len(roster.sound)
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
-    told = f"{len(removals)} removals were proposed, {len(kept)} leave the floor of {floor} running nodes{others}."
-    return {step.node_id: _held(step, told) for step in kept}, told
+    told = f"{len(removals)} removals were proposed, {len(keep_warm)} leave the floor of {floor} running nodes{others}."
+    return {step.node_id: _held(step, told) for step in keep_warm}, told
 
 
 def _in_date(step: Step, observation: Observation) -> Step:

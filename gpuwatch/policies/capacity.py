@@ -29,7 +29,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
-from gpuwatch.model.setting import STRICT, Knob
+from gpuwatch.model.setting import STRICT, Setting
 
 Startable = Literal["own", "any"]
 
@@ -50,16 +50,16 @@ class LaunchRules:
 
     template: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Knob("The launch template, by id (lt-…) or name; without one nothing is launched."),
+        Setting("The launch template, by id (lt-…) or name; without one nothing is launched."),
     ] = None
-    version: Annotated[str, MinLen(1), Knob("Its version: a number, $Default or $Latest.")] = "$Default"
-    region: Annotated[str | None, Knob("Where to launch. None: the first of cloud.regions.")] = None
-    account: Annotated[str | None, Knob("The account to launch in, by its number. None: the first.")] = None
+    version: Annotated[str, MinLen(1), Setting("Its version: a number, $Default or $Latest.")] = "$Default"
+    region: Annotated[str | None, Setting("Where to launch. None: the first of cloud.regions.")] = None
+    account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
     subnets: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Subnets to try in this order, one for each zone; none given: the template's own."),
+        Setting("Subnets to try in this order, one for each zone; none given: the template's own."),
     ] = ()
-    instance_type: Annotated[str | None, Knob("The machine type. None: the template's own.")] = None
+    instance_type: Annotated[str | None, Setting("The machine type. None: the template's own.")] = None
 
 
 def now(observation: Observation, pool: str) -> int:

@@ -29,7 +29,7 @@ from gpuwatch.model.duration import DurationOr, Seconds, format_duration
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
-from gpuwatch.model.setting import STRICT, Floor, Knob
+from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import budget_pressure, notices, step_cache
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 
@@ -53,7 +53,7 @@ class IdleRules:
         float | Literal["break_even", "learned"],
         DurationOr(("break_even", "learned")),
         Floor(300),
-        Knob(
+        Setting(
             "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
             "learned: from the pool's own gaps, never much dearer than break_even."
         ),
@@ -62,7 +62,7 @@ class IdleRules:
         float | Literal["measured"],
         DurationOr(("measured",)),
         Floor(300),
-        Knob(
+        Setting(
             "break_even: the machine time that a restart costs (boot, environment, warm caches); measured: the pool's "
             "median from start to first work, 10 min until five starts were seen."
         ),
@@ -70,14 +70,14 @@ class IdleRules:
     restart_usd: Annotated[
         Decimal,
         Ge(0),
-        Knob(
+        Setting(
             "break_even: what a restart costs in money besides, such as people who wait; by the price "
             "of the machine's hour that is more waiting."
         ),
     ] = Decimal(0)
     demand: Annotated[
         dict[str, Annotated[str, MinLen(1)]],
-        Knob(
+        Setting(
             "PromQL of work that waits for the pool, by names of your choice: above 0 lately, idle nodes are kept. "
             "Totals that the pool scales by count by themselves, above what its nodes should have."
         ),
@@ -86,49 +86,54 @@ class IdleRules:
         Seconds,
         Ge(0),
         Floor(60, or_none=True),
-        Knob("Grace between the notice (tag and log) and the removal; the node must stay idle."),
+        Setting("Grace between the notice (tag and log) and the removal; the node must stay idle."),
     ] = 600.0
     then: Annotated[
         Literal["stop", "terminate", "tell", "resize-advice"],
-        Knob("What happens to an idle node: stop it, terminate it (also members of groups), tell, or advise a resize."),
+        Setting(
+            "What happens to an idle node: stop it, terminate it (also members of groups), tell, or advise a resize."
+        ),
     ] = "stop"
     terminate_after: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Floor(86400),
-        Knob("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
+        Setting("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
     ] = None
     instance_store: Annotated[
         Literal["keep", "discard"],
-        Knob(
+        Setting(
             "Local disks lose their data at a stop. keep: such nodes are left alone; discard: nothing on them counts."
         ),
     ] = "keep"
     requires: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."),
+        Setting(
+            "Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."
+        ),
     ] = ()
     parked: Annotated[
-        Removal, Knob("What happens to a node that holds GPU memory but computes nothing: tell, unless you choose.")
+        Removal, Setting("What happens to a node that holds GPU memory but computes nothing: tell, unless you choose.")
     ] = "tell"
     parked_after: Annotated[
         Seconds,
         Gt(0),
         Floor(3600),
-        Knob("A node parked for this long without a break becomes a candidate, where parked is not tell."),
+        Setting("A node parked for this long without a break becomes a candidate, where parked is not tell."),
     ] = 14400.0
     stalled: Annotated[
-        Removal, Knob("What happens to a node in a deadlock (full utilization at idle power): tell, unless you choose.")
+        Removal,
+        Setting("What happens to a node in a deadlock (full utilization at idle power): tell, unless you choose."),
     ] = "tell"
     stalled_after: Annotated[
         Seconds,
         Gt(0),
         Floor(3600),
-        Knob("A node stalled for this long becomes a candidate, where stalled is not tell."),
+        Setting("A node stalled for this long becomes a candidate, where stalled is not tell."),
     ] = 14400.0
     max_age: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Floor(3600),
-        Knob(
+        Setting(
             "A node up for longer is told about while it works, and waits five minutes at most once idle. None: never."
         ),
     ] = None
@@ -136,7 +141,7 @@ class IdleRules:
         Seconds,
         Ge(0),
         Floor(3600, or_none=True),
-        Knob("A snooze tag holds a node back for this long at most after it turned idle."),
+        Setting("A snooze tag holds a node back for this long at most after it turned idle."),
     ] = 604800.0
 
 

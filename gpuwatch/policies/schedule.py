@@ -22,7 +22,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Observation, Proposal, Reason
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Contradiction, Floor, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Floor, Setting
 
 POLICY = "schedule"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -40,26 +40,26 @@ class Window:
 
     days: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Days on which it begins: names and ranges, such as mon-fri or sat."),
+        Setting("Days on which it begins: names and ranges, such as mon-fri or sat."),
     ] = ("mon-sun",)
     hours: Annotated[
-        str, Knob("From and to by the local clock, such as 08:00-18:00; 22:00-06:00 crosses midnight.")
+        str, Setting("From and to by the local clock, such as 08:00-18:00; 22:00-06:00 crosses midnight.")
     ] = "00:00-24:00"
-    zone: Annotated[str, Knob("The IANA time zone of hours, days and dates, such as Europe/Berlin.")] = "UTC"
-    first_day: Annotated[str | None, Knob("It does not begin before this date, such as 2026-12-24.")] = None
-    last_day: Annotated[str | None, Knob("It does not begin after this date.")] = None
+    zone: Annotated[str, Setting("The IANA time zone of hours, days and dates, such as Europe/Berlin.")] = "UTC"
+    first_day: Annotated[str | None, Setting("It does not begin before this date, such as 2026-12-24.")] = None
+    last_day: Annotated[str | None, Setting("It does not begin after this date.")] = None
     except_on: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Days on which it does not begin: dates, ranges such as 2026-12-24/2027-01-01, or names of calendars."),
+        Setting("Days on which it does not begin: dates, ranges such as 2026-12-24/2027-01-01, or names of calendars."),
     ] = ()
-    at_least: Annotated[Annotated[int, Ge(0)] | None, Knob("So many nodes at least; missing ones are added.")] = None
+    at_least: Annotated[Annotated[int, Ge(0)] | None, Setting("So many nodes at least; missing ones are added.")] = None
     at_most: Annotated[
-        Annotated[int, Ge(0)] | None, Knob("Nodes are added up to this number only; none is removed for it.")
+        Annotated[int, Ge(0)] | None, Setting("Nodes are added up to this number only; none is removed for it.")
     ] = None
     after: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Floor(300),
-        Knob("Takes the place of the pool's idle.after while the window is in force."),
+        Setting("Takes the place of the pool's idle.after while the window is in force."),
     ] = None
 
 

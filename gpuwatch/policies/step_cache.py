@@ -17,7 +17,7 @@ Made = tuple[Step, tuple[Advice, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class StepCache:
     """What follows from a node and what is known `about` it; `at` is the only moment at which it does, None: any."""
 
     node: Node
@@ -29,7 +29,7 @@ class Said:
 
 def of_pool(
     observation: Observation, pool: str, about: object, make: Callable[[Node], Made], *, ages: bool, ladder: bool
-) -> list[Said]:
+) -> list[StepCache]:
     """Every node's step and advice: made anew only of nodes that are not the very same values as before.
 
     They must follow from the node, its notice, its wait, and from `about`, which is noted with them; of nodes with a
@@ -39,14 +39,14 @@ def of_pool(
     nodes, ledger, now = observation.fleet.roster(pool).nodes, observation.ledger, observation.now
     notes = observation.fleet.notes(("said", pool), (about, ages, ladder))
 
-    def said(node: Node) -> Said:
+    def said(node: Node) -> StepCache:
         notice, known = ledger.notice(node.id), notes.get(node.id)
         of_it = (notice, ledger.stop_of(node.id), observation.waits.get(node.id))
-        if isinstance(known, Said) and known.node is node and known.at in {None, now} and known.about == of_it:
+        if isinstance(known, StepCache) and known.node is node and known.at in {None, now} and known.about == of_it:
             return known
         timed = ages or notice is not None or (ladder and node.state is NodeState.STOPPED)
         step, advice = make(node)
-        made = Said(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
+        made = StepCache(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
         notes[node.id] = made
         return made
 

@@ -19,7 +19,7 @@ class _Trying:
 
 
 @dataclass(slots=True, kw_only=True)
-class Patience(Generic[What]):
+class Backoff(Generic[What]):
     """What waits for its next try: twice as long as the time before, up to the longest wait."""
 
     clock: Clock

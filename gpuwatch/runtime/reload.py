@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Reread(Generic[T]):
+class ReloadingFile(Generic[T]):
     """One value made from files. `value` costs a stat of each; any thread may ask."""
 
     def __init__(

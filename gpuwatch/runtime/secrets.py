@@ -39,7 +39,7 @@ class _Kept:
     failure: str | None = None
 
 
-class Vault:
+class SecretCache:
     """What AWS has told, by reference; any thread may ask."""
 
     def __init__(self, clock: Clock, fetch: Callable[[str, str], bytes]) -> None:
@@ -92,13 +92,13 @@ class _Process:
     """The vault of this process, which all readers share: as the settings say since `use`."""
 
     stores: Stores = NoStores()
-    vault = Vault(SystemClock(), stores.fetch)
+    vault = SecretCache(SystemClock(), stores.fetch)
 
 
 def use(stores: Stores) -> None:
     """Ask there from now on; what is known already is known still, unless it is another place."""
     if stores != _Process.stores:
-        _Process.stores, _Process.vault = stores, Vault(SystemClock(), stores.fetch)
+        _Process.stores, _Process.vault = stores, SecretCache(SystemClock(), stores.fetch)
 
 
 def read_secret(named: str) -> bytes:
@@ -131,7 +131,7 @@ def read_secret_text(named: str) -> str:
 
 
 def version_of(named: str) -> object:
-    """What tells a secret from its successor, where it is not a file of that name: for `Reread`."""
+    """What tells a secret from its successor, where it is not a file of that name: for `ReloadingFile`."""
     if not is_reference(named):
         return None
     try:
@@ -159,17 +159,17 @@ def contradictions(settings: object) -> Iterator[Contradiction]:
             yield Contradiction(keys=(path,), wrong=f"{where} {named!r}: {wrong}", right=right)
 
 
-def files_named(knobs: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+def files_named(settings: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
     """Every key that ends in `_file` and is set, with its value."""
-    if isinstance(knobs, Mapping):
-        for name, each in knobs.items():
+    if isinstance(settings, Mapping):
+        for name, each in settings.items():
             yield from files_named(each, (*path, str(name)))
-    elif isinstance(knobs, str):
+    elif isinstance(settings, str):
         if path[-1].endswith("_file"):
-            yield path, knobs
-    elif is_dataclass(knobs):
-        for each in fields(knobs):
-            yield from files_named(getattr(knobs, each.name), (*path, each.name))
+            yield path, settings
+    elif is_dataclass(settings):
+        for each in fields(settings):
+            yield from files_named(getattr(settings, each.name), (*path, each.name))
 
 
 def _parts(named: str) -> tuple[str, str]:

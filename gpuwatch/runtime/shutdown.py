@@ -8,7 +8,7 @@ _ENDS = frozenset({signal.SIGTERM, signal.SIGINT})
 _STDIN = 0
 
 
-class Ending:
+class SignalWaiter:
     """Made in the main thread before anything is started; `wait` returns once a signal has come.
 
     SIGTERM and SIGINT end. SIGHUP asks for new settings, but where a person started this in a terminal: there it says

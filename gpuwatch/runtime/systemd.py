@@ -14,7 +14,7 @@ _MICRO = 1e-6
 _SPARE = 2  # so many times the longest rest that the settings allow is no hang yet
 
 
-def tell(state: str) -> None:
+def notify(state: str) -> None:
     """Say this to systemd, where it listens."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -28,7 +28,7 @@ def tell(state: str) -> None:
 
 def tell_reloading(clock: Clock) -> None:
     """Settings are being read again, and READY=1 will tell that it is over; by the time systemd knows which signal."""
-    tell(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}")
+    notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}")
 
 
 def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
@@ -62,7 +62,7 @@ class Watchdog:
             return
         if self._within < self._needed:
             self._within = self._needed
-            tell(f"WATCHDOG_USEC={int(self._needed / _MICRO)}")
+            notify(f"WATCHDOG_USEC={int(self._needed / _MICRO)}")
         self._thread.start()
 
     def stop(self) -> None:
@@ -75,4 +75,4 @@ class Watchdog:
             now = self._progress()
             if now != seen:
                 seen = now
-                tell("WATCHDOG=1")
+                notify("WATCHDOG=1")

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
-from gpuwatch.controller.round import Parts, Round
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.web.app import Web
-from gpuwatch.controller.web.serve import Discovery, served
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.controller.web.state import State
 from gpuwatch.ledger import Ledger
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
-from gpuwatch.runtime.http.server import AgentServer
+from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.simulate.fleet.accounts import Account, account, saved_usd
 from gpuwatch.simulate.fleet.options import FLEET, Options, lives
 from gpuwatch.simulate.fleet.play import play, staged
@@ -90,9 +90,11 @@ class _PageClock:
 
 
 @contextmanager
-def _shown(parts: Parts, ledger: Ledger, interval: float) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
+def _shown(
+    parts: ControllerContext, ledger: Ledger, interval: float
+) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
     """The controller's own page, API and metrics of this fleet on loopback: where they are, and whom to tell rounds."""
-    cost = CostKnobs()
+    cost = CostSettings()
     metering = cost.metering(interval)
     state = State(
         fleet=FLEET,
@@ -103,7 +105,7 @@ def _shown(parts: Parts, ledger: Ledger, interval: float) -> Iterator[tuple[str,
         zone=metering.zone,
         energy=cost.energy,
     )
-    telling = Telling("enforce", FLEET, parts.clock)
+    telling = ControllerMetrics("enforce", FLEET, parts.clock)
     server = _server(telling, _PageClock(parts.clock, SystemClock()), Web(state=state))
     server.start()
     meter = Meter(ledger, metering)
@@ -119,13 +121,13 @@ def _shown(parts: Parts, ledger: Ledger, interval: float) -> Iterator[tuple[str,
         server.close()
 
 
-def _server(telling: Telling, clock: Clock, web: Web) -> AgentServer:
+def _server(telling: ControllerMetrics, clock: Clock, web: Web) -> HttpServer:
     """On the controller's own port, or on any where that is taken."""
-    knobs, discovery = ControllerKnobs(), Discovery(signals=ScrapeKnobs())
+    settings, discovery = ControllerSettings(), Discovery(signals=ObserveSettings())
     try:
-        server = served(knobs, discovery, telling, clock, web)
+        server = make_server(settings, discovery, telling, clock, web)
     except OSError:
-        server = served(replace(knobs, port=0), discovery, telling, clock, web)
+        server = make_server(replace(settings, port=0), discovery, telling, clock, web)
     assert server is not None, "metrics and page are on by default"  # noqa: S101  for the type checker
     return server
 

@@ -20,6 +20,7 @@ from gpuwatch.ledger.views import CHANGES_MACHINES
 from gpuwatch.model.decision import (
     FINAL,
     Decision,
+    DesiredNodes,
     Done,
     Intent,
     LedgerView,
@@ -32,7 +33,6 @@ from gpuwatch.model.decision import (
     Status,
     Stopped,
     Verb,
-    Wish,
 )
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
@@ -77,7 +77,7 @@ class InMemoryLedger:
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
         self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
-        self._wishes: deque[Wish] = deque()
+        self._wishes: deque[DesiredNodes] = deque()
         self._pauses: list[Pause] = []
         self._controls: list[active_times.Control] = []
         self._mode = "enforce"
@@ -123,7 +123,7 @@ class InMemoryLedger:
         del decisions, reviews
         self._gaps |= gaps or {}
         self._wishes.extend(
-            Wish(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
+            DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
             for each in proposals
             if each.wish is not None
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.cli.doctor.findings import AILMENTS, ROOMS
+from gpuwatch.cli.doctor.findings import AILMENTS, SECTIONS
 from gpuwatch.cli.doctor.report import Ailment
 
 _PAGE = """\
@@ -55,7 +55,7 @@ def render_doctor_md() -> str:
 
 
 def _rooms() -> Iterator[Iterator[str]]:
-    for title, rows in ROOMS.items():
+    for title, rows in SECTIONS.items():
         yield iter([f"## {title}", "", "| code | severity | what it means | remedy |", "| --- | --- | --- | --- |"])
         yield map(line_of, (AILMENTS[code] for code, *_ in rows))
         yield iter([""])

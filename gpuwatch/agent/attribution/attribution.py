@@ -15,7 +15,7 @@ from gpuwatch.agent.attribution.grpc import CallError, NoServerError
 from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations
 from gpuwatch.agent.attribution.pods import PodName, Workload, granted, holders, name_pods
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
-from gpuwatch.agent.attribution.settings import AttributionKnobs
+from gpuwatch.agent.attribution.settings import AttributionSettings
 from gpuwatch.agent.state import Snapshot
 from gpuwatch.runtime.clock import Clock
 
@@ -43,16 +43,16 @@ class View:
 class Attribution:
     """Keeps a view of who uses the GPUs of a snapshot."""
 
-    def __init__(self, knobs: AttributionKnobs, clock: Clock, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, settings: AttributionSettings, clock: Clock, snapshot: Callable[[], Snapshot]) -> None:
         """Nothing is read before `start` or `refresh`."""
-        self._knobs = knobs
+        self._settings = settings
         self._clock = clock
         self._snapshot = snapshot
-        self._proc = Path(knobs.proc)
+        self._proc = Path(settings.proc)
         self._known: dict[tuple[int, int], Owner] = {}
         self._gone: dict[int, int] = {}  # pid -> the cycle whose process was found gone
-        self._pods = _PodList(Path(knobs.pod_resources_socket), clock)
-        self._folders = PodFolders(Path(knobs.pod_logs))
+        self._pods = _PodList(Path(settings.pod_resources_socket), clock)
+        self._folders = PodFolders(Path(settings.pod_logs))
         self._numbered: tuple[Allocation, ...] = ()  # the list for which the minor numbers were read
         self._minors: Mapping[str, int] = {}
         self._view: View | None = None
@@ -61,7 +61,7 @@ class Attribution:
 
     def start(self) -> None:
         """Begin; returns at once."""
-        if self._knobs.enabled:
+        if self._settings.enabled:
             self._thread.start()
 
     def stop(self) -> None:
@@ -132,7 +132,9 @@ class Attribution:
 
     def _read(self, pid: int, started: int) -> Owner | None:
         """A new process's owner; None if another one took its pid meanwhile."""
-        owner = read_owner(self._proc, pid, users=self._knobs.user_names, environment=self._knobs.slurm_environment)
+        owner = read_owner(
+            self._proc, pid, users=self._settings.user_names, environment=self._settings.slurm_environment
+        )
         return owner if start_time(self._proc, pid) == started else None
 
     def _run(self) -> None:

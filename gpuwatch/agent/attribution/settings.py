@@ -1,28 +1,29 @@
-"""What may be set about who uses the GPUs. `agent.knobs` composes this as `agent.attribution`."""
+"""What may be set about who uses the GPUs. `agent.settings` composes this as `agent.attribution`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.model.setting import STRICT, Knob
+from gpuwatch.model.setting import STRICT, Setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttributionKnobs:
+class AttributionSettings:
     """Who uses the GPUs: user, container, pod, Slurm job and systemd unit of each process told by itself."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    enabled: Annotated[bool, Knob("false: nobody is looked up, and no series says who uses a GPU.")] = True
-    user_names: Annotated[bool, Knob("false: the label `user` is left out everywhere.")] = True
+    enabled: Annotated[bool, Setting("false: nobody is looked up, and no series says who uses a GPU.")] = True
+    user_names: Annotated[bool, Setting("false: the label `user` is left out everywhere.")] = True
     slurm_environment: Annotated[
-        bool, Knob("Read SLURM_JOB_ID, and nothing else, from the environment of a process whose cgroup tells no job.")
+        bool,
+        Setting("Read SLURM_JOB_ID, and nothing else, from the environment of a process whose cgroup tells no job."),
     ] = True
-    proc: Annotated[str, MinLen(1), Knob("Where the host's /proc is mounted.")] = "/proc"
+    proc: Annotated[str, MinLen(1), Setting("Where the host's /proc is mounted.")] = "/proc"
     pod_resources_socket: Annotated[
-        str, MinLen(1), Knob("The kubelet's pod-resources socket, asked for pod names where it exists.")
+        str, MinLen(1), Setting("The kubelet's pod-resources socket, asked for pod names where it exists.")
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
     pod_logs: Annotated[
-        str, MinLen(1), Knob("The kubelet's folder of logs; the names of what is in it tell which pod an uid is.")
+        str, MinLen(1), Setting("The kubelet's folder of logs; the names of what is in it tell which pod an uid is.")
     ] = "/var/log/pods"

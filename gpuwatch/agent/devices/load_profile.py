@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 
-class Spans:
+class Intervals:
     """Times at which something holds: half-open intervals in seconds, merged and in order."""
 
     __slots__ = ("_sums", "begins", "ends")
@@ -73,7 +73,7 @@ class Phase:
         return int(self.utilization_ratio > 0 or self.memory_bytes > 0)
 
 
-class Programme:
+class LoadProfile:
     """Phases in order; before the first the GPU rests. With a `period` they begin again after so many seconds."""
 
     __slots__ = ("_loads", "_period", "_phases", "_times", "_works")
@@ -136,14 +136,14 @@ class Programme:
                 return
             yield from ((offset + phase.at, phase) for phase in self._phases if offset + phase.at < horizon)
 
-    def busy(self, horizon: float) -> Spans:
+    def busy(self, horizon: float) -> Intervals:
         """When it computes, up to `horizon`."""
         period = horizon if self._period is None else self._period
         ends = [*self._times[1:], period]
         once = [(phase.at, end) for phase, end in zip(self._phases, ends, strict=True) if phase.utilization_ratio > 0]
         rounds = 1 if self._period is None else int(horizon // period) + 1
         moved = ((begin + i * period, min(end + i * period, horizon)) for i in range(rounds) for begin, end in once)
-        return Spans(moved)
+        return Intervals(moved)
 
     def _index(self, seconds: float) -> int:
         return max(0, bisect_right(self._times, seconds) - 1)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.duration import parse_duration
 
 
@@ -22,9 +22,9 @@ class ScriptedGpu:
     name: str = "Simulated GPU"
     memory_total_bytes: int = 24 * 1024**3
     power_limit_watts: float = 300.0
-    programme: Programme
-    lost: Spans
-    hang: Spans
+    programme: LoadProfile
+    lost: Intervals
+    hang: Intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Script:
     """A host's GPUs by index, and its troubles."""
 
     gpus: tuple[ScriptedGpu, ...]
-    driver_missing: Spans
-    silence: Spans
+    driver_missing: Intervals
+    silence: Intervals
 
 
 class _WrongError(Exception):
@@ -130,8 +130,8 @@ def _outage(value: Any, key: str) -> tuple[float, float]:  # noqa: ANN401  likew
     return told["begin"], told["end"]
 
 
-def _outages(value: Any, key: str) -> Spans:  # noqa: ANN401  likewise
-    return Spans(_list(_outage, value, key))
+def _outages(value: Any, key: str) -> Intervals:  # noqa: ANN401  likewise
+    return Intervals(_list(_outage, value, key))
 
 
 _PHASE: dict[str, _Check] = {
@@ -162,10 +162,10 @@ _GPU: dict[str, _Check] = {
 
 
 def _gpu(value: Any, key: str) -> ScriptedGpu:  # noqa: ANN401  likewise
-    told = {"lost": Spans(), "hang": Spans(), **_record(value, key, _GPU)}
+    told = {"lost": Intervals(), "hang": Intervals(), **_record(value, key, _GPU)}
     life, period = told.pop("life", []), told.pop("repeat", None)
     try:
-        programme = Programme(life, period)
+        programme = LoadProfile(life, period)
     except ValueError as error:
         raise _WrongError(f"{key}.life", value.get("life"), str(error)) from error
     gpu = ScriptedGpu(programme=programme, **told)
@@ -181,5 +181,5 @@ def _script(value: Any, key: str) -> Script:  # noqa: ANN401  likewise
     told = _record(value, key, checks)
     if not told.get("gpus"):
         raise _WrongError("gpus", told.get("gpus"), "write one entry for each GPU")
-    spans = {name: told.get(name, Spans()) for name in ("driver_missing", "silence")}
+    spans = {name: told.get(name, Intervals()) for name in ("driver_missing", "silence")}
     return Script(gpus=tuple(told["gpus"]), **spans)

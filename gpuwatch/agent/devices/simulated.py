@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwatch.agent.devices import SourceUnavailableError
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReading, ProcessKind
 from gpuwatch.runtime.clock import Clock
 
@@ -48,11 +48,11 @@ class SimulatedGpu:
     """One GPU: who it is, what it does, and when it fails."""
 
     info: GpuInfo
-    programme: Programme
+    programme: LoadProfile
     memory_total_bytes: int = 24 * 1024**3
     power_limit_watts: float = 300.0
-    lost: Spans = field(default_factory=Spans)
-    hang: Spans = field(default_factory=Spans)
+    lost: Intervals = field(default_factory=Intervals)
+    hang: Intervals = field(default_factory=Intervals)
 
 
 @dataclass(slots=True)
@@ -76,16 +76,16 @@ class SimulatedSource:
         clock: Clock,
         *,
         origin_seconds: float = 0.0,
-        driver_missing: Spans | None = None,
-        silence: Spans | None = None,
+        driver_missing: Intervals | None = None,
+        silence: Intervals | None = None,
     ) -> None:
         """Nothing has been read yet; energy counts from the origin on."""
         self._gpus = {gpu.info.uuid: gpu for gpu in gpus}
         self._infos = tuple(gpu.info for gpu in gpus)
         self._clock = clock
         self._origin = origin_seconds
-        self._driver_missing = driver_missing or Spans()
-        self._silence = silence or Spans()
+        self._driver_missing = driver_missing or Intervals()
+        self._silence = silence or Intervals()
         self._last: dict[str, _Last] = {}
 
     def gpus(self) -> tuple[GpuInfo, ...]:
@@ -112,7 +112,7 @@ class SimulatedSource:
     def _now(self) -> float:
         return self._clock.monotonic() - self._origin
 
-    def _block(self, spans: Spans) -> None:
+    def _block(self, spans: Intervals) -> None:
         """Hang, as a driver call does."""
         until = spans.until(self._now())
         if until is not None:
@@ -239,7 +239,7 @@ def open_simulated(script: Path | None, seed: int, clock: Clock) -> SimulatedSou
     )
 
 
-def _mixed(seed: int, index: int) -> Programme:
+def _mixed(seed: int, index: int) -> LoadProfile:
     """Work, held memory and rest in turn, ten seconds to five minutes each, repeating after an hour."""
     chance = random.Random(f"{seed}/{index}")
     phases: list[Phase] = []
@@ -250,4 +250,4 @@ def _mixed(seed: int, index: int) -> Programme:
         load = round(chance.uniform(0.2, 1.0), 2) if kind == "work" else 0.0
         phases.append(Phase(at=at, utilization_ratio=load, memory_bytes=0 if kind == "rest" else held))
         at += chance.randrange(10, 301)
-    return Programme(phases, max(3600.0, at))
+    return LoadProfile(phases, max(3600.0, at))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
 from gpuwatch.agent.evidence.files import read_small, sees_processes
-from gpuwatch.agent.evidence.settings import ProcessKnobs
+from gpuwatch.agent.evidence.settings import GpuProcessSettings
 from gpuwatch.model.fleet import Evidence, State
 
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
@@ -36,8 +36,8 @@ class GpuProcessCpu:
     name = "gpu_process_cpu"
     source = "/proc/<pid>/stat of the GPU processes"
 
-    def __init__(self, knobs: ProcessKnobs, roots: Roots) -> None:
-        self._limit = knobs.busy_cores
+    def __init__(self, settings: GpuProcessSettings, roots: Roots) -> None:
+        self._limit = settings.busy_cores
         self._roots = roots
         self._looks: deque[tuple[float, Mapping[int, _Used]]] = deque()  # by uptime, oldest first
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import listed, read_small
-from gpuwatch.agent.evidence.settings import CpuKnobs, DiskKnobs, NetworkKnobs
+from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
 from gpuwatch.model.fleet import Evidence, State
 
 # user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
@@ -73,8 +73,8 @@ class Cpu:
     name = "cpu"
     source = "/proc/stat, all processors"
 
-    def __init__(self, knobs: CpuKnobs, roots: Roots) -> None:
-        self._rate = _Rate(knobs.busy_cores, "cores", _CPU_SPAN_SECONDS)
+    def __init__(self, settings: CpuSettings, roots: Roots) -> None:
+        self._rate = _Rate(settings.busy_cores, "cores", _CPU_SPAN_SECONDS)
         self._path = roots.proc / "stat"
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -100,8 +100,8 @@ class Disk:
     name = "disk"
     source = "/proc/diskstats, whole real disks"
 
-    def __init__(self, knobs: DiskKnobs, roots: Roots) -> None:
-        self._rate = _Rate(knobs.busy_bytes_per_second)
+    def __init__(self, settings: DiskSettings, roots: Roots) -> None:
+        self._rate = _Rate(settings.busy_bytes_per_second)
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -138,8 +138,8 @@ class Network:
     name = "network"
     source = "/proc/net/dev, real network cards"
 
-    def __init__(self, knobs: NetworkKnobs, roots: Roots) -> None:
-        self._rate = _Rate(knobs.busy_bytes_per_second)
+    def __init__(self, settings: NetworkSettings, roots: Roots) -> None:
+        self._rate = _Rate(settings.busy_bytes_per_second)
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:

@@ -7,7 +7,7 @@ may be added to them.
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
-from gpuwatch.agent.evidence.settings import InhibitorKnobs
+from gpuwatch.agent.evidence.settings import InhibitorSettings
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.printable import legible
 
@@ -20,7 +20,7 @@ class Inhibitors:
     name = "inhibitors"
     source = "/run/systemd/inhibit"
 
-    def __init__(self, _: InhibitorKnobs, roots: Roots) -> None:
+    def __init__(self, _: InhibitorSettings, roots: Roots) -> None:
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:

@@ -21,7 +21,7 @@ import msgspec
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.evidence.idle_clock import Silence
-from gpuwatch.agent.evidence.settings import JupyterKnobs
+from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.printable import legible
@@ -87,9 +87,9 @@ class Jupyter:
     name = "jupyter"
     source = "/api/kernels of the Jupyter servers on loopback"
 
-    def __init__(self, knobs: JupyterKnobs, roots: Roots, deadline_seconds: float) -> None:
-        self._silent_after = knobs.silent_after
-        self._runtime_dirs = tuple(Path(each) for each in knobs.runtime_dirs)
+    def __init__(self, settings: JupyterSettings, roots: Roots, deadline_seconds: float) -> None:
+        self._silent_after = settings.silent_after
+        self._runtime_dirs = tuple(Path(each) for each in settings.runtime_dirs)
         self._roots = roots
         self._timeout_seconds = deadline_seconds / 2
         self._silence = Silence()

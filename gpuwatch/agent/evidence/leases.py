@@ -17,7 +17,7 @@ import msgspec
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import listed, read_small
-from gpuwatch.agent.evidence.settings import HostKnobs, KeepKnobs
+from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import Clock
@@ -63,9 +63,9 @@ class Leases:
     name = "keep"
     source = "leases of `gpuwatch keep`"
 
-    def __init__(self, knobs: KeepKnobs, roots: Roots) -> None:
-        self._directory = Path(knobs.directory)
-        self._longest = knobs.max
+    def __init__(self, settings: LeaseSettings, roots: Roots) -> None:
+        self._directory = Path(settings.directory)
+        self._longest = settings.max
         self._roots = roots
         self._seen = False  # the directory was there once
         self.current: tuple[Lease, ...] = ()
@@ -178,23 +178,23 @@ def make_directory(path: Path) -> None:
         path.chmod(0o1777)
 
 
-def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
+def keep(settings: EvidenceSettings, seconds: float, reason: str, clock: Clock) -> str:
     """Write the caller's lease in place of any before it; says until when it holds.
 
     Raises:
         LeaseError: leases are switched off, the reason is empty, or the lease cannot be written.
 
     """
-    if not (knobs.enabled and knobs.keep.enabled):
+    if not (settings.enabled and settings.keep.enabled):
         raise LeaseError(
             "This machine's agent looks at no leases (agent.evidence.keep.enabled): ask its administrator."
         )
     reason = " ".join(reason.split())
     if not reason:
         raise LeaseError('A lease needs a reason, such as --reason "evaluation runs overnight".')
-    granted = min(seconds, knobs.keep.max)
+    granted = min(seconds, settings.keep.max)
     begin = clock.monotonic()
-    directory = Path(knobs.keep.directory)
+    directory = Path(settings.keep.directory)
     try:
         lease = _Written(
             boot_id=_boot_id(Roots()),
@@ -210,11 +210,11 @@ def keep(knobs: HostKnobs, seconds: float, reason: str, clock: Clock) -> str:
             f" makes the directory; so may an administrator: {_remedy(directory)}"
         ) from error
     until = clock.now() + timedelta(seconds=granted)
-    longest = f" {format_duration(knobs.keep.max)} is the longest that is allowed here." if granted < seconds else ""
+    longest = f" {format_duration(settings.keep.max)} is the longest that is allowed here." if granted < seconds else ""
     return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch keep --end"
 
 
-def held(knobs: KeepKnobs, clock: Clock) -> tuple[list[Lease], list[str]]:
+def held(settings: LeaseSettings, clock: Clock) -> tuple[list[Lease], list[str]]:
     """The leases that hold, and what is wrong with the others.
 
     Raises:
@@ -222,9 +222,9 @@ def held(knobs: KeepKnobs, clock: Clock) -> tuple[list[Lease], list[str]]:
 
     """
     now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
-    directory = Path(knobs.directory)
+    directory = Path(settings.directory)
     try:
-        leases, broken = Leases(knobs, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
+        leases, broken = Leases(settings, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
     except (OSError, UnseenError) as error:
         raise LeaseError(f"The leases cannot be read: {error}") from error
     return list(leases), list(broken)
@@ -245,7 +245,7 @@ def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, 
     return {"leases": told, "broken": list(broken)}
 
 
-def end(knobs: KeepKnobs) -> bool:
+def end(settings: LeaseSettings) -> bool:
     """Take the caller's lease back; False if there was none.
 
     Raises:
@@ -253,7 +253,7 @@ def end(knobs: KeepKnobs) -> bool:
 
     """
     try:
-        (Path(knobs.directory) / _file_name(os.geteuid())).unlink()
+        (Path(settings.directory) / _file_name(os.geteuid())).unlink()
     except FileNotFoundError:
         return False
     except OSError as error:

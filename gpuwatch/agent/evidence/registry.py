@@ -13,7 +13,7 @@ from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.leases import Lease, Leases, make_directory
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import CommandKnobs, HostKnobs
+from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
 from gpuwatch.agent.evidence.slurm import Slurm
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence, State
@@ -22,18 +22,18 @@ from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-# By the name of its section of HostKnobs.
-SIGNALS: dict[str, Callable[[HostKnobs, Roots], HostSignal]] = {
-    "people": lambda knobs, roots: People(knobs.people, roots),
-    "gpu_process_cpu": lambda knobs, roots: GpuProcessCpu(knobs.gpu_process_cpu, roots),
-    "cpu": lambda knobs, roots: Cpu(knobs.cpu, roots),
-    "disk": lambda knobs, roots: Disk(knobs.disk, roots),
-    "network": lambda knobs, roots: Network(knobs.network, roots),
-    "inhibitors": lambda knobs, roots: Inhibitors(knobs.inhibitors, roots),
-    "jupyter": lambda knobs, roots: Jupyter(knobs.jupyter, roots, knobs.deadline),
-    "slurm": lambda knobs, roots: Slurm(knobs.slurm, roots, knobs.deadline),
-    "keep": lambda knobs, roots: Leases(knobs.keep, roots),
-    "command": lambda knobs, _: Command(knobs.command, knobs.deadline),
+# By the name of its section of EvidenceSettings.
+SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
+    "people": lambda settings, roots: People(settings.people, roots),
+    "gpu_process_cpu": lambda settings, roots: GpuProcessCpu(settings.gpu_process_cpu, roots),
+    "cpu": lambda settings, roots: Cpu(settings.cpu, roots),
+    "disk": lambda settings, roots: Disk(settings.disk, roots),
+    "network": lambda settings, roots: Network(settings.network, roots),
+    "inhibitors": lambda settings, roots: Inhibitors(settings.inhibitors, roots),
+    "jupyter": lambda settings, roots: Jupyter(settings.jupyter, roots, settings.deadline),
+    "slurm": lambda settings, roots: Slurm(settings.slurm, roots, settings.deadline),
+    "keep": lambda settings, roots: Leases(settings.keep, roots),
+    "command": lambda settings, _: Command(settings.command, settings.deadline),
 }
 
 # What says nothing of the GPUs of a simulation or a recording, whose work is not done here.
@@ -47,30 +47,30 @@ class HostSignals:
     """The signals that are switched on, looked at in the background."""
 
     def __init__(
-        self, knobs: HostKnobs, clock: Clock, roots: Roots | None = None, *, own_processes: bool = True
+        self, settings: EvidenceSettings, clock: Clock, roots: Roots | None = None, *, own_processes: bool = True
     ) -> None:
         """Nothing is looked at before `start`.
 
         Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
         """
-        self._knobs = knobs
+        self._settings = settings
         self._signals: dict[str, HostSignal] = {}
         watched = []
         for name, make in SIGNALS.items():
-            section: Any = getattr(knobs, name)
-            if knobs.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
-                self._signals[name] = make(knobs, roots or Roots())
+            section: Any = getattr(settings, name)
+            if settings.enabled and section.enabled and (own_processes or name not in _OF_REAL_GPUS):
+                self._signals[name] = make(settings, roots or Roots())
                 after_gpus = name == GpuProcessCpu.name
                 watched.append(
                     Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
                 )
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
-        self.watcher = HostWatcher(watched, clock, knobs.deadline, lambda: gpu_pids(self._readings()))
+        self.watcher = HostWatcher(watched, clock, settings.deadline, lambda: gpu_pids(self._readings()))
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
         """Begin; `readings` gives those of the last cycle, whose processes are looked at too."""
         if "keep" in self._signals:
-            directory = Path(self._knobs.keep.directory)
+            directory = Path(self._settings.keep.directory)
             try:
                 make_directory(directory)
             except OSError as error:
@@ -106,8 +106,8 @@ class Command:
     name = "command"
     source = "the administrator's command"
 
-    def __init__(self, knobs: CommandKnobs, deadline_seconds: float) -> None:
-        self._argv = knobs.argv
+    def __init__(self, settings: CommandSettings, deadline_seconds: float) -> None:
+        self._argv = settings.argv
         self._deadline_seconds = deadline_seconds
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:

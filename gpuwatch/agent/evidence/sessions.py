@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.idle_clock import Silence
-from gpuwatch.agent.evidence.settings import PeopleKnobs
+from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.printable import legible
 
@@ -52,8 +52,8 @@ class People:
     name = "people"
     source = "utmp, logind sessions and the last input of their terminals"
 
-    def __init__(self, knobs: PeopleKnobs, roots: Roots) -> None:
-        self._silent_after = knobs.silent_after
+    def __init__(self, settings: SessionSettings, roots: Roots) -> None:
+        self._silent_after = settings.silent_after
         self._roots = roots
         self._silence = Silence()
 

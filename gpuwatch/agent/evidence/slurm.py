@@ -7,7 +7,7 @@ import socket
 from gpuwatch.agent.evidence import command
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import processes
-from gpuwatch.agent.evidence.settings import SlurmKnobs
+from gpuwatch.agent.evidence.settings import SlurmSettings
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.printable import legible
 
@@ -39,9 +39,9 @@ class Slurm:
     name = "slurm"
     source = "squeue"
 
-    def __init__(self, knobs: SlurmKnobs, roots: Roots, deadline_seconds: float) -> None:
+    def __init__(self, settings: SlurmSettings, roots: Roots, deadline_seconds: float) -> None:
         self._roots = roots
-        self._node = knobs.node_name or socket.gethostname().partition(".")[0]
+        self._node = settings.node_name or socket.gethostname().partition(".")[0]
         self._deadline_seconds = deadline_seconds
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:

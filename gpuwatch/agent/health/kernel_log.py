@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuwatch.model.xid import NVLINK_5, OFF_THE_BUS, RECOVERY_ACTION_CHANGED, Witness
+from gpuwatch.model.xid import NVLINK_5, OFF_THE_BUS, RECOVERY_ACTION_CHANGED, XidSource
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class KernelXid:
 
     address: PciAddress
     xid: int
-    witness: Witness = Witness.KERNEL
+    witness: XidSource = XidSource.KERNEL
     fatal: bool | None = None
     recovery_action: int | None = None
 
@@ -91,7 +91,7 @@ def _event(words: str) -> KernelEvent | None:
     if address is None:
         return None
     if numbered is None:
-        return KernelXid(address=address, xid=OFF_THE_BUS, witness=Witness.BUS)
+        return KernelXid(address=address, xid=OFF_THE_BUS, witness=XidSource.BUS)
     xid, rest = int(numbered[2]), numbered[3]
     nvlink = _NVLINK_5.match(rest) if xid in NVLINK_5 else None
     action = _ACTION.search(rest) if xid == RECOVERY_ACTION_CHANGED else None

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelEvent, KernelXid, PciAddress, pci_address
 from gpuwatch.model.gpu import GpuInfo
-from gpuwatch.model.xid import Witness, XidEvent
+from gpuwatch.model.xid import XidEvent, XidSource
 from gpuwatch.runtime.clock import Clock
 
 _WITHIN_SECONDS = 5.0  # of one event, two witnesses tell this far apart at most
@@ -36,7 +36,7 @@ class _Incident:
     """One event and who has told of it."""
 
     seconds: float
-    witnesses: set[Witness]
+    witnesses: set[XidSource]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class XidLog:
     def tell(self, uuid: str, xid: int) -> None:
         """NVML told of an event, just now."""
         now = self._clock.monotonic()
-        event = XidEvent(uuid=uuid, xid=xid, at=self._clock.now(), monotonic_seconds=now, witness=Witness.NVML)
+        event = XidEvent(uuid=uuid, xid=xid, at=self._clock.now(), monotonic_seconds=now, witness=XidSource.NVML)
         with self._lock:
             self._take(event)
 
@@ -143,9 +143,9 @@ class XidLog:
         for incident in recent:
             if abs(event.monotonic_seconds - incident.seconds) > self._within_seconds:
                 continue
-            if event.witness not in incident.witnesses or event.witness is Witness.BUS:
+            if event.witness not in incident.witnesses or event.witness is XidSource.BUS:
                 incident.witnesses.add(event.witness)
-                if event.witness is Witness.BUS:
+                if event.witness is XidSource.BUS:
                     incident.seconds = max(incident.seconds, event.monotonic_seconds)
                 return
         recent.append(_Incident(seconds=event.monotonic_seconds, witnesses={event.witness}))

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from gpuwatch.agent.environment import inherited
 from gpuwatch.agent.metadata.hook_queue import Turns
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
@@ -30,12 +30,12 @@ _LOOK_SECONDS = 1.0  # from look to look whether a run must give way
 class NoticeHook:
     """Starts the program and waits for it in a thread, so that looking for notices goes on."""
 
-    def __init__(self, knobs: InstanceKnobs, memory: NoticeMemory, clock: Clock) -> None:
+    def __init__(self, settings: MetadataSettings, memory: NoticeMemory, clock: Clock) -> None:
         """Without a program it does nothing."""
-        self._command = knobs.on_interruption
+        self._command = settings.on_interruption
         self._memory = memory
         self._clock = clock
-        self._turns = Turns(timedelta(seconds=knobs.on_interruption_lead), lambda notice: memory.ran(notice.key))
+        self._turns = Turns(timedelta(seconds=settings.on_interruption_lead), lambda notice: memory.ran(notice.key))
         for of in memory.subjects_that_ran:
             self._turns.hold(of, clock.monotonic())
         self._lock = threading.Lock()  # of the turns and the statuses

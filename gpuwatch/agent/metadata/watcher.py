@@ -13,7 +13,7 @@ from gpuwatch.agent.metadata.base import Facts, Garbage, MetadataService, Notice
 from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
 from gpuwatch.agent.metadata.detect import DMI, service_of
 from gpuwatch.agent.metadata.hook import NoticeHook
-from gpuwatch.agent.metadata.settings import InstanceKnobs
+from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
 from gpuwatch.runtime.clock import Clock
 
@@ -48,11 +48,11 @@ class InstanceStatus:
 class InstanceWatcher:
     """One machine's metadata, watched by one thread; on a machine that is no cloud's it does nothing."""
 
-    def __init__(self, knobs: InstanceKnobs, clock: Clock, *, dmi: Path = DMI) -> None:
+    def __init__(self, settings: MetadataSettings, clock: Clock, *, dmi: Path = DMI) -> None:
         """Nothing is asked before `start`."""
-        service = service_of(knobs.provider, dmi)
-        self._look = None if service is None else _Look(service, knobs, clock)
-        self._interval_seconds = knobs.interval
+        service = service_of(settings.provider, dmi)
+        self._look = None if service is None else _Look(service, settings, clock)
+        self._interval_seconds = settings.interval
         self._clock = clock
         self._stopping = threading.Event()
         self._status = None if service is None else InstanceStatus(provider=service.provider)
@@ -104,12 +104,12 @@ class InstanceWatcher:
 class _Look:
     """What one look after another gathers."""
 
-    def __init__(self, service: MetadataService, knobs: InstanceKnobs, clock: Clock) -> None:
+    def __init__(self, service: MetadataService, settings: MetadataSettings, clock: Clock) -> None:
         self._service = service
         self._clock = clock
-        self._client = MetadataClient(service, clock, timeout_seconds=knobs.timeout, endpoint=knobs.endpoint)
-        self._memory = NoticeMemory(Path(knobs.state))
-        self.hook = NoticeHook(knobs, self._memory, clock)
+        self._client = MetadataClient(service, clock, timeout_seconds=settings.timeout, endpoint=settings.endpoint)
+        self._memory = NoticeMemory(Path(settings.state))
+        self.hook = NoticeHook(settings, self._memory, clock)
         self._facts = Facts()
         self._facts_due: float | None = clock.monotonic()
         self._facts_trouble: Trouble | None = None

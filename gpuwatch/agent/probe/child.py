@@ -22,7 +22,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class ProbeExit:
     """Why a probe is to be replaced."""
 
     why: Interruption
@@ -57,7 +57,7 @@ class ProbeChild:
                 self.process.stdin.write(b"\n")
                 self.process.stdin.flush()
 
-    def farewell(self) -> Ending:
+    def farewell(self) -> ProbeExit:
         """It closed its output: how it ended."""
         try:
             status: int | None = self.process.wait(TERMINATE_SECONDS)
@@ -65,12 +65,12 @@ class ProbeChild:
             status = None
         self._drains[1].join(TERMINATE_SECONDS)
         if status == NEEDS_FRESH_PROCESS:
-            return Ending(why=Interruption.RENEW, detail="only a fresh process can reach the driver")
+            return ProbeExit(why=Interruption.RENEW, detail="only a fresh process can reach the driver")
         how = "it closed its output"
         if status is not None:
             how = f"it ended with status {status}" if status >= 0 else f"it was killed by {_signal_name(-status)}"
         said = f": {self._last_words}" if self._last_words else ""
-        return Ending(why=Interruption.EXIT, detail=how + said)
+        return ProbeExit(why=Interruption.EXIT, detail=how + said)
 
     def end(self) -> bool:
         """Terminate its process group, then kill it; False if even that does not end it."""

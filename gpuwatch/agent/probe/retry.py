@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gpuwatch.agent.devices.messages import Cycle, End, Unavailable, decode
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.duration import format_duration
 
 _CYCLES = 2  # what is told of the time since the last cycle is there from the second on
@@ -19,7 +19,7 @@ _CYCLES = 2  # what is told of the time since the last cycle is there from the s
 class Trial:
     """One such probe, watched by a thread of its own until it has passed or failed."""
 
-    def __init__(self, command: Sequence[str], uuid: str, knobs: AgentKnobs) -> None:
+    def __init__(self, command: Sequence[str], uuid: str, settings: AgentSettings) -> None:
         """Start it; `uuid` is the GPU in question.
 
         Raises:
@@ -30,7 +30,7 @@ class Trial:
         self.child = ProbeChild(command)
         self.cycle: tuple[bytes, ...] = ()  # the lines of its last cycle, once it has passed
         self.failure = ""  # why it has not passed
-        self._knobs = knobs
+        self._settings = settings
         self._unwanted = False
         self._thread = threading.Thread(target=self._run, name="trial", daemon=True)
         self._thread.start()
@@ -59,7 +59,7 @@ class Trial:
 
     def _watch(self) -> str:
         """Listen until it has told so many whole cycles; else why it has not."""
-        allowed, lines, cycles = self._knobs.start_deadline, list[bytes](), 0
+        allowed, lines, cycles = self._settings.start_deadline, list[bytes](), 0
         while True:
             try:
                 line = self.child.lines.get(timeout=allowed)
@@ -73,13 +73,13 @@ class Trial:
                 message = decode(line)
             except ValueError as error:
                 return f"it said {line[:80]!r}, which is no message: {error}"
-            allowed = self._knobs.deadline
+            allowed = self._settings.deadline
             lines = [line] if isinstance(message, Cycle) else [*lines, line]
             match message:
                 case Unavailable():
                     return message.detail
                 case End():
-                    cycles, allowed = cycles + 1, self._knobs.interval + self._knobs.deadline
+                    cycles, allowed = cycles + 1, self._settings.interval + self._settings.deadline
                     if cycles == _CYCLES:
                         self.cycle = tuple(lines)
                         return ""

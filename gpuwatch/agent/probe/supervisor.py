@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
-from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, Ending, ProbeChild
+from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
 from gpuwatch.agent.probe.retry import Trial
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import called
-from gpuwatch.runtime.backoff import Patience
+from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reexec import own_command
 
@@ -31,11 +31,19 @@ _LONGEST_RETRY_FACTOR = 64  # a GPU that hangs again and again is left alone for
 _PROBE = "the probe"
 
 
-def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
+def probe_command(settings: AgentSettings) -> tuple[str, ...]:
     """How the probe of these settings is started."""
     command = own_command("probe")
-    command += ["--on-request", "--source", knobs.source, "--interval", str(knobs.interval), "--seed", str(knobs.seed)]
-    for flag, value in (("--script", knobs.script), ("--capture", knobs.capture)):
+    command += [
+        "--on-request",
+        "--source",
+        settings.source,
+        "--interval",
+        str(settings.interval),
+        "--seed",
+        str(settings.seed),
+    ]
+    for flag, value in (("--script", settings.script), ("--capture", settings.capture)):
         if value is not None:
             command += [flag, value]
     return tuple(command)
@@ -44,12 +52,12 @@ def probe_command(knobs: AgentKnobs) -> tuple[str, ...]:
 class ProbeSupervisor:
     """One node's probe, watched by one thread."""
 
-    def __init__(self, core: AgentCore, knobs: AgentKnobs, clock: Clock, command: Sequence[str] = ()) -> None:
+    def __init__(self, core: AgentCore, settings: AgentSettings, clock: Clock, command: Sequence[str] = ()) -> None:
         """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU to leave alone."""
         self._core = core
-        self._knobs = knobs
+        self._settings = settings
         self._clock = clock
-        self._command = tuple(command) or probe_command(knobs)
+        self._command = tuple(command) or probe_command(settings)
         self._stopping = threading.Event()
         self._released: str | None = None
         self._resting = False  # released, and the loop has noticed
@@ -109,12 +117,12 @@ class ProbeSupervisor:
             self._released = None
             self._changed.notify_all()
 
-    def _forgotten(self) -> tuple[Patience[str], Patience[str]]:
+    def _forgotten(self) -> tuple[Backoff[str], Backoff[str]]:
         """No GPU has hung a probe, and no probe has failed."""
-        retry, knobs = self._knobs.hung_retry, self._knobs
+        retry, settings = self._settings.hung_retry, self._settings
         return (
-            Patience(clock=self._clock, first_seconds=retry, longest_seconds=retry * _LONGEST_RETRY_FACTOR),
-            Patience(clock=self._clock, first_seconds=knobs.restart_min, longest_seconds=knobs.restart_max),
+            Backoff(clock=self._clock, first_seconds=retry, longest_seconds=retry * _LONGEST_RETRY_FACTOR),
+            Backoff(clock=self._clock, first_seconds=settings.restart_min, longest_seconds=settings.restart_max),
         )
 
     @property
@@ -146,7 +154,7 @@ class ProbeSupervisor:
             while self._released is not None and not self._stopping.is_set():
                 self._core.withhold(self._released)
                 self._turns += 1
-                self._changed.wait(self._knobs.interval)
+                self._changed.wait(self._settings.interval)
             self._resting = False
         self._hung, self._failures = self._forgotten()  # a reset may have mended them
 
@@ -169,7 +177,7 @@ class ProbeSupervisor:
             self._await_stuck()
         self._end_trial()
 
-    def _one_probe(self) -> Ending:
+    def _one_probe(self) -> ProbeExit:
         """Start a probe, or take over a trial that has passed, and listen to it until it must be replaced."""
         heard: tuple[bytes, ...] = ()
         if self._trial is not None and self._trial.cycle:
@@ -180,7 +188,7 @@ class ProbeSupervisor:
             try:
                 child = ProbeChild(self._skipping(self._hung))
             except OSError as error:
-                return Ending(why=Interruption.EXIT, detail=f"it could not be started: {error}")
+                return ProbeExit(why=Interruption.EXIT, detail=f"it could not be started: {error}")
         self._child = child
         if self._called:
             child.lines.put(None)
@@ -201,9 +209,9 @@ class ProbeSupervisor:
             self._stuck.append(child)
             _LOG.error("probe %d does not die, it sleeps in the kernel; it is left behind", child.process.pid)
 
-    def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> Ending:
+    def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> ProbeExit:
         """Feed the core line by line, first what was `heard`; the result is why there will be no more."""
-        allowed, doing, good_cycles = self._knobs.start_deadline, "say its first word", 0
+        allowed, doing, good_cycles = self._settings.start_deadline, "say its first word", 0
         backlog = deque(heard)
         while True:
             try:
@@ -211,7 +219,7 @@ class ProbeSupervisor:
             except queue.Empty:
                 return self._hang(allowed, doing)
             if self._called:
-                return Ending(why=Interruption.EXIT, detail="it is no longer wanted")
+                return ProbeExit(why=Interruption.EXIT, detail="it is no longer wanted")
             if line is None:
                 return child.farewell()
             try:
@@ -219,7 +227,9 @@ class ProbeSupervisor:
                 self._core.ingest(message)
                 self._turns += 1
             except Exception as error:  # noqa: BLE001  nothing that a probe says may end this loop
-                return Ending(why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}")
+                return ProbeExit(
+                    why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}"
+                )
             allowed, doing = self._after(message)
             if not isinstance(message, End):
                 continue
@@ -227,13 +237,13 @@ class ProbeSupervisor:
             if good_cycles >= _GOOD_CYCLES:
                 self._failures.worked(_PROBE)
             if not backlog and self._try_again():
-                return Ending(why=Interruption.RENEW, detail="a GPU that hung answers again")
+                return ProbeExit(why=Interruption.RENEW, detail="a GPU that hung answers again")
 
     def _after(self, message: Message) -> tuple[float, str]:
         """How long the next line may take, and what it should bring."""
-        deadline = self._knobs.deadline
+        deadline = self._settings.deadline
         if isinstance(message, End | Unavailable):
-            return self._knobs.interval + deadline, "list its GPUs"
+            return self._settings.interval + deadline, "list its GPUs"
         return deadline, "end its cycle"
 
     def _try_again(self) -> bool:
@@ -251,7 +261,7 @@ class ProbeSupervisor:
         if not hung or not self._hung.over(hung[0]) or len(self._stuck) >= _MOST_STUCK - 1:
             return False
         try:
-            self._trial = Trial(self._skipping(hung[1:]), hung[0], self._knobs)
+            self._trial = Trial(self._skipping(hung[1:]), hung[0], self._settings)
         except OSError as error:
             self._postpone(hung[0], f"no probe could be started: {error}")
         return False
@@ -263,14 +273,14 @@ class ProbeSupervisor:
             trial.stop()
             self._leave_behind(trial.child)
 
-    def _hang(self, allowed: float, doing: str) -> Ending:
+    def _hang(self, allowed: float, doing: str) -> ProbeExit:
         """Note which GPU it was, so that the next probe serves the others."""
         gpu = self._core.awaited
         if gpu is None:
-            return Ending(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
+            return ProbeExit(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
         why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(allowed)}"
         self._postpone(gpu.uuid, why)
-        return Ending(why=Interruption.HANG, detail=why)
+        return ProbeExit(why=Interruption.HANG, detail=why)
 
     def _postpone(self, uuid: str, why: str) -> None:
         """Leave a GPU alone, for longer each time."""
@@ -288,4 +298,4 @@ class ProbeSupervisor:
             self._reap()
             if len(self._stuck) < _MOST_STUCK:
                 return
-            self._wait(self._knobs.restart_max)
+            self._wait(self._settings.restart_max)

@@ -12,15 +12,15 @@ from gpuwatch.runtime.http.auth import files_of
 
 def port(case: AgentCase) -> Iterator[Finding]:
     """The agent's own."""
-    return ports.port(case.knobs, "agent")
+    return ports.port(case.settings, "agent")
 
 
 def identity(case: AgentCase) -> Iterator[Finding]:
     """What it shows of itself, and what it keeps to itself."""
-    knobs = case.knobs
-    yield from certificates.certificates(files_of(knobs, "agent"), case.clock, by_handshake)
-    yield from certificates.secrets({"agent.tls_key": knobs.tls_key, "agent.users_file": knobs.users_file})
-    yield from ports.passwords(knobs, "agent")
+    settings = case.settings
+    yield from certificates.certificates(files_of(settings, "agent"), case.clock, by_handshake)
+    yield from certificates.secrets({"agent.tls_key": settings.tls_key, "agent.users_file": settings.users_file})
+    yield from ports.passwords(settings, "agent")
 
 
 CHECKS: tuple[Check[AgentCase], ...] = (

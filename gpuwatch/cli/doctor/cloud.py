@@ -11,7 +11,7 @@ from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.money import hire_of
+from gpuwatch.model.money import price_key
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import NoPrice
@@ -168,7 +168,7 @@ def prices(case: ControllerCase) -> Iterator[Finding]:
     except (PricesError, ImportError) as error:
         yield found("prices.unknown", where, str(error))
         return
-    hires = {hire.key: hire for hire in map(hire_of, nodes)}
+    hires = {hire.key: hire for hire in map(price_key, nodes)}
     unknown = sorted(key for key, hire in hires.items() if isinstance(book.find(hire, now), NoPrice))
     if unknown:
         yield found("prices.unknown", where, f"of {len(hires)} kinds, without a price: {shown(unknown)}")

@@ -20,7 +20,7 @@ _alive_option = click.option("--alive", is_flag=True, help="Only ask whether it 
 
 @commands.group()
 def doctor() -> None:
-    """Say what keeps an agent or a controller from its work, and what mends it. Nothing is changed."""
+    """Find what keeps an agent or a controller from working, with the remedy. Nothing is changed."""
 
 
 @doctor.command()
@@ -28,7 +28,7 @@ def doctor() -> None:
 @json_option
 @_alive_option
 def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
-    """Look at this GPU host: driver, permissions, metadata, clock, port, certificates."""
+    """Check this GPU host: driver, permissions, metadata, clock, port, certificates."""
     from gpuwatch.cli.doctor import agent as part  # noqa: PLC0415  likewise
     from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
     from gpuwatch.cli.doctor.context import AgentCase  # noqa: PLC0415  likewise
@@ -37,14 +37,14 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
 
     try:
-        knobs = load_agent(path, os.environ)
+        settings = load_agent(path, os.environ)
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)
     clock = SystemClock()
     if alive:
-        _tell("agent", (ports.alive(knobs, "agent"),), as_json=as_json)
-    _tell("agent", examine(part.CHECKS, AgentCase(knobs=knobs, clock=clock), clock), as_json=as_json)
+        _tell("agent", (ports.alive(settings, "agent"),), as_json=as_json)
+    _tell("agent", examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock), as_json=as_json)
 
 
 @doctor.command()
@@ -52,7 +52,7 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
 @json_option
 @_alive_option
 def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
-    """Look at this controller: cloud, permissions, agents, Prometheus, ledger, clock, port, certificates."""
+    """Check this controller: cloud, permissions, agents, Prometheus, ledger, clock, port, certificates."""
     settings = settings_of(path)
     from gpuwatch.cli.doctor import ports  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only

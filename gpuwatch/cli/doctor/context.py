@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuwatch.agent.metadata.detect import DMI
-from gpuwatch.agent.settings import AgentKnobs
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reexec import own_command
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class AgentCase:
     """A GPU host; `probe` is the command that reads each GPU once."""
 
-    knobs: AgentKnobs
+    settings: AgentSettings
     clock: Clock
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")

@@ -16,8 +16,8 @@ _CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check b
 
 def port(case: ControllerCase) -> Iterator[Finding]:
     """The controller's own, where it serves anything."""
-    knobs = case.settings.controller
-    return ports.port(knobs, "controller")
+    settings = case.settings.controller
+    return ports.port(settings, "controller")
 
 
 def identity(case: ControllerCase) -> Iterator[Finding]:

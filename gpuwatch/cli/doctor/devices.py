@@ -19,8 +19,8 @@ _NODE = re.compile(r"nvidiactl|nvidia-uvm|nvidia\d+")
 def driver(case: AgentCase) -> Iterator[Finding]:
     """NVML is there, of the kernel module's version, and shows and reads every GPU that the module knows."""
     where = "the NVIDIA driver (NVML)"
-    if case.knobs.source != "nvml":
-        yield fine("driver", where, f"it is not used: agent.source is {case.knobs.source}")
+    if case.settings.source != "nvml":
+        yield fine("driver", where, f"it is not used: agent.source is {case.settings.source}")
         return
     messages, last_words = _ask(case)
     kernel = _kernel_version(case)
@@ -65,7 +65,7 @@ def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Fi
 def nodes(case: AgentCase) -> Iterator[Finding]:
     """Device nodes that this user may read and write."""
     where = f"{case.dev}/nvidia*"
-    if case.knobs.source != "nvml":
+    if case.settings.source != "nvml":
         return
     try:
         there = sorted(path for path in case.dev.iterdir() if _NODE.fullmatch(path.name))

@@ -377,10 +377,10 @@ _CONTROLLER = (
         "Make room, or shorten `ledger.keep` and `ledger.keep_quiet`.",
     ),
 )
-ROOMS = {"Agent and controller": _EVERYWHERE, "Agent": _AGENT, "Controller": _CONTROLLER}
+SECTIONS = {"Agent and controller": _EVERYWHERE, "Agent": _AGENT, "Controller": _CONTROLLER}
 AILMENTS = {
     code: Ailment(code=code, severity=severity, meaning=meaning, remedy=remedy)
-    for rows in ROOMS.values()
+    for rows in SECTIONS.values()
     for code, severity, meaning, remedy in rows
 }
 

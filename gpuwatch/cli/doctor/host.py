@@ -24,8 +24,8 @@ _METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
 
 def kernel_log(case: AgentCase) -> Iterator[Finding]:
     """The kernel log, where XIDs are told."""
-    path = case.knobs.kernel_log
-    if path == "none" or case.knobs.source != "nvml":
+    path = case.settings.kernel_log
+    if path == "none" or case.settings.source != "nvml":
         yield fine("kernel_log", "the kernel log", "it is not used")
         return
     try:
@@ -50,12 +50,12 @@ def processes(case: AgentCase) -> Iterator[Finding]:
 
 def files(case: AgentCase) -> Iterator[Finding]:
     """What the agent keeps: state, leases, its control socket."""
-    knobs = case.knobs
+    settings = case.settings
     kept = {
-        "agent.control_socket": knobs.control_socket,
-        "agent.health_file": knobs.health_file,
-        "agent.instance.state": knobs.instance.state,
-        "agent.evidence.keep.directory": knobs.evidence.keep.directory,
+        "agent.control_socket": settings.control_socket,
+        "agent.health_file": settings.health_file,
+        "agent.instance.state": settings.instance.state,
+        "agent.evidence.keep.directory": settings.evidence.keep.directory,
     }
     for key, name in kept.items():
         if name == "none":
@@ -68,7 +68,7 @@ def files(case: AgentCase) -> Iterator[Finding]:
 def terminals(case: AgentCase) -> Iterator[Finding]:
     """Whether notices can be written on the terminals that want them; where none is open, by this user's groups."""
     where = f"terminals of others in {case.dev}/pts"
-    if not case.knobs.terminals:
+    if not case.settings.terminals:
         yield fine("terminals", where, "agent.terminals is false: nothing is written there")
         return
     nodes = [node for node in sorted((case.dev / "pts").glob("[0-9]*")) if _wants_messages(node)]
@@ -85,12 +85,12 @@ def terminals(case: AgentCase) -> Iterator[Finding]:
 
 def metadata(case: AgentCase) -> Iterator[Finding]:
     """The cloud's metadata service, with a token and without one."""
-    knobs = case.knobs.instance
-    service = service_of(knobs.provider, case.dmi)
+    settings = case.settings.instance
+    service = service_of(settings.provider, case.dmi)
     if service is None:
-        yield fine("metadata", "the cloud's metadata service", f"none is asked (provider {knobs.provider})")
+        yield fine("metadata", "the cloud's metadata service", f"none is asked (provider {settings.provider})")
         return
-    where = f"the metadata service of {service.provider} at {knobs.endpoint or service.endpoint}"
+    where = f"the metadata service of {service.provider} at {settings.endpoint or service.endpoint}"
     try:
         _client(service, case).ask(service.facts[0])
     except MetadataError as error:
@@ -121,7 +121,9 @@ def clock(_: object) -> Iterator[Finding]:
 
 
 def _client(service: MetadataService, case: AgentCase) -> MetadataClient:
-    return MetadataClient(service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.knobs.instance.endpoint)
+    return MetadataClient(
+        service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.settings.instance.endpoint
+    )
 
 
 def _wants_messages(terminal: Path) -> bool:

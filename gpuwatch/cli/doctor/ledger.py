@@ -22,25 +22,25 @@ LOW_BYTES = 1024 * _MIB
 
 def ledger(case: ControllerCase) -> Iterator[Finding]:
     """What it says of itself, and for a file also its folder."""
-    knobs = case.settings.ledger
-    where = f"ledger {knobs.place}"
-    file = knobs.file
+    settings = case.settings.ledger
+    where = f"ledger {settings.place}"
+    file = settings.file
     if file is not None:
         shut = [wrong for each in _files(file) if (wrong := closed(each))]
         if shut:
             yield found("ledger.closed", where, shut[0])
             return
         yield _room(next(each for each in file.absolute().parents if each.exists()))
-        if not knobs.unwritten:
+        if not settings.unwritten:
             yield from _modes(file)
         else:
             yield fine("ledger", where, "it is not there yet; the controller makes it when it starts")
             return
     try:
-        mode = None if file is not None else plain(knobs)
+        mode = None if file is not None else plain(settings)
         if mode is not None:
             yield found("ledger.plain", where, f"sslmode={mode} in the URL")
-        seen = glance(knobs)
+        seen = glance(settings)
     except LedgerError as error:
         yield found("ledger.unusable", where, str(error))
         return
@@ -51,7 +51,7 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
 
 def others(case: ControllerCase) -> Iterator[Finding]:
     """Whether another ledger has decided about the fleet's machines of late."""
-    knobs, nodes, now = case.settings.ledger, listed(case), case.clock.now()
+    settings, nodes, now = case.settings.ledger, listed(case), case.clock.now()
     where = "decisions on the fleet's machines"
     if nodes is None:
         yield skipped(where)
@@ -59,7 +59,7 @@ def others(case: ControllerCase) -> Iterator[Finding]:
     young = [node for node in nodes if node.enrolled and node.tags.get(DECISION_TAG) and recent(node, now)]
     keys = {node.tags[DECISION_TAG] for node in young}
     try:
-        foreign = keys if knobs.unwritten else glance(knobs, keys).foreign
+        foreign = keys if settings.unwritten else glance(settings, keys).foreign
     except LedgerError:
         return  # `ledger` says why
     strange = sorted(node.id for node in young if node.tags[DECISION_TAG] in foreign)

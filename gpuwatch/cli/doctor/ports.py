@@ -26,22 +26,22 @@ class _Answer:
     server: str
 
 
-def port(knobs: ServerSettings, section: str) -> Iterator[Finding]:
+def port(settings: ServerSettings, section: str) -> Iterator[Finding]:
     """Nobody else is there, and the address is one of this machine. Nothing is bound: a start must not be disturbed."""
-    where = f"{section}.host {knobs.host}, {section}.port {knobs.port}"
-    lacking = tuple(protection_lacking(knobs))
-    if lacking and not is_loopback(knobs.host):
+    where = f"{section}.host {settings.host}, {section}.port {settings.port}"
+    lacking = tuple(protection_lacking(settings))
+    if lacking and not is_loopback(settings.host):
         yield found("port.open", where, f"it is open to the network without {' and without '.join(lacking)}")
-    if knobs.port == 0:
+    if settings.port == 0:
         yield fine("port", where, "any free port is taken")
         return
     try:
-        answer = _ask(knobs, "/healthz")
+        answer = _ask(settings, "/healthz")
     except ConnectionRefusedError:
-        yield _free(knobs, where)
+        yield _free(settings, where)
         return
     except (OSError, http.client.HTTPException) as error:
-        code = "port.address" if _unbindable(knobs.host) else "port.taken"
+        code = "port.address" if _unbindable(settings.host) else "port.taken"
         yield found(code, where, f"something is there that does not answer: {type(error).__name__}")
         return
     if answer.status and not answer.server.startswith("gpuwatch"):
@@ -50,20 +50,20 @@ def port(knobs: ServerSettings, section: str) -> Iterator[Finding]:
         yield fine("port", where, "gpuwatch serves there already")
 
 
-def passwords(knobs: ServerSettings, section: str) -> Iterator[Finding]:
+def passwords(settings: ServerSettings, section: str) -> Iterator[Finding]:
     """Hashes of users that are quick to guess; files that cannot be read are told elsewhere."""
     with contextlib.suppress(OSError, ValueError):
-        cheap = [user for user, hashed in users_of(knobs, section).value.items() if cost_of(hashed) < _LOWEST_COST]
+        cheap = [user for user, hashed in users_of(settings, section).value.items() if cost_of(hashed) < _LOWEST_COST]
         if cheap:
             yield found("passwords.cheap", f"{section}.users_file", ", ".join(sorted(cheap)))
 
 
-def alive(knobs: ServerSettings, section: str) -> Finding:
+def alive(settings: ServerSettings, section: str) -> Finding:
     """Whether the agent or the controller of these settings runs; a container's health check."""
-    where = f"{section} at {knobs.host} port {knobs.port}"
+    where = f"{section} at {settings.host} port {settings.port}"
     path = "/healthz" if section == "agent" else "/metrics"
     try:
-        answer = _ask(knobs, path)
+        answer = _ask(settings, path)
     except (OSError, http.client.HTTPException) as error:
         return found("running.down", where, f"no answer: {error}")
     if answer.status >= http.client.INTERNAL_SERVER_ERROR:
@@ -73,15 +73,15 @@ def alive(knobs: ServerSettings, section: str) -> Finding:
     return fine("running", where, "it answers")
 
 
-def _ask(knobs: ServerSettings, path: str) -> _Answer:
+def _ask(settings: ServerSettings, path: str) -> _Answer:
     """One request without credentials: who they are is all that is asked, so their certificate is not checked."""
-    host = _ANYWHERE.get(knobs.host, knobs.host)
-    if knobs.tls_certificate is None:
-        connection = http.client.HTTPConnection(host, knobs.port, timeout=_SECONDS)
+    host = _ANYWHERE.get(settings.host, settings.host)
+    if settings.tls_certificate is None:
+        connection = http.client.HTTPConnection(host, settings.port, timeout=_SECONDS)
     else:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, knobs.port, timeout=_SECONDS, context=context)
+        connection = http.client.HTTPSConnection(host, settings.port, timeout=_SECONDS, context=context)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -94,8 +94,8 @@ def _ask(knobs: ServerSettings, path: str) -> _Answer:
         connection.close()
 
 
-def _free(knobs: ServerSettings, where: str) -> Finding:
-    wrong = _unbindable(knobs.host)
+def _free(settings: ServerSettings, where: str) -> Finding:
+    wrong = _unbindable(settings.host)
     return found("port.address", where, wrong) if wrong else fine("port", where, "it is free")
 
 

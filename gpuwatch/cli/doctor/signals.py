@@ -30,7 +30,7 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
         yield fine("agents", where, "no machine runs")
         return
     source = SOURCES[settings.signals.source](
-        knobs=settings.signals, clock=case.clock, max_age_seconds=settings.limits.max_verdict_age
+        settings=settings.signals, clock=case.clock, max_age_seconds=settings.limits.max_verdict_age
     )
     begun = case.clock.now()
     asked = source.observe(running).nodes
@@ -49,11 +49,11 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
 def prometheus(case: ControllerCase) -> Iterator[Finding]:
     """Prometheus answers, and has the series that verdicts and scaling rest on."""
     settings = case.settings
-    knobs = settings.signals.promql
-    if knobs.url is None:
+    promql = settings.signals.promql
+    if promql.url is None:
         return
-    where = f"Prometheus at {knobs.url}"
-    api = PromApi(knobs=knobs, clock=case.clock)
+    where = f"Prometheus at {promql.url}"
+    api = PromApi(settings=promql, clock=case.clock)
     at = case.clock.now()
     answer = api.instant({"one": "vector(1)"}, at)["one"]
     if answer.doubt is not None:
@@ -69,7 +69,7 @@ def prometheus(case: ControllerCase) -> Iterator[Finding]:
     elif lacking:
         yield found("prometheus.series", where, f"nothing is there of {shown(lacking)}")
     elif wanted:
-        yield fine("prometheus", f"{where}, series of {knobs.dialect}", f"all {len(wanted)} are there")
+        yield fine("prometheus", f"{where}, series of {promql.dialect}", f"all {len(wanted)} are there")
     for pool, expression in expressions(settings):
         told = api.instant({"it": expression}, at)["it"]
         if told.doubt is not None or not (told.rows or told.scalar is not None):
@@ -81,11 +81,11 @@ def series(settings: Settings) -> dict[str, str]:
     """One query for each metric without which nothing is known of a node."""
     if settings.signals.source != "promql":
         return {}
-    knobs = settings.signals.promql
-    if knobs.dialect == "gpuwatch":
-        queries = agent_queries(knobs)
+    promql = settings.signals.promql
+    if promql.dialect == "gpuwatch":
+        queries = agent_queries(promql)
         return {name: queries[name] for name in ("who", "state", "cycle_age", "gpus")}
-    return {sign.name: f"count({sign.metric})" for sign in DIALECTS[knobs.dialect].signs if sign.required}
+    return {sign.name: f"count({sign.metric})" for sign in DIALECTS[promql.dialect].signs if sign.required}
 
 
 def expressions(settings: Settings) -> Iterator[tuple[str, str]]:

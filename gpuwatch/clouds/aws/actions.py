@@ -21,7 +21,7 @@ from gpuwatch.clouds import (
 )
 from gpuwatch.clouds.aws.groups import SERVICE, Group, known
 from gpuwatch.clouds.aws.instances import described, state_of
-from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.aws.regions import Region
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -32,19 +32,19 @@ _TOKEN_LENGTH = 64  # of RunInstances' ClientToken, in ASCII
 _IN_SERVICE = "InService"
 
 
-def stop(place: Place, node_id: str, permit: Permit) -> None:
+def stop(place: Region, node_id: str, permit: Permit) -> None:
     """Source: StopInstances."""
     with _unless_already(STOP_IS_DONE, place, node_id), place.changing("StopInstances", permit):
         _ = place.acting.ec2.stop_instances(InstanceIds=[node_id])["StoppingInstances"]
 
 
-def start(place: Place, node_id: str) -> None:
+def start(place: Region, node_id: str) -> None:
     """Source: StartInstances."""
     with _unless_already(START_IS_DONE, place, node_id), place.changing("StartInstances", permit_in_force()):
         _ = place.acting.ec2.start_instances(InstanceIds=[node_id])["StartingInstances"]
 
 
-def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
+def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
     """Source: CreateTags."""
     with place.changing("CreateTags", permit_in_force()):
         place.acting.ec2.create_tags(
@@ -52,13 +52,13 @@ def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
         )
 
 
-def terminate(place: Place, node_id: str, permit: Permit) -> None:
+def terminate(place: Region, node_id: str, permit: Permit) -> None:
     """Source: TerminateInstances, which changes nothing where the machine is terminating or gone."""
     with place.changing("TerminateInstances", permit):
         _ = place.acting.ec2.terminate_instances(InstanceIds=[node_id])["TerminatingInstances"]
 
 
-def terminate_member(place: Place, node_id: str, group_id: str, permit: Permit, *, fleet: str, now: datetime) -> None:
+def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit, *, fleet: str, now: datetime) -> None:
     """End a member with its place. Source: TerminateInstanceInAutoScalingGroup with ShouldDecrementDesiredCapacity.
 
     Asked again it would take a second place, so machine and group are looked at first. The group would also end a
@@ -89,14 +89,14 @@ def terminate_member(place: Place, node_id: str, group_id: str, permit: Permit, 
         _ = answer["Activity"]
 
 
-def launch(place: Place, arguments: Mapping[str, str], key: str, *, fleet: str) -> str:
+def launch(place: Region, arguments: Mapping[str, str], key: str, *, fleet: str) -> str:
     """One machine from a template; gives its id. Source: RunInstances; the key is its ClientToken."""
     request = launch_request(arguments, key, fleet=fleet)
     with place.changing("RunInstances", permit_in_force()):
         return place.acting.ec2.run_instances(**request)["Instances"][0]["InstanceId"]
 
 
-def type_of_launch(place: Place, arguments: Mapping[str, str]) -> str | None:
+def type_of_launch(place: Region, arguments: Mapping[str, str]) -> str | None:
     """The machine type that a launch asks for; None where the template leaves it open.
 
     Source: DescribeLaunchTemplateVersions.
@@ -147,7 +147,7 @@ def launch_request(arguments: Mapping[str, str], key: str, *, fleet: str) -> dic
     return request
 
 
-def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
     """Raise the desired size, where it is smaller at this moment. Source: SetDesiredCapacity without its cooldown."""
     group = known(place, place.acting, group_id)
     if group.desired >= size:
@@ -161,7 +161,7 @@ def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
         )
 
 
-def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
+def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
     """Source: SetInstanceProtection."""
     group = known(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
@@ -180,7 +180,7 @@ def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> No
         raise CloudError(f"the process {process} of {group.name} is suspended", code="ProcessSuspended")
 
 
-def _api_termination_disabled(place: Place, node_id: str) -> bool:
+def _api_termination_disabled(place: Region, node_id: str) -> bool:
     """Source: DescribeInstanceAttribute."""
     with place.asking("DescribeInstanceAttribute"):
         answer = place.acting.ec2.describe_instance_attribute(InstanceId=node_id, Attribute="disableApiTermination")
@@ -188,7 +188,7 @@ def _api_termination_disabled(place: Place, node_id: str) -> bool:
 
 
 @contextmanager
-def _unless_already(done: frozenset[NodeState], place: Place, node_id: str) -> Iterator[None]:
+def _unless_already(done: frozenset[NodeState], place: Region, node_id: str) -> Iterator[None]:
     """Take EC2's "incorrect state" for success where the machine is where it should go, or on its way."""
     try:
         yield

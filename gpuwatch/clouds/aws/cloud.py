@@ -13,10 +13,10 @@ from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
 from gpuwatch.clouds.aws.last_seen import Views
-from gpuwatch.clouds.aws.regions import Place, Places
-from gpuwatch.clouds.permissions import Elsewhere, Identity, Needs, Permission
+from gpuwatch.clouds.aws.regions import Region, Regions
+from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.settings import AccountKnobs
+from gpuwatch.clouds.settings import AccountSettings
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -37,7 +37,7 @@ class AwsCloud:
         fleet: str,
         clock: Clock,
         regions: Sequence[str] = (),
-        accounts: Mapping[str, AccountKnobs] | None = None,
+        accounts: Mapping[str, AccountSettings] | None = None,
         profile: str | None = None,
         endpoint_url: str | None = None,
         session: boto3.Session | None = None,
@@ -54,10 +54,10 @@ class AwsCloud:
         self._clock = clock
         self._page_size = page_size
         self._translator = Translator(fleet=fleet, clock=clock)
-        self._homes: dict[str, Place] = {}  # by the id of a node
+        self._homes: dict[str, Region] = {}  # by the id of a node
         self._views = Views(clock)
         with asking("credentials"):
-            self._places = Places(
+            self._places = Regions(
                 session=session or boto3.Session(profile_name=profile),
                 regions=regions,
                 accounts=accounts or {},
@@ -196,14 +196,14 @@ class AwsCloud:
         )
         return tuple(each for place in told for each in place)
 
-    def elsewhere(self) -> Sequence[Elsewhere]:
+    def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in enabled regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
         return other_regions.looked_for(self._places, apart, page_size=self._page_size)
 
     # Within one place.
 
-    def _no_gpu(self, place: Place, arguments: Mapping[str, str]) -> str | None:
+    def _no_gpu(self, place: Region, arguments: Mapping[str, str]) -> str | None:
         """Why a launch would bring no node; None also where nobody can tell before it."""
         try:
             name = actions.type_of_launch(place, arguments)
@@ -215,7 +215,7 @@ class AwsCloud:
         template = arguments["template"]
         return f"the launch template {template} makes a machine of type {name}, which has no GPU of NVIDIA"
 
-    def _nodes(self, place: Place) -> list[Node]:
+    def _nodes(self, place: Region) -> list[Node]:
         """The place's GPU machines; its groups are asked for where a machine says that it is in one.
 
         What was there before and is not listed is asked for once more by its id. No filter by state: EC2 would leave
@@ -234,7 +234,7 @@ class AwsCloud:
         nodes = list(self._translator.nodes(place, alive, groups))
         return self._views.keep(place, nodes, [instance.id for instance in instances])
 
-    def _groups(self, place: Place) -> list[NodeGroup]:
+    def _groups(self, place: Region) -> list[NodeGroup]:
         groups = aws_groups.listed(place)
         self._translator.learn(place, (name for group in groups for name in group.types))
         told = [
@@ -245,8 +245,8 @@ class AwsCloud:
         return self._views.keep_groups(place, told)
 
     def _anywhere(
-        self, ask: Callable[[Place], list[Answer]], last: Callable[[Place, CloudError], list[Answer]]
-    ) -> Iterator[tuple[Place, list[Answer]]]:
+        self, ask: Callable[[Region], list[Answer]], last: Callable[[Region, CloudError], list[Answer]]
+    ) -> Iterator[tuple[Region, list[Answer]]]:
         """Each place's answer, or what it showed last; where none answers, nobody sees anything.
 
         Raises:
@@ -260,7 +260,7 @@ class AwsCloud:
         for place, answer in zip(self._places.all, answers, strict=True):
             yield place, last(place, answer) if isinstance(answer, CloudError) else answer
 
-    def _launched(self, place: Place, key: str) -> Node | None:
+    def _launched(self, place: Region, key: str) -> Node | None:
         found = aws_machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
         if not found:
             return None
@@ -268,7 +268,7 @@ class AwsCloud:
         self._homes[node.id] = place
         return node
 
-    def _told(self, place: Place, instance: Instance) -> Node:
+    def _told(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group where it says that it is in one."""
         name = instance.group_name
         group = None if name is None else aws_groups.named(place, place.reading, name)
@@ -276,12 +276,12 @@ class AwsCloud:
 
     # Which place.
 
-    def _home(self, node_id: str) -> Place:
+    def _home(self, node_id: str) -> Region:
         """The place of an id; costs a call only where there are several and none has shown it yet."""
         candidates = self._candidates(node_id)
         return candidates[0] if len(candidates) == 1 else self._look_for(node_id)[0]
 
-    def _look_for(self, node_id: str) -> tuple[Place, Instance]:
+    def _look_for(self, node_id: str) -> tuple[Region, Instance]:
         """Ask each place that may have it."""
         for place in self._candidates(node_id):
             try:
@@ -292,11 +292,11 @@ class AwsCloud:
             return place, instance
         raise NotFoundError(f"EC2 knows no instance {node_id} in {self._places}", code="InvalidInstanceID.NotFound")
 
-    def _candidates(self, node_id: str) -> list[Place]:
+    def _candidates(self, node_id: str) -> list[Region]:
         """The places in which an id may be found: its own, if that is known."""
         return [self._homes[node_id]] if node_id in self._homes else self._places.all
 
-    def _place_of_group(self, group_id: str) -> Place:
+    def _place_of_group(self, group_id: str) -> Region:
         """The place that a group's ARN names; its account is asked for only where several share the region."""
         region = aws_groups.region_of_group(group_id)
         several = sum(place.region == region for place in self._places.all) > 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError
 from gpuwatch.clouds.aws.owners import managed_by
-from gpuwatch.clouds.aws.regions import Line, Place
+from gpuwatch.clouds.aws.regions import ClientPool, Region
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeGroup
 
@@ -54,7 +54,7 @@ class Group:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
-    def told(self, place: Place, *, fleet: str, now: datetime) -> NodeGroup:
+    def told(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
         claimed = claims(self.tags, fleet=fleet, now=now)
         types = self.types
@@ -78,7 +78,7 @@ class Group:
         )
 
 
-def listed(place: Place) -> list[Group]:
+def listed(place: Region) -> list[Group]:
     """Every group of the place. Source: DescribeAutoScalingGroups to its last page."""
     pages = place.reading.autoscaling.get_paginator("describe_auto_scaling_groups")
     with place.asking(_DESCRIBE, service=SERVICE):
@@ -89,14 +89,14 @@ def listed(place: Place) -> list[Group]:
         ]
 
 
-def named(place: Place, line: Line, name: str) -> Group | None:
+def named(place: Region, line: ClientPool, name: str) -> Group | None:
     """The group of that name as it is now; None where there is none. Source: DescribeAutoScalingGroups."""
     with place.asking(_DESCRIBE, service=SERVICE):
         told = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
         return _group(told[0]) if told else None
 
 
-def known(place: Place, line: Line, group_id: str) -> Group:
+def known(place: Region, line: ClientPool, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
@@ -133,7 +133,7 @@ def account_of_group(group_id: str) -> str:
     return group_id.split(":")[4]
 
 
-def template_type(place: Place, group: Group) -> str | None:
+def template_type(place: Region, group: Group) -> str | None:
     """The type that the group's launch template names. Source: DescribeLaunchTemplateVersions."""
     if group.template is None:
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.owners import GROUP_TAG, managed_by
-from gpuwatch.clouds.aws.regions import Line, Place
+from gpuwatch.clouds.aws.regions import ClientPool, Region
 from gpuwatch.clouds.aws.spot import Requests, cannot_stop, cannot_terminate, requests_of
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
@@ -90,7 +90,7 @@ class Instance:
         return self.tags.get(GROUP_TAG)
 
 
-def listed(place: Place, filters: "list[FilterTypeDef]", *, page_size: int) -> list[Instance]:
+def listed(place: Region, filters: "list[FilterTypeDef]", *, page_size: int) -> list[Instance]:
     """Every instance that matches; the order is undefined. Source: DescribeInstances to its last page.
 
     Raises:
@@ -107,7 +107,7 @@ def listed(place: Place, filters: "list[FilterTypeDef]", *, page_size: int) -> l
         ]
 
 
-def described(place: Place, line: Line, node_id: str) -> Instance:
+def described(place: Region, line: ClientPool, node_id: str) -> Instance:
     """One instance by its id. Source: DescribeInstances.
 
     Raises:
@@ -147,18 +147,18 @@ class Translator:
         self._types: dict[str, MachineType] = {}
         self._missing: dict[str, _Missing] = {}
 
-    def type(self, place: Place, name: str) -> MachineType | None:
+    def type(self, place: Region, name: str) -> MachineType | None:
         """What a type brings; None: EC2 does not describe it."""
         self.learn(place, [name])
         return self._types.get(name)
 
-    def has_gpus(self, place: Place, types: Iterable[str]) -> bool:
+    def has_gpus(self, place: Region, types: Iterable[str]) -> bool:
         """Whether any of these types is known to have GPUs."""
         types = list(types)
         self.learn(place, types)
         return any(name in self._types and self._types[name].gpu_count > 0 for name in types)
 
-    def learn(self, place: Place, names: Iterable[str]) -> None:
+    def learn(self, place: Region, names: Iterable[str]) -> None:
         """Look up machine types that are new, or whose time to be asked for again has come, in batches.
 
         Source: DescribeInstanceTypes, by filter and not by name, because one name that EC2 does not describe (a retired
@@ -195,7 +195,7 @@ class Translator:
                 name,
             )
 
-    def nodes(self, place: Place, instances: Iterable[Instance], groups: Mapping[str, Group]) -> Iterator[Node]:
+    def nodes(self, place: Region, instances: Iterable[Instance], groups: Mapping[str, Group]) -> Iterator[Node]:
         """The GPU machines among the instances; `groups` are those of the place, by name."""
         instances = list(instances)
         self.learn(place, (instance.type for instance in instances))
@@ -205,12 +205,12 @@ class Translator:
             if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
                 yield node
 
-    def node(self, place: Place, instance: Instance, group: Group | None) -> Node:
+    def node(self, place: Region, instance: Instance, group: Group | None) -> Node:
         """EC2's words in ours; `group` is the Auto Scaling group that it says it belongs to, where there is one."""
         self.learn(place, [instance.type])
         return self._node(place, instance, group, requests_of(place, [instance.told]))
 
-    def _node(self, place: Place, instance: Instance, group: Group | None, requests: Requests) -> Node:
+    def _node(self, place: Region, instance: Instance, group: Group | None, requests: Requests) -> Node:
         """One machine."""
         told = instance.told
         facts = self._types.get(instance.type)
@@ -251,7 +251,7 @@ class Translator:
         return managed_by(instance.tags, group=group.tags)
 
 
-def _described_types(place: Place, names: list[str]) -> dict[str, MachineType]:
+def _described_types(place: Region, names: list[str]) -> dict[str, MachineType]:
     """Those of the types that EC2 describes."""
     pages = place.reading.ec2.get_paginator("describe_instance_types")
     with place.asking("DescribeInstanceTypes"):

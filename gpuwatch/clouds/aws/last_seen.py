@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.aws.regions import Region
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -24,16 +24,16 @@ class Views:
     def __init__(self, clock: Clock) -> None:
         """Nothing was seen yet."""
         self._clock = clock
-        self._nodes: dict[Place, dict[str, Node]] = {}
-        self._groups: dict[Place, list[NodeGroup]] = {}
+        self._nodes: dict[Region, dict[str, Node]] = {}
+        self._groups: dict[Region, list[NodeGroup]] = {}
         self._missing_since: dict[str, float] = {}
-        self._silent: set[Place] = set()
+        self._silent: set[Region] = set()
 
-    def left_out(self, place: Place, listed: Collection[str]) -> list[str]:
+    def left_out(self, place: Region, listed: Collection[str]) -> list[str]:
         """The machines that were there before and are not among these."""
         return sorted(self._nodes.get(place, {}).keys() - set(listed))
 
-    def keep(self, place: Place, nodes: Iterable[Node], told: Collection[str]) -> list[Node]:
+    def keep(self, place: Region, nodes: Iterable[Node], told: Collection[str]) -> list[Node]:
         """What the place shows now, with the machines of which it told nothing (`told` are the ids it did tell of)."""
         now, found = self._clock.monotonic(), {node.id: node for node in nodes}
         told = set(told)
@@ -51,7 +51,7 @@ class Views:
         self._answers(place)
         return list(found.values())
 
-    def last_nodes(self, place: Place, error: CloudError) -> list[Node]:
+    def last_nodes(self, place: Region, error: CloudError) -> list[Node]:
         """What a place without an answer showed last.
 
         Raises:
@@ -65,18 +65,18 @@ class Views:
             log.warning("%s; its machines count as they were and are left alone", error)
         return [replace(node, state=NodeState.UNKNOWN) for node in self._nodes[place].values()]
 
-    def keep_groups(self, place: Place, groups: Sequence[NodeGroup]) -> list[NodeGroup]:
+    def keep_groups(self, place: Region, groups: Sequence[NodeGroup]) -> list[NodeGroup]:
         """The groups that a place shows now."""
         self._groups[place] = list(groups)
         return self._groups[place]
 
-    def last_groups(self, place: Place, error: CloudError) -> list[NodeGroup]:
+    def last_groups(self, place: Region, error: CloudError) -> list[NodeGroup]:
         """The groups that a place without an answer showed last, protected from every change; raises likewise."""
         if place not in self._groups:
             raise error
         return [replace(group, protected=f"its region gave no answer ({error})") for group in self._groups[place]]
 
-    def _answers(self, place: Place) -> None:
+    def _answers(self, place: Region) -> None:
         """Say once that a place answers again."""
         if place in self._silent:
             self._silent.discard(place)

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
-from gpuwatch.clouds.aws.regions import Place, Places
-from gpuwatch.clouds.permissions import Elsewhere
+from gpuwatch.clouds.aws.regions import Region, Regions
+from gpuwatch.clouds.permissions import OtherRegion
 
 _AT_ONCE = 8
 
 
-def looked_for(places: Places, translator: Translator, *, page_size: int) -> list[Elsewhere]:
+def looked_for(places: Regions, translator: Translator, *, page_size: int) -> list[OtherRegion]:
     """Every enabled region of each account that is not configured, with the GPU machines in it.
 
     Sources: DescribeRegions, DescribeInstances, DescribeInstanceTypes.
@@ -26,7 +26,7 @@ def looked_for(places: Places, translator: Translator, *, page_size: int) -> lis
         return list(pool.map(lambda place: _look(place, translator, page_size), others))
 
 
-def _others(places: Places, home: Place) -> Iterator[Place]:
+def _others(places: Regions, home: Region) -> Iterator[Region]:
     """The account's enabled regions that nobody configured; without AllRegions, EC2 lists the enabled ones alone."""
     with home.asking("DescribeRegions"):
         enabled = [told["RegionName"] for told in home.reading.ec2.describe_regions()["Regions"]]
@@ -34,13 +34,13 @@ def _others(places: Places, home: Place) -> Iterator[Place]:
     return (home.beside(region) for region in sorted(enabled) if region not in configured)
 
 
-def _look(place: Place, translator: Translator, page_size: int) -> Elsewhere:
+def _look(place: Region, translator: Translator, page_size: int) -> OtherRegion:
     """One region; what it refuses to tell is no machine and no proof that there is none."""
     try:
         instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
         nodes = list(translator.nodes(place, instances, {}))
     except AuthFailedError as error:
-        return Elsewhere(where=place.name, refused=error.code)
+        return OtherRegion(where=place.name, refused=error.code)
     except CloudError as error:
-        return Elsewhere(where=place.name, trouble=str(error))
-    return Elsewhere(where=place.name, machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes))
+        return OtherRegion(where=place.name, trouble=str(error))
+    return OtherRegion(where=place.name, machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes))

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuwatch.clouds import AuthFailedError, CloudError
 from gpuwatch.clouds.aws.actions import launch_request
-from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.aws.regions import Region
 from gpuwatch.clouds.permissions import Identity, Permission
 from gpuwatch.model.decision import DECISION_TAG
 
@@ -44,7 +44,7 @@ _ENDS: Mapping[str, Callable[[Any, str], object]] = {
 }
 
 
-def reads(place: Place) -> Iterator[Permission]:
+def reads(place: Region) -> Iterator[Permission]:
     """What every role needs."""
     for call, ask in _READS.items():
         yield _tried(place, call, partial(ask, place.reading.ec2))
@@ -56,7 +56,7 @@ def reads(place: Place) -> Iterator[Permission]:
     )
 
 
-def acts(place: Place, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
+def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Permission]:
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
@@ -67,19 +67,19 @@ def acts(place: Place, node_id: str | None, *, terminate: bool) -> Iterator[Perm
         yield _tried(place, call, partial(ask, place.acting.ec2, node_id))
 
 
-def of_groups(place: Place) -> Iterator[Permission]:
+def of_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
     calls = "TerminateInstanceInAutoScalingGroup, SetInstanceProtection"
     yield Permission(call=calls, where=place.name, allowed=None, told="Auto Scaling has no DryRun")
 
 
-def launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
+def launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
     """What the role `scale` needs, tried with a pool's own template."""
     request = launch_request(arguments, _TOKEN, fleet=fleet)
     return _tried(place, "RunInstances", lambda: place.acting.ec2.run_instances(**request, DryRun=True))
 
 
-def identity(place: Place) -> Identity:
+def identity(place: Region) -> Identity:
     """Source: GetCallerIdentity, which needs no permission, and the Date of its answer."""
     with place.asking("GetCallerIdentity", service="STS"):
         answer = place.reading.sts.get_caller_identity()
@@ -90,7 +90,7 @@ def identity(place: Place) -> Identity:
         return Identity(name=name, at=None)
 
 
-def unencrypted(place: Place, node_ids: Sequence[str]) -> Iterator[str]:
+def unencrypted(place: Region, node_ids: Sequence[str]) -> Iterator[str]:
     """Source: DescribeVolumes to its last page."""
     pages = place.reading.ec2.get_paginator("describe_volumes")
     for begin in range(0, len(node_ids), _VALUES_A_FILTER):
@@ -102,7 +102,7 @@ def unencrypted(place: Place, node_ids: Sequence[str]) -> Iterator[str]:
                         yield f"{volume['VolumeId']} of {volume['Attachments'][0]['InstanceId']}"
 
 
-def _tried(place: Place, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
+def _tried(place: Region, call: str, ask: Callable[[], object], *, service: str = "EC2") -> Permission:
     """What the answer says of the permission; any other error says nothing of it."""
     try:
         with place.asking(call, service=service):

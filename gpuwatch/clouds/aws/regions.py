@@ -16,8 +16,8 @@ from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws.errors import asking, throttled
 from gpuwatch.clouds.aws.permit_check import sending, watch
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.rate_limit import Pace
-from gpuwatch.clouds.settings import AccountKnobs, account_of
+from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.settings import AccountSettings, account_of
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ _LOADER = create_loader()  # one for all accounts: EC2's model is large
 Answer = TypeVar("Answer")
 
 
-class Line:
+class ClientPool:
     """One way to ask a place: its clients, made when they are first needed, and the pace that they share."""
 
     _making = threading.Lock()  # a session makes one client at a time
 
     def __init__(
-        self, session: boto3.Session, options: Mapping[str, Any], pace: Pace, *, changes: bool = False
+        self, session: boto3.Session, options: Mapping[str, Any], pace: RateLimiter, *, changes: bool = False
     ) -> None:
         """Nothing is sent yet; the options are those of every client. `changes`: what is sent may need a permit."""
         self._changes = changes
@@ -61,13 +61,13 @@ class Line:
     def for_reading(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
         """Tried up to three times."""
         options = {"region_name": region, "endpoint_url": endpoint_url, "config": _READING}
-        return cls(session, options, Pace(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE))
+        return cls(session, options, RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE))
 
     @classmethod
     def for_acting(cls, session: boto3.Session, region: str, endpoint_url: str | None, clock: Clock) -> Self:
         """Sent once."""
         options = {"region_name": region, "endpoint_url": endpoint_url, "config": _ACTING}
-        return cls(session, options, Pace(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
+        return cls(session, options, RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE), changes=True)
 
     @property
     def ec2(self) -> "EC2Client":
@@ -108,7 +108,7 @@ class Line:
             self.pace.slow_down()
 
 
-class Place:
+class Region:
     """One account in one region. `reading` is for lists; `acting` for mutations and what is asked right before them."""
 
     def __init__(
@@ -126,8 +126,8 @@ class Place:
         self._beside = {"account": account, "number": number, "clock": clock, "endpoint_url": endpoint_url}
         self.name = f"{region} of account {account}" if account else region
         self._number = number
-        self.reading = Line.for_reading(session, region, endpoint_url, clock)
-        self.acting = Line.for_acting(session, region, endpoint_url, clock)
+        self.reading = ClientPool.for_reading(session, region, endpoint_url, clock)
+        self.acting = ClientPool.for_acting(session, region, endpoint_url, clock)
 
     def asking(self, call: str, *, service: str = "EC2") -> AbstractContextManager[None]:
         """Typed errors that name this place."""
@@ -139,10 +139,10 @@ class Place:
         with sending(f"{service} {call} in {self.name}", permit), self.asking(call, service=service):
             yield
 
-    def beside(self, region: str) -> "Place":
+    def beside(self, region: str) -> "Region":
         """Another region of the same account."""
         options: Any = self._beside
-        return Place(self.session, region, **options)
+        return Region(self.session, region, **options)
 
     @property
     def account(self) -> str:
@@ -158,7 +158,7 @@ class Place:
         return self._number
 
 
-class Places:
+class Regions:
     """All places, in the order of the settings; the first is where a launch goes that names none."""
 
     def __init__(
@@ -166,7 +166,7 @@ class Places:
         *,
         session: boto3.Session,
         regions: Sequence[str],
-        accounts: Mapping[str, AccountKnobs],
+        accounts: Mapping[str, AccountSettings],
         clock: Clock,
         endpoint_url: str | None,
     ) -> None:
@@ -177,8 +177,8 @@ class Places:
 
         """
         regions = regions or tuple(filter(None, [session.region_name]))
-        self.all: list[Place] = []
-        for name, account in accounts.items() or [(None, AccountKnobs())]:
+        self.all: list[Region] = []
+        for name, account in accounts.items() or [(None, AccountSettings())]:
             own = tuple(dict.fromkeys(account.regions or regions))
             if not own:
                 raise CloudError(
@@ -186,10 +186,10 @@ class Places:
                 )
             entered, number = session, None
             if account.role_arn is not None:
-                line = Line.for_reading(session, own[0], endpoint_url, clock)
+                line = ClientPool.for_reading(session, own[0], endpoint_url, clock)
                 entered, number = _assumed(line, account), account_of(account.role_arn)
             self.all += [
-                Place(entered, region, account=name, number=number, clock=clock, endpoint_url=endpoint_url)
+                Region(entered, region, account=name, number=number, clock=clock, endpoint_url=endpoint_url)
                 for region in own
             ]
 
@@ -198,11 +198,11 @@ class Places:
         return ", ".join(place.name for place in self.all)
 
     @property
-    def homes(self) -> list[Place]:
+    def homes(self) -> list[Region]:
         """One place of each account, the first."""
         return list({id(place.session): place for place in reversed(self.all)}.values())[::-1]
 
-    def everywhere(self, ask: Callable[[Place], Answer]) -> list[Answer]:
+    def everywhere(self, ask: Callable[[Region], Answer]) -> list[Answer]:
         """Each place's answer; where one has none, there is none.
 
         Raises:
@@ -214,7 +214,7 @@ class Places:
         with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(self.all))) as pool:
             return list(pool.map(ask, self.all))
 
-    def at(self, region: str | None, account: str | None) -> Place:
+    def at(self, region: str | None, account: str | None) -> Region:
         """The first place of that region and account, where they are given.
 
         Raises:
@@ -233,7 +233,7 @@ class _Role(CredentialProvider):
 
     METHOD = "gpuwatch-assume-role"
 
-    def __init__(self, line: Line, account: AccountKnobs) -> None:
+    def __init__(self, line: ClientPool, account: AccountSettings) -> None:
         """Nothing is asked yet."""
         super().__init__()
         self._line, self._account = line, account
@@ -256,7 +256,7 @@ class _Role(CredentialProvider):
         }
 
 
-def _assumed(line: Line, account: AccountKnobs) -> boto3.Session:
+def _assumed(line: ClientPool, account: AccountSettings) -> boto3.Session:
     """A session in another account, entered through `line`."""
     core = botocore.session.Session()
     core.register_component("data_loader", _LOADER)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.aws.regions import Region
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -26,7 +26,7 @@ class SpotRequest:
 Requests = Mapping[str, SpotRequest]
 
 
-def requests_of(place: Place, instances: "Iterable[InstanceTypeDef]") -> Requests:
+def requests_of(place: Region, instances: "Iterable[InstanceTypeDef]") -> Requests:
     """The requests of the spot instances among these, by id. Source: DescribeSpotInstanceRequests to its last page.
 
     No answer is a doubt about these machines alone: the permission is younger than many a policy.
@@ -41,7 +41,7 @@ def requests_of(place: Place, instances: "Iterable[InstanceTypeDef]") -> Request
     return {each: found.get(each, SpotRequest(doubt="EC2 does not describe it")) for each in ids}
 
 
-def _described(place: Place, ids: list[str]) -> dict[str, SpotRequest]:
+def _described(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
     """One batch, by filter, because one unknown id fails a whole call."""
     pages = place.reading.ec2.get_paginator("describe_spot_instance_requests")
     with place.asking("DescribeSpotInstanceRequests"):

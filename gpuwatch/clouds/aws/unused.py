@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import Leftover, LeftoverKind
-from gpuwatch.clouds.aws.regions import Place
+from gpuwatch.clouds.aws.regions import Region
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, TagTypeDef
@@ -15,7 +15,7 @@ _VALUES_A_FILTER = 200
 _PAGE_SIZE = 500
 
 
-def listed(place: Place, stopped: Sequence[str]) -> list[Leftover]:
+def listed(place: Region, stopped: Sequence[str]) -> list[Leftover]:
     """Of one place: what nothing is attached to, and what belongs to the stopped machines of these ids.
 
     Raises:
@@ -37,7 +37,7 @@ def listed(place: Place, stopped: Sequence[str]) -> list[Leftover]:
     ]
 
 
-def _volumes(place: Place, matching: "FilterTypeDef", kind: LeftoverKind) -> Iterator[Leftover]:
+def _volumes(place: Region, matching: "FilterTypeDef", kind: LeftoverKind) -> Iterator[Leftover]:
     """Source: DescribeVolumes to its last page."""
     pages = place.reading.ec2.get_paginator("describe_volumes")
     account = place.account
@@ -59,7 +59,7 @@ def _volumes(place: Place, matching: "FilterTypeDef", kind: LeftoverKind) -> Ite
                 )
 
 
-def _addresses(place: Place, stopped: frozenset[str]) -> Iterator[Leftover]:
+def _addresses(place: Region, stopped: frozenset[str]) -> Iterator[Leftover]:
     """Source: DescribeAddresses, which has no pages."""
     account = place.account
     with place.asking("DescribeAddresses"):

@@ -16,22 +16,22 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import fleet as of_fleet
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import rounds as of_rounds
-from gpuwatch.controller.metrics.state import Certificates, Told, Value
+from gpuwatch.controller.metrics.state import Certificates, MetricsState, Value
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.server import Response
+from gpuwatch.runtime.http.request import Response
 from gpuwatch.runtime.metrics.family import Family, table_md
 
-TELLERS = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
+COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
 
 
-class Telling(Collector):
+class ControllerMetrics(Collector):
     """Is told each round, and makes pages of it; a custom collector of prometheus_client."""
 
     def __init__(self, mode: str, fleet: str, clock: Clock, certificates: Certificates = tuple) -> None:
         """Before the first round. `certificates` tells when those of a setting end."""
-        self._told = Told(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
+        self._told = MetricsState(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
         self._lock = threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -95,7 +95,7 @@ class Telling(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every family that has a series now."""
         with self._lock:
-            for family, tell in TELLERS:
+            for family, tell in COLLECTED:
                 values = list(tell(self._told))
                 if values:
                     yield _metric(family, values)
@@ -119,7 +119,7 @@ def _metric(family: Family, values: Iterable[Value]) -> Metric:
 
 def families() -> tuple[Family, ...]:
     """The catalogue, in the order of the page."""
-    return tuple(family for family, _ in TELLERS)
+    return tuple(family for family, _ in COLLECTED)
 
 
 _PAGE = """# Metrics of the controller

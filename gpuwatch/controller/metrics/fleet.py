@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, Teller, Told, Value, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Teller, Value, gauge
 from gpuwatch.model.fleet import Node, NodeState, State
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
@@ -12,7 +12,7 @@ _OFF = (NodeState.STOPPING, NodeState.STOPPED)
 def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node], float | None]) -> Teller:
     """One series a node, where there is a value."""
 
-    def tell(told: Told) -> Iterator[Value]:
+    def tell(told: MetricsState) -> Iterator[Value]:
         for node in () if told.observation is None else told.observation.fleet.nodes:
             number = value(node)
             if number is not None:
@@ -24,7 +24,7 @@ def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node],
 def _summed(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Teller:
     """Sums over the nodes that have these labels."""
 
-    def tell(told: Told) -> Iterator[Value]:
+    def tell(told: MetricsState) -> Iterator[Value]:
         sums: dict[tuple[str, ...], float] = {}
         for node in () if told.observation is None else told.observation.fleet.nodes:
             key = labels(node)
@@ -54,7 +54,7 @@ def _verdict_age(node: Node) -> float | None:
     return None if node.verdict is None else node.verdict.age_seconds
 
 
-def _prices(told: Told) -> Iterator[Value]:
+def _prices(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     for node in () if seen is None else seen.fleet.nodes:
         price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
@@ -62,7 +62,7 @@ def _prices(told: Told) -> Iterator[Value]:
             yield (node.id,), float(price.usd_per_hour)
 
 
-def _spending(told: Told) -> Iterator[Value]:
+def _spending(told: MetricsState) -> Iterator[Value]:
     """By pool and activity."""
     seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
@@ -72,7 +72,7 @@ def _spending(told: Told) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _saved(told: Told) -> Iterator[Value]:
+def _saved(told: MetricsState) -> Iterator[Value]:
     """By pool."""
     seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
@@ -83,13 +83,13 @@ def _saved(told: Told) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _notices(told: Told) -> Iterator[Value]:
+def _notices(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     for notice in () if seen is None else seen.ledger.notices:
         yield (notice.node_id,), notice.at.timestamp()
 
 
-def _coverage(told: Told) -> Iterator[Value]:
+def _coverage(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     for pool in () if seen is None else seen.fleet.pools:
         roster = seen.fleet.roster(pool) if seen is not None else None

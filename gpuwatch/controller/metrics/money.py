@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, Teller, Told, Value, counter, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Teller, Value, counter, gauge
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.usage import Use
 from gpuwatch.money.accounting.totals import Row, Total, totals
 
 
-def count(told: Told, billed: Iterable[Row]) -> None:
+def count(told: MetricsState, billed: Iterable[Row]) -> None:
     """Add what one round has billed."""
     for pool, total in totals(billed, lambda row: row.terms.pool).items():
         for use, seconds, usd in _by_use(total):
@@ -27,7 +27,7 @@ def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
 def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Teller:
     """One series a budget, where there is a value."""
 
-    def tell(told: Told) -> Iterator[Value]:
+    def tell(told: MetricsState) -> Iterator[Value]:
         for each in () if told.observation is None else told.observation.budgets:
             number = value(each)
             if number is not None:
@@ -36,7 +36,7 @@ def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Telle
     return tell
 
 
-def _effects(told: Told) -> Iterator[Value]:
+def _effects(told: MetricsState) -> Iterator[Value]:
     for each in () if told.observation is None else told.observation.budgets:
         if each.blocked is not None:
             yield (each.name, "block_growth"), 1.0
@@ -44,7 +44,7 @@ def _effects(told: Told) -> Iterator[Value]:
             yield (each.name, "hasten"), 1.0
 
 
-def _thresholds(told: Told) -> Iterator[Value]:
+def _thresholds(told: MetricsState) -> Iterator[Value]:
     for each in () if told.observation is None else told.observation.budgets:
         yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
 

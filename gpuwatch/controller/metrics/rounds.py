@@ -4,41 +4,41 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuwatch import __version__
-from gpuwatch.controller.metrics.state import ROUND, Told, Value, counter, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
 
 
-def _info(told: Told) -> Iterator[Value]:
+def _info(told: MetricsState) -> Iterator[Value]:
     yield (__version__, told.mode, told.fleet), 1.0
 
 
-def _leading(told: Told) -> Iterator[Value]:
+def _leading(told: MetricsState) -> Iterator[Value]:
     yield (), float(told.leading)
 
 
-def _ledger_ok(told: Told) -> Iterator[Value]:
+def _ledger_ok(told: MetricsState) -> Iterator[Value]:
     if told.ledger_ok is not None:
         yield (), float(told.ledger_ok)
 
 
-def _elsewhere(told: Told) -> Iterator[Value]:
+def _elsewhere(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     if seen is not None:
         yield (), float(len(decided_elsewhere(seen.fleet, seen.ledger, seen.now)))
 
 
-def _timestamp(told: Told) -> Iterator[Value]:
+def _timestamp(told: MetricsState) -> Iterator[Value]:
     if told.ended_at is not None:
         yield (), told.ended_at.timestamp()
 
 
-def _duration(told: Told) -> Iterator[Value]:
+def _duration(told: MetricsState) -> Iterator[Value]:
     if told.duration_seconds is not None:
         yield (), told.duration_seconds
 
 
-def _steps(told: Told) -> Iterator[Value]:
+def _steps(told: MetricsState) -> Iterator[Value]:
     """What the last round decided, whether or not the guard let it."""
     if told.last is not None:
         counts = Counter(
@@ -49,7 +49,7 @@ def _steps(told: Told) -> Iterator[Value]:
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _refused(told: Told) -> Iterator[Value]:
+def _refused(told: MetricsState) -> Iterator[Value]:
     """What stands against the last round's steps."""
     if told.last is not None:
         counts = Counter(
@@ -60,35 +60,35 @@ def _refused(told: Told) -> Iterator[Value]:
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _targets(told: Told) -> Iterator[Value]:
+def _targets(told: MetricsState) -> Iterator[Value]:
     for decision in () if told.last is None else told.last.decisions:
         if decision.target is not None:
             yield (decision.pool,), float(decision.target)
 
 
-def _open_intents(told: Told) -> Iterator[Value]:
+def _open_intents(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     if seen is not None:
         yield (), float(len(seen.ledger.open_intents))
 
 
-def _oldest(told: Told) -> Iterator[Value]:
+def _oldest(told: MetricsState) -> Iterator[Value]:
     seen = told.observation
     if seen is not None and seen.ledger.open_intents:
         yield (), min(entry.intent.at for entry in seen.ledger.open_intents).timestamp()
 
 
-def _paused(told: Told) -> Iterator[Value]:
+def _paused(told: MetricsState) -> Iterator[Value]:
     for pause in () if told.observation is None else told.observation.ledger.pauses:
         yield (pause.pool or "",), 1.0
 
 
-def _logins(told: Told) -> Iterator[Value]:
+def _logins(told: MetricsState) -> Iterator[Value]:
     for result, count in told.logins().items():
         yield (result,), float(count)
 
 
-def _certificates(told: Told) -> Iterator[Value]:
+def _certificates(told: MetricsState) -> Iterator[Value]:
     for setting, end in told.certificates():
         yield (setting,), end.timestamp()
 

@@ -10,13 +10,13 @@ from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.family import Family
 
 Value = tuple[tuple[str, ...], float]
-Teller = Callable[["Told"], Iterable[Value]]
+Teller = Callable[["MetricsState"], Iterable[Value]]
 Certificates = Callable[[], Iterable[tuple[str, datetime]]]
 ROUND = "the last round that saw the fleet"
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class MetricsState:
     """All that pages are made of: the last good round, and counts since the process began."""
 
     mode: str

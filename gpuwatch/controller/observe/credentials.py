@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from gpuwatch.controller.observe.settings import PromqlKnobs, ScrapeKnobs
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
+from gpuwatch.runtime.reload import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
 from gpuwatch.runtime.tls import TlsFiles, client_context
 
@@ -60,7 +60,7 @@ class Credentials:
         return {"Authorization": self.authorization}
 
 
-def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
+def credentials_of(settings: ObserveSettings | PromqlSettings) -> ReloadingFile[Credentials]:
     """Made once, and again when a file changes.
 
     Raises:
@@ -68,10 +68,10 @@ def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
         ValueError: a file is not what it should be.
 
     """
-    files = files_of(knobs)
+    files = files_of(settings)
     section = files.section
-    bearer = None if isinstance(knobs, ScrapeKnobs) else knobs.bearer_file
-    secret, kind = (bearer, "token") if bearer is not None else (knobs.password_file, "password")
+    bearer = None if isinstance(settings, ObserveSettings) else settings.bearer_file
+    secret, kind = (bearer, "token") if bearer is not None else (settings.password_file, "password")
     key = f"{section}.{'bearer' if bearer is not None else 'password'}_file"
     remedy = "signals.scheme" if section == "signals" else "another signals.promql.url"
 
@@ -80,22 +80,22 @@ def credentials_of(knobs: ScrapeKnobs | PromqlKnobs) -> Reread[Credentials]:
         authorization = None
         if secret is not None:
             read = _secret(secret, key, kind)
-            authorization = _bearer(read) if bearer is not None else _basic(knobs.username, read)
+            authorization = _bearer(read) if bearer is not None else _basic(settings.username, read)
         in_the_clear = f"the {kind} of {key} goes out over https only; set {remedy}"
         return Credentials(context=context, authorization=authorization, in_the_clear=in_the_clear)
 
     if secret is None:
-        return Reread(files.paths, make)
-    return Reread([*files.paths, Path(secret)], make, lambda: version_of(secret))
+        return ReloadingFile(files.paths, make)
+    return ReloadingFile([*files.paths, Path(secret)], make, lambda: version_of(secret))
 
 
-def files_of(knobs: ScrapeKnobs | PromqlKnobs) -> TlsFiles:
+def files_of(settings: ObserveSettings | PromqlSettings) -> TlsFiles:
     """The files of its TLS."""
     return TlsFiles(
-        section="signals" if isinstance(knobs, ScrapeKnobs) else "signals.promql",
-        certificate=_path(knobs.tls_certificate),
-        key=_path(knobs.tls_key),
-        ca=_path(knobs.tls_ca),
+        section="signals" if isinstance(settings, ObserveSettings) else "signals.promql",
+        certificate=_path(settings.tls_certificate),
+        key=_path(settings.tls_key),
+        ca=_path(settings.tls_ca),
     )
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.fleet import State
 
 MIB = 1024.0**2
@@ -148,18 +148,18 @@ def stretches(lookback_seconds: float) -> int:
     return math.ceil(lookback_seconds / STRETCH) + 1
 
 
-def enough(knobs: PromqlKnobs) -> int:
+def enough(settings: PromqlSettings) -> int:
     """How many samples what counts them must see at least: one for each scrape but those that may be lost."""
-    window = RULE_STRETCH if knobs.rules else STRETCH
-    return max(1, math.floor(window / knobs.scrape_interval) - knobs.lost_scrapes * window // STRETCH)
+    window = RULE_STRETCH if settings.rules else STRETCH
+    return max(1, math.floor(window / settings.scrape_interval) - settings.lost_scrapes * window // STRETCH)
 
 
-def agent_queries(knobs: PromqlKnobs) -> dict[str, str]:
+def agent_queries(settings: PromqlSettings) -> dict[str, str]:
     """The queries of the dialect `gpuwatch`, by name."""
     queries = _AGENT_QUERIES | (
-        {name: f"gpuwatch:node_{name}" for name in _AGENT_RECORDED} if knobs.rules else _AGENT_RECORDED
+        {name: f"gpuwatch:node_{name}" for name in _AGENT_RECORDED} if settings.rules else _AGENT_RECORDED
     )
-    return {name: expression.replace("$by", _by(knobs)) for name, expression in queries.items()}
+    return {name: expression.replace("$by", _by(settings)) for name, expression in queries.items()}
 
 
 def agent_rules(by: str) -> dict[str, str]:
@@ -167,19 +167,19 @@ def agent_rules(by: str) -> dict[str, str]:
     return {f"gpuwatch:node_{name}": expression.replace("$by", by) for name, expression in _AGENT_RECORDED.items()}
 
 
-def exporter_queries(dialect: Dialect, knobs: PromqlKnobs, at: float, match: str = "") -> dict[str, str]:
+def exporter_queries(dialect: Dialect, settings: PromqlSettings, at: float, match: str = "") -> dict[str, str]:
     """The queries of another exporter's dialect, by name; those of a sign carry its name after a colon.
 
     `at` is the Unix time that they are asked about: VictoriaMetrics knows no `@ end()` within a subquery.
     """
-    window, need = stretches(knobs.lookback) * STRETCH, enough(knobs)
+    window, need = stretches(settings.lookback) * STRETCH, enough(settings)
     queries = {"future": _future(dialect.signs[0]), "split": f"count by ($by) ({dialect.split})"}
     for sign in dialect.signs:
-        metric = name_of_rule(dialect, sign, "max") if knobs.rules else sign.metric
+        metric = name_of_rule(dialect, sign, "max") if settings.rules else sign.metric
         queries[f"max:{sign.name}"] = _peak(f"{metric}{{$match}}", window)
         if not sign.required:
             continue
-        if knobs.rules:
+        if settings.rules:
             parts = {part: f"{name_of_rule(dialect, sign, part)}{{$match}}" for part in _PARTS}
             least = {part: f"min_over_time({parts[part]}[{STRETCH}s])" for part in ("samples", "gpus")}
             whole = f"{least['samples']} >= {need} and {least['gpus']} >= {parts['gpus']} @ $now"
@@ -192,7 +192,7 @@ def exporter_queries(dialect: Dialect, knobs: PromqlKnobs, at: float, match: str
         queries |= {f"{part}:{sign.name}": expression for part, expression in parts.items()}
         queries[f"covered:{sign.name}"] = f"count_over_time(({whole})[{window}s:{STRETCH}s])"
     also = f", {match}" if match else ""
-    told = {"$by": _by(knobs, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
+    told = {"$by": _by(settings, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
     return {name: _filled(expression, told) for name, expression in queries.items()}
 
 
@@ -207,14 +207,14 @@ def exporter_rules(dialect: Dialect, by: str) -> dict[str, str]:
     return {name: expression.replace("$by", by) for name, expression in rules.items()}
 
 
-def measure_query(knobs: PromqlKnobs, name: str) -> str | None:
+def measure_query(settings: PromqlSettings, name: str) -> str | None:
     """The query for a measure: each target's mean over its GPUs; None where the dialect has no such metric."""
-    agent = knobs.dialect == "gpuwatch"
-    told = (_AGENT_MEASURES if agent else DIALECTS[knobs.dialect].measures).get(name)
+    agent = settings.dialect == "gpuwatch"
+    told = (_AGENT_MEASURES if agent else DIALECTS[settings.dialect].measures).get(name)
     if told is None:
         return None
-    window = f"{math.ceil(max(60.0, 2 * knobs.scrape_interval))}s"
-    by = _by(knobs, own=not agent)
+    window = f"{math.ceil(max(60.0, 2 * settings.scrape_interval))}s"
+    by = _by(settings, own=not agent)
     return f"avg by ({by}) ({told})".replace("$match", "").replace("$window", window)
 
 
@@ -254,7 +254,7 @@ def _future(sign: Sign) -> str:
     return f"count by ($by) (count_over_time({ahead}))"
 
 
-def _by(knobs: PromqlKnobs, *, own: bool = False) -> str:
+def _by(settings: PromqlSettings, *, own: bool = False) -> str:
     """The labels of a target; in another exporter's rows also the one that names its node."""
-    named = [knobs.node_label or "instance"] if own else []
-    return ", ".join(dict.fromkeys((*knobs.target_labels, *named)))
+    named = [settings.node_label or "instance"] if own else []
+    return ", ".join(dict.fromkeys((*settings.target_labels, *named)))

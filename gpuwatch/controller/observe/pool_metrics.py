@@ -8,7 +8,7 @@ from statistics import fmean
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuUse, Node
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 
 # Measures that the agents' verdicts give, by name.
 OF_USE = {"gpu_utilization": "utilization_ratio", "gpu_memory": "memory_used_ratio", "sm_activity": "sm_active_ratio"}
@@ -19,7 +19,7 @@ _OPENING = frozenset("\"'`#")  # of a text, of one without escapes, and of a com
 _ENDS = {"#": "\n"}
 
 
-def of_verdicts(fleet: Fleet, queries: Sequence[Query], at: datetime) -> tuple[Measure, ...]:
+def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> tuple[MetricValue, ...]:
     """Measures from what the agents told in the same round; an expression needs a Prometheus."""
     made = []
     for query in queries:
@@ -35,7 +35,7 @@ def of_verdicts(fleet: Fleet, queries: Sequence[Query], at: datetime) -> tuple[M
     return tuple(made)
 
 
-def pool_mean(query: Query, fleet: Fleet, at: datetime, means: Mapping[str, float] | str) -> Measure:
+def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str, float] | str) -> MetricValue:
     """The mean over the GPUs of the pool's running, enrolled nodes that tell one; a text is why nobody does."""
     if isinstance(means, str):
         return _unknown(query, at, means)
@@ -47,16 +47,20 @@ def pool_mean(query: Query, fleet: Fleet, at: datetime, means: Mapping[str, floa
         return _unknown(query, at, doubt, samples=0, expected=len(members))
     weights = [float(max(1, node.known_gpus)) for node in telling]
     value = fmean([means[node.id] for node in telling], weights)
-    return Measure(pool=query.pool, name=query.name, at=at, value=value, samples=len(telling), expected=len(members))
+    return MetricValue(
+        pool=query.pool, name=query.name, at=at, value=value, samples=len(telling), expected=len(members)
+    )
 
 
-def evaluated(api: PromApi, queries: Sequence[Query], at: datetime, max_age_seconds: float) -> dict[Query, Measure]:
+def evaluated(
+    api: PromApi, queries: Sequence[MetricQuery], at: datetime, max_age_seconds: float
+) -> dict[MetricQuery, MetricValue]:
     """Each expression's one sample or number. A plain series tells its age; what is made of several does not.
 
     All are asked at once: one that takes long costs its own pool's number, and the round no more than its time-out.
     """
-    made: dict[Query, Measure] = {}
-    asked: dict[str, tuple[Query, str]] = {}
+    made: dict[MetricQuery, MetricValue] = {}
+    asked: dict[str, tuple[MetricQuery, str]] = {}
     for number, query in enumerate(queries):
         if query.expression is not None:
             try:
@@ -79,7 +83,9 @@ def _is_plain(answer: Answer) -> bool:
     return len(answer.rows) == 1 and "__name__" in answer.rows[0][0]
 
 
-def _evaluated(query: Query, told: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float) -> Measure:
+def _evaluated(
+    query: MetricQuery, told: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float
+) -> MetricValue:
     """One expression's answer; `sampled` is when a plain series was sampled."""
     value = told.scalar
     if told.doubt is not None:
@@ -92,7 +98,7 @@ def _evaluated(query: Query, told: Answer, sampled: Answer | None, at: datetime,
             return _unknown(query, at, doubt)
     if not math.isfinite(value):
         return _unknown(query, at, f"it is {value}")
-    return Measure(pool=query.pool, name=query.name, at=at, value=value, samples=1, expected=1)
+    return MetricValue(pool=query.pool, name=query.name, at=at, value=value, samples=1, expected=1)
 
 
 def _aged(sampled: Answer, at: datetime, max_age_seconds: float) -> str | None:
@@ -150,6 +156,8 @@ def _ratio(use: GpuUse, field: str) -> float | None:
 
 
 def _unknown(
-    query: Query, at: datetime, doubt: str, *, samples: int | None = None, expected: int | None = None
-) -> Measure:
-    return Measure(pool=query.pool, name=query.name, at=at, value=None, doubt=doubt, samples=samples, expected=expected)
+    query: MetricQuery, at: datetime, doubt: str, *, samples: int | None = None, expected: int | None = None
+) -> MetricValue:
+    return MetricValue(
+        pool=query.pool, name=query.name, at=at, value=None, doubt=doubt, samples=samples, expected=expected
+    )

@@ -16,10 +16,10 @@ import msgspec
 from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
-from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.reload import ReloadingFile
 
 if TYPE_CHECKING:
     import aiohttp
@@ -84,10 +84,10 @@ _MATRIX = msgspec.json.Decoder(list[_Series])
 class PromApi:
     """One API. `most_skew_seconds` is how far its clock may be from ours before nothing it says is believed."""
 
-    knobs: PromqlKnobs
+    settings: PromqlSettings
     clock: Clock
     most_skew_seconds: float = _MOST_SKEW_SECONDS
-    _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
+    _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
 
     def instant(
         self, expressions: Mapping[str, str], at: datetime, *, at_a_time: int = _AT_A_TIME
@@ -110,13 +110,13 @@ class PromApi:
         at_a_time: int = _AT_A_TIME,
     ) -> dict[str, Answer]:
         """All of them, or why Prometheus cannot be asked."""
-        if self.knobs.url is None:
+        if self.settings.url is None:
             return dict.fromkeys(expressions, Answer(doubt="signals.promql.url is not set"))
         try:
             if not self._credentials:
-                self._credentials.append(credentials_of(self.knobs))
+                self._credentials.append(credentials_of(self.settings))
             credentials = self._credentials[0].value
-            headers = {**self.knobs.headers, **_HEADERS, **credentials.header(self.knobs.url)}
+            headers = {**self.settings.headers, **_HEADERS, **credentials.header(self.settings.url)}
         except (OSError, ValueError) as error:
             return dict.fromkeys(expressions, Answer(doubt=f"Prometheus cannot be asked: {error}"))
         told = {name: {"query": expression, **about} for name, expression in expressions.items()}
@@ -158,16 +158,16 @@ class PromApi:
         """One query and its answer, in full, within the deadline."""
         import aiohttp  # noqa: PLC0415  likewise
 
-        seconds = self.knobs.timeout
+        seconds = self.settings.timeout
         told = {**parameters, "timeout": f"{seconds * 1000:.0f}ms", **_PARAMETERS}
         try:
             async with (
                 asyncio.timeout(seconds),
                 session.post(
-                    f"{(self.knobs.url or '').rstrip('/')}/api/v1/{path}",
+                    f"{(self.settings.url or '').rstrip('/')}/api/v1/{path}",
                     data=told,
                     allow_redirects=False,
-                    server_hostname=self.knobs.tls_server_name,
+                    server_hostname=self.settings.tls_server_name,
                 ) as response,
             ):
                 doubt = self._skewed(response.headers.get("Date"))

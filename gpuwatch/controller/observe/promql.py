@@ -13,11 +13,11 @@ from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, expor
 from gpuwatch.controller.observe.pool_metrics import evaluated, pool_mean
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.observe.settings import RULES_EVERY, ScrapeKnobs
+from gpuwatch.controller.observe.settings import RULES_EVERY, ObserveSettings
 from gpuwatch.controller.observe.verdicts import Moment, Target, agents_signal, exporters_signal
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
 
 _AGENT = "gpuwatch"
@@ -28,9 +28,9 @@ _PORT = re.compile(r":\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromqlSource:
-    """A SignalSource over PromQL. `agents` are asked to confirm; `max_age_seconds` is when samples are stale."""
+    """A NodeReportSource over PromQL. `agents` are asked to confirm; `max_age_seconds` is when samples are stale."""
 
-    knobs: ScrapeKnobs
+    settings: ObserveSettings
     clock: Clock
     max_age_seconds: float
     api: PromApi
@@ -38,16 +38,16 @@ class PromqlSource:
 
     @classmethod
     def of(
-        cls, knobs: ScrapeKnobs, clock: Clock, max_age_seconds: float, confirm_timeout: float = 5.0
+        cls, settings: ObserveSettings, clock: Clock, max_age_seconds: float, confirm_timeout: float = 5.0
     ) -> "PromqlSource":
         """The source that these settings describe."""
         return cls(
-            knobs=knobs,
+            settings=settings,
             clock=clock,
             max_age_seconds=max_age_seconds,
-            api=PromApi(knobs=knobs.promql, clock=clock),
+            api=PromApi(settings=settings.promql, clock=clock),
             agents=ScrapeSource(
-                knobs=knobs, clock=clock, max_age_seconds=max_age_seconds, confirm_timeout=confirm_timeout
+                settings=settings, clock=clock, max_age_seconds=max_age_seconds, confirm_timeout=confirm_timeout
             ),
         )
 
@@ -58,25 +58,27 @@ class PromqlSource:
         seen = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """Its agent itself; where there is none, a second query if the settings let that do, and else a veto."""
         if self._agents:
             return self.agents.confirm(node)
-        if not self.knobs.act_without_confirm:
-            return Signal(failure="no agent of ours is there to ask; see signals.act_without_confirm")
+        if not self.settings.act_without_confirm:
+            return NodeReport(failure="no agent of ours is there to ask; see signals.act_without_confirm")
         signal = self._signals([node], self._match(node))[0]
-        newest = self.knobs.promql.scrape_interval + _LATE_SECONDS + (RULES_EVERY if self.knobs.promql.rules else 0.0)
+        newest = (
+            self.settings.promql.scrape_interval + _LATE_SECONDS + (RULES_EVERY if self.settings.promql.rules else 0.0)
+        )
         if signal.verdict is not None and signal.verdict.age_seconds > newest:
             age, told = format_duration(signal.verdict.age_seconds), format_duration(newest)
-            return Signal(failure=f"its newest sample is {age} old; a last look may be {told} old at most")
+            return NodeReport(failure=f"its newest sample is {age} old; a last look may be {told} old at most")
         return signal
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Means over a pool's members by one query for each name; expressions one by one."""
         at = self.clock.now()
         asked = {query.name for query in queries if query.expression is None}
-        made = {name: measure_query(self.knobs.promql, name) for name in asked}
-        who = {"who": agent_queries(self.knobs.promql)["who"]} if self._agents else {}
+        made = {name: measure_query(self.settings.promql, name) for name in asked}
+        who = {"who": agent_queries(self.settings.promql)["who"]} if self._agents else {}
         told = {name: expression for name, expression in made.items() if expression is not None}
         answers = self.api.instant(who | told, at) if told else {}
         means = {name: self._means(fleet, answers, name) for name in told}
@@ -88,35 +90,37 @@ class PromqlSource:
                 query,
                 fleet,
                 at,
-                means.get(query.name, f"the metrics of {self.knobs.promql.dialect} have no {query.name}"),
+                means.get(query.name, f"the metrics of {self.settings.promql.dialect} have no {query.name}"),
             )
             for query in queries
         )
 
     @property
     def _agents(self) -> bool:
-        return self.knobs.promql.dialect == _AGENT
+        return self.settings.promql.dialect == _AGENT
 
     @property
     def _node_label(self) -> str:
-        return self.knobs.promql.node_label or ("node_id" if self._agents else "instance")
+        return self.settings.promql.node_label or ("node_id" if self._agents else "instance")
 
-    def _signals(self, nodes: Sequence[Node], match: str = "") -> list[Signal]:
+    def _signals(self, nodes: Sequence[Node], match: str = "") -> list[NodeReport]:
         """Each node's signal."""
-        knobs, at = self.knobs.promql, self.clock.now()
-        dialect = None if self._agents else DIALECTS[knobs.dialect]
-        queries = agent_queries(knobs) if dialect is None else exporter_queries(dialect, knobs, at.timestamp(), match)
+        settings, at = self.settings.promql, self.clock.now()
+        dialect = None if self._agents else DIALECTS[settings.dialect]
+        queries = (
+            agent_queries(settings) if dialect is None else exporter_queries(dialect, settings, at.timestamp(), match)
+        )
         answers = self.api.instant(queries, at)
         doubt = next((answer.doubt for answer in answers.values() if answer.doubt is not None), None)
         if doubt is not None:
-            return [Signal(failure=_running(node) or doubt) for node in nodes]
+            return [NodeReport(failure=_running(node) or doubt) for node in nodes]
         owners = _owners(nodes, self._targets(answers).values())
-        moment = Moment(at=at, knobs=knobs, max_age_seconds=self.max_age_seconds)
+        moment = Moment(at=at, settings=settings, max_age_seconds=self.max_age_seconds)
         signals = []
         for node, owner in zip(nodes, owners, strict=True):
             failure = _running(node) or self._unclear(owner)
             if failure is not None:
-                signals.append(Signal(failure=failure))
+                signals.append(NodeReport(failure=failure))
             elif dialect is None:
                 signals.append(agents_signal(node, owner.targets[0], moment))
             else:
@@ -136,7 +140,7 @@ class PromqlSource:
     def _targets(self, answers: Mapping[str, Answer]) -> dict[tuple[str, ...], Target]:
         """All rows by the target that they are of."""
         found: dict[tuple[str, ...], Target] = {}
-        keys, named = self.knobs.promql.target_labels, self._node_label
+        keys, named = self.settings.promql.target_labels, self._node_label
         for query, answer in answers.items():
             by_state = self._agents and query in _STATES
             for labels, value in answer.rows:

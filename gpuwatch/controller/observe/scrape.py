@@ -20,16 +20,16 @@ from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeState, NodeVerdict, Signal, State
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict, State
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.reload import ReloadingFile
 
 log = logging.getLogger(__name__)
 
-__all__ = ["ScrapeKnobs", "ScrapeSource", "read_answer"]
+__all__ = ["ObserveSettings", "ScrapeSource", "read_answer"]
 
 _LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
 _NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
@@ -41,17 +41,17 @@ _DECODER = msgspec.json.Decoder(NodeVerdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeSource:
-    """A SignalSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed.
+    """A NodeReportSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed.
 
     A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old.
     """
 
-    knobs: ScrapeKnobs
+    settings: ObserveSettings
     clock: Clock
     max_age_seconds: float
     confirm_timeout: float = 5.0
     max_look_seconds: float = 3.0
-    _credentials: list[Reread[Credentials]] = field(default_factory=list, init=False, repr=False)
+    _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
     # The nodes whose agents let us wait in vain, and when they were asked last.
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
@@ -61,7 +61,7 @@ class ScrapeSource:
         Those that were silent come last, and there is a time for all: however many agents let us wait, the answers of
         the others do not grow old.
         """
-        seconds = max(self.max_age_seconds / 2, self.knobs.timeout)
+        seconds = max(self.max_age_seconds / 2, self.settings.timeout)
         order = sorted(nodes, key=lambda node: self._silent.get(node.id, -math.inf))
         asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
         signals = [asked[node.id] for node in nodes]
@@ -73,65 +73,65 @@ class ScrapeSource:
         )
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
-    def _tell_of_silence(self, nodes: Sequence[Node], signals: Sequence[Signal]) -> None:
+    def _tell_of_silence(self, nodes: Sequence[Node], signals: Sequence[NodeReport]) -> None:
         """Forget who is no more, and say in the log when there was no time to ask everybody."""
         for node_id in self._silent.keys() - {node.id for node in nodes}:
             del self._silent[node_id]
         left = sum(signal.failure == _NO_TIME for signal in signals)
         if left:
             told = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
-            log.warning(told, left, len(self._silent), self.knobs.concurrency)
+            log.warning(told, left, len(self._silent), self.settings.concurrency)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
         nonce, asked = secrets.token_urlsafe(_NONCE_BYTES), self.clock.uptime()
         signal = self._ask([node], nonce)[0]
         if signal.verdict is None:
             return signal
         doubt = _unconfirmed(signal.verdict, nonce, self.clock.uptime() - asked, self.max_look_seconds)
-        return signal if doubt is None else Signal(failure=doubt)
+        return signal if doubt is None else NodeReport(failure=doubt)
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
         at = self.clock.now()
-        api = None if self.knobs.promql.url is None else PromApi(knobs=self.knobs.promql, clock=self.clock)
+        api = None if self.settings.promql.url is None else PromApi(settings=self.settings.promql, clock=self.clock)
         found = {} if api is None else evaluated(api, queries, at, self.max_age_seconds)
         return tuple(found.get(query) or of_verdicts(fleet, [query], at)[0] for query in queries)
 
-    def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[Signal]:
+    def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[NodeReport]:
         """Each node's answer, asked in this order; after so many seconds nobody else is asked.
 
         Nobody is asked with credentials that cannot be read. With a nonce: to confirm.
         """
         try:
             if not self._credentials:
-                self._credentials.append(credentials_of(self.knobs))
+                self._credentials.append(credentials_of(self.settings))
         except (OSError, ValueError) as error:
-            return [Signal(failure=f"no agent can be asked: {error}")] * len(nodes)
+            return [NodeReport(failure=f"no agent can be asked: {error}")] * len(nodes)
         return asyncio.run(self._ask_all(nodes, self._credentials[0].value, nonce, seconds))
 
     async def _ask_all(
         self, nodes: Sequence[Node], credentials: Credentials, nonce: str | None, seconds: float
-    ) -> list[Signal]:
+    ) -> list[NodeReport]:
         """One session for all, so many at the same time."""
         import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
         until = self.clock.monotonic() + seconds
-        limit = asyncio.Semaphore(self.knobs.concurrency)
-        connector = aiohttp.TCPConnector(limit=self.knobs.concurrency, ssl=credentials.context)
-        server_name = self.knobs.tls_server_name
-        patience = self.knobs.timeout if nonce is None else min(self.knobs.timeout, self.confirm_timeout)
+        limit = asyncio.Semaphore(self.settings.concurrency)
+        connector = aiohttp.TCPConnector(limit=self.settings.concurrency, ssl=credentials.context)
+        server_name = self.settings.tls_server_name
+        patience = self.settings.timeout if nonce is None else min(self.settings.timeout, self.confirm_timeout)
         path = "/v1/verdict" if nonce is None else f"/v1/verdict?confirm={nonce}"
 
-        async def ask(node: Node) -> Signal:
+        async def ask(node: Node) -> NodeReport:
             if node.state is not NodeState.RUNNING:
-                return Signal(failure=f"it is {node.state.value}")
-            base = self.knobs.base_url(node)
+                return NodeReport(failure=f"it is {node.state.value}")
+            base = self.settings.base_url(node)
             if base is None:
-                return Signal(failure="the cloud tells no address for it; set signals.targets")
+                return NodeReport(failure="the cloud tells no address for it; set signals.targets")
             async with limit:  # in the order in which they came
                 if self.clock.monotonic() > until:
-                    return Signal(failure=_NO_TIME)
+                    return NodeReport(failure=_NO_TIME)
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
                     async with (
@@ -144,14 +144,14 @@ class ScrapeSource:
                         ) as response,
                     ):
                         if response.status != 200:  # noqa: PLR2004  HTTP
-                            return Signal(failure=refusal_of(response.status))
+                            return NodeReport(failure=refusal_of(response.status))
                         body = await body_of(response, _LARGEST_ANSWER_BYTES)
                 except TimeoutError:
                     if nonce is None:
                         self._silent[node.id] = self.clock.monotonic()
-                    return Signal(failure=f"its agent did not answer within {format_duration(patience)}")
+                    return NodeReport(failure=f"its agent did not answer within {format_duration(patience)}")
                 except (aiohttp.ClientError, OSError, ValueError) as error:
-                    return Signal(failure=failure_of(error))
+                    return NodeReport(failure=failure_of(error))
             self._silent.pop(node.id, None)
             return read_answer(body, node, self.clock.now(), self.max_age_seconds)
 
@@ -160,11 +160,11 @@ class ScrapeSource:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
-def _of_one(node: Node, signal: Signal, sharing: int) -> Signal:
+def _of_one(node: Node, signal: NodeReport, sharing: int) -> NodeReport:
     """Believe a name only where one machine has it: clouds let many share one, and one agent would speak for all."""
     if signal.verdict is None or signal.verdict.node_id == node.id or sharing == 1:
         return signal
-    return Signal(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
+    return NodeReport(failure=f"{sharing} nodes share the name {node.name!r}; set agent.node_id to the instance id")
 
 
 def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_look_seconds: float) -> str | None:
@@ -185,26 +185,28 @@ def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_lo
     return None
 
 
-def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> Signal:
+def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) -> NodeReport:
     """Believe an answer only if it is whole, from the node that was asked, fresh by both clocks, and possible."""
     if len(body) > _LARGEST_ANSWER_BYTES:
-        return Signal(failure="its agent's answer is too large to be a verdict")
+        return NodeReport(failure="its agent's answer is too large to be a verdict")
     try:
         verdict = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return Signal(failure=f"its agent's answer is no verdict: {error}")
+        return NodeReport(failure=f"its agent's answer is no verdict: {error}")
     if verdict.schema != VERDICT_SCHEMA:
-        return Signal(failure=f"its agent speaks verdict schema {verdict.schema}, not {VERDICT_SCHEMA}; upgrade one")
+        return NodeReport(
+            failure=f"its agent speaks verdict schema {verdict.schema}, not {VERDICT_SCHEMA}; upgrade one"
+        )
     if verdict.node_id not in {node.id, node.name}:
-        return Signal(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
+        return NodeReport(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
     if verdict.at.tzinfo is None:
-        return Signal(failure="the answer's time has no zone")
+        return NodeReport(failure="the answer's time has no zone")
     if verdict.age_seconds < 0 or verdict.interval_seconds < 0 or verdict.activity.held_seconds < 0:
-        return Signal(failure="the answer holds a negative duration")
+        return NodeReport(failure="the answer holds a negative duration")
     if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
-        return Signal(failure="the answer lists a GPU twice")
+        return NodeReport(failure="the answer lists a GPU twice")
     skew = (now - verdict.at).total_seconds()
     if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
         told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
-        return Signal(failure=f"its verdict is stale ({told}); check the agent and both clocks")
-    return Signal(verdict=verdict, received_at=now)
+        return NodeReport(failure=f"its verdict is stale ({told}); check the agent and both clocks")
+    return NodeReport(verdict=verdict, received_at=now)

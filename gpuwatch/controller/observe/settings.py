@@ -9,107 +9,122 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 RULES_EVERY = 15.0  # seconds: how often alerts/recording.yml is evaluated
 LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromqlKnobs:
+class PromqlSettings:
     """A Prometheus-compatible API: Prometheus, Thanos, Mimir, VictoriaMetrics."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    url: Annotated[str | None, Knob("Base URL, to which /api/v1/query is added, such as http://127.0.0.1:9090.")] = None
+    url: Annotated[str | None, Setting("Base URL, to which /api/v1/query is added, such as http://127.0.0.1:9090.")] = (
+        None
+    )
     dialect: Annotated[
         Literal["gpuwatch", "dcgm", "nvidia_smi", "nvitop"],
-        Knob("Whose metrics it has: our agent's, or another exporter's, which tell less (docs/idle-detection.md)."),
+        Setting("Whose metrics it has: our agent's, or another exporter's, which tell less (docs/idle-detection.md)."),
     ] = "gpuwatch"
-    timeout: Annotated[Seconds, Gt(0), Le(300), Knob("A query not answered in full by then leaves all unknown.")] = 30.0
+    timeout: Annotated[Seconds, Gt(0), Le(300), Setting("A query not answered in full by then leaves all unknown.")] = (
+        30.0
+    )
     scrape_interval: Annotated[
-        Seconds, Ge(1), Le(60), Knob("How often the exporters are scraped; fewer samples than that are a gap.")
+        Seconds, Ge(1), Le(60), Setting("How often the exporters are scraped; fewer samples than that are a gap.")
     ] = 15.0
     lost_scrapes: Annotated[
-        int, Ge(0), Le(2), Knob("Of another exporter: so many samples may be missing in 5 minutes that count as whole.")
+        int,
+        Ge(0),
+        Le(2),
+        Setting("Of another exporter: so many samples may be missing in 5 minutes that count as whole."),
     ] = 0
     lookback: Annotated[
         Seconds,
         Ge(3600),
         Le(86400),
-        Knob("Of another exporter: a node is idle only if all of this time shows no work and has no gap."),
+        Setting("Of another exporter: a node is idle only if all of this time shows no work and has no gap."),
     ] = 7200.0
     node_label: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Knob("Label that holds a node's id, name or address; a port is cut off. None: node_id of our agent, instance."),
+        Setting(
+            "Label that holds a node's id, name or address; a port is cut off. None: node_id of our agent, instance."
+        ),
     ] = None
     target_labels: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...], MinLen(1), Knob("Labels that tell one scraped target from every other.")
+        tuple[Annotated[str, MinLen(1)], ...],
+        MinLen(1),
+        Setting("Labels that tell one scraped target from every other."),
     ] = ("job", "instance")
     rules: Annotated[
-        bool, Knob("It evaluates alerts/recording.yml: ask for those series, which costs it less in a large fleet.")
+        bool, Setting("It evaluates alerts/recording.yml: ask for those series, which costs it less in a large fleet.")
     ] = False
     headers: Annotated[
-        dict[str, str], Knob("Headers to add to each query, such as X-Scope-OrgID for a tenant of Mimir; no secrets.")
+        dict[str, str],
+        Setting("Headers to add to each query, such as X-Scope-OrgID for a tenant of Mimir; no secrets."),
     ] = field(default_factory=dict)
-    tls_ca: Annotated[str | None, Knob("CA certificates in PEM that its certificate must come from.")] = None
-    tls_server_name: Annotated[str | None, Knob("The name in its certificate. None: that of the URL.")] = None
-    tls_certificate: Annotated[str | None, Knob("Our own certificate in PEM, where it asks for one.")] = None
-    tls_key: Annotated[str | None, Knob("Our certificate's private key in PEM, without a passphrase.")] = None
-    username: Annotated[str | None, Knob("The user to be; the password goes out over https only.")] = None
-    password_file: Annotated[str | None, Knob("The file that holds the password; read again when it changes.")] = None
+    tls_ca: Annotated[str | None, Setting("CA certificates in PEM that its certificate must come from.")] = None
+    tls_server_name: Annotated[str | None, Setting("The name in its certificate. None: that of the URL.")] = None
+    tls_certificate: Annotated[str | None, Setting("Our own certificate in PEM, where it asks for one.")] = None
+    tls_key: Annotated[str | None, Setting("Our certificate's private key in PEM, without a passphrase.")] = None
+    username: Annotated[str | None, Setting("The user to be; the password goes out over https only.")] = None
+    password_file: Annotated[str | None, Setting("The file that holds the password; read again when it changes.")] = (
+        None
+    )
     bearer_file: Annotated[
-        str | None, Knob("The file that holds a bearer token, instead of a user; it goes out over https only.")
+        str | None, Setting("The file that holds a bearer token, instead of a user; it goes out over https only.")
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScrapeKnobs:
+class ObserveSettings:
     """How the agents are reached, or who else is asked about the nodes."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     source: Annotated[
-        Literal["scrape", "promql"], Knob("scrape: each agent is asked. promql: a Prometheus-compatible API is.")
+        Literal["scrape", "promql"], Setting("scrape: each agent is asked. promql: a Prometheus-compatible API is.")
     ] = "scrape"
-    scheme: Annotated[Literal["http", "https"], Knob("How agents are spoken to.")] = "http"
-    port: Annotated[int, Ge(1), Le(65535), Knob("The agents' port, at the address that the cloud tells.")] = 9460
+    scheme: Annotated[Literal["http", "https"], Setting("How agents are spoken to.")] = "http"
+    port: Annotated[int, Ge(1), Le(65535), Setting("The agents' port, at the address that the cloud tells.")] = 9460
     timeout: Annotated[
         Seconds,
         Gt(0),
-        Knob(
+        Setting(
             "An agent that has not answered in full by then is unknown; a confirmation is waited for no longer than "
             "limits.max_confirmation_age."
         ),
     ] = 5.0
-    concurrency: Annotated[int, Gt(0), Le(2000), Knob("So many agents are asked at the same time.")] = 100
+    concurrency: Annotated[int, Gt(0), Le(2000), Setting("So many agents are asked at the same time.")] = 100
     targets: Annotated[
-        dict[str, str], Knob("Base URLs by node id or name, where the address of the cloud does not lead to the agent.")
+        dict[str, str],
+        Setting("Base URLs by node id or name, where the address of the cloud does not lead to the agent."),
     ] = field(default_factory=dict)
     tls_ca: Annotated[
-        str | None, Knob("CA certificates in PEM that agents' certificates must come from. None: the system's.")
+        str | None, Setting("CA certificates in PEM that agents' certificates must come from. None: the system's.")
     ] = None
     tls_server_name: Annotated[
-        str | None, Knob("The name in every agent's certificate. None: each has the address or name that is asked.")
+        str | None, Setting("The name in every agent's certificate. None: each has the address or name that is asked.")
     ] = None
     tls_certificate: Annotated[
-        str | None, Knob("Our own certificate in PEM, for agents with a tls_client_ca; read again when it changes.")
+        str | None, Setting("Our own certificate in PEM, for agents with a tls_client_ca; read again when it changes.")
     ] = None
-    tls_key: Annotated[str | None, Knob("Our certificate's private key in PEM, without a passphrase.")] = None
+    tls_key: Annotated[str | None, Setting("Our certificate's private key in PEM, without a passphrase.")] = None
     username: Annotated[
-        str | None, Knob("The user to be, for agents with users; the password goes out over https only.")
+        str | None, Setting("The user to be, for agents with users; the password goes out over https only.")
     ] = None
     password_file: Annotated[
-        str | None, Knob("The file that holds the user's password and nothing else; read again when it changes.")
+        str | None, Setting("The file that holds the user's password and nothing else; read again when it changes.")
     ] = None
     act_without_confirm: Annotated[
         bool,
-        Knob(
+        Setting(
             "With another exporter's metrics there is no agent to ask before a stop: let a second query do instead, "
             "whose newest sample may be signals.promql.scrape_interval plus 5 s old."
         ),
     ] = False
-    promql: PromqlKnobs = field(default_factory=PromqlKnobs)
+    promql: PromqlSettings = field(default_factory=PromqlSettings)
 
     def base_url(self, node: Node) -> str | None:
         """Where the node's agent is."""
@@ -122,10 +137,10 @@ class ScrapeKnobs:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-def contradictions(knobs: ScrapeKnobs) -> Iterator[Contradiction]:
+def contradictions(settings: ObserveSettings) -> Iterator[Contradiction]:
     """Settings of which one is of no use without the other."""
-    yield from _of_credentials(knobs, ("signals",))
-    promql, of_promql = knobs.promql, ("signals", "promql")
+    yield from _of_credentials(settings, ("signals",))
+    promql, of_promql = settings.promql, ("signals", "promql")
     yield from _of_credentials(promql, of_promql)
     if promql.bearer_file is not None and promql.username is not None:
         yield Contradiction(
@@ -133,7 +148,7 @@ def contradictions(knobs: ScrapeKnobs) -> Iterator[Contradiction]:
             wrong="signals.promql.bearer_file and signals.promql.username are both set",
             right="one of them",
         )
-    if knobs.source == "promql" and promql.url is None:
+    if settings.source == "promql" and promql.url is None:
         yield Contradiction(
             keys=(("signals", "source"), (*of_promql, "url")),
             wrong="signals.source is promql, but signals.promql.url is not set",
@@ -150,11 +165,11 @@ def contradictions(knobs: ScrapeKnobs) -> Iterator[Contradiction]:
 
 
 def of_time(
-    knobs: ScrapeKnobs, max_verdict_age: float, agent_interval: float, waits: Mapping[tuple[str, ...], float]
+    settings: ObserveSettings, max_verdict_age: float, agent_interval: float, waits: Mapping[tuple[str, ...], float]
 ) -> Iterator[Contradiction]:
     """Times of the promql source that leave all nodes unknown, or never idle; `waits` are the pools', by their keys."""
-    promql = knobs.promql
-    if knobs.source != "promql":
+    promql = settings.promql
+    if settings.source != "promql":
         return
     slowest = promql.scrape_interval + agent_interval + (RULES_EVERY if promql.rules else 0.0)
     if max_verdict_age <= slowest:
@@ -176,11 +191,11 @@ def of_time(
             )
 
 
-def _of_credentials(knobs: ScrapeKnobs | PromqlKnobs, section: tuple[str, ...]) -> Iterator[Contradiction]:
+def _of_credentials(settings: ObserveSettings | PromqlSettings, section: tuple[str, ...]) -> Iterator[Contradiction]:
     """Pairs that are set together."""
     told = ".".join(section)
     for one, other in (("tls_certificate", "tls_key"), ("username", "password_file")):
-        given = [name for name in (one, other) if getattr(knobs, name) is not None]
+        given = [name for name in (one, other) if getattr(settings, name) is not None]
         if len(given) == 1:
             missing = other if given == [one] else one
             yield Contradiction(
@@ -188,7 +203,7 @@ def _of_credentials(knobs: ScrapeKnobs | PromqlKnobs, section: tuple[str, ...]) 
                 wrong=f"{told}.{given[0]} is set without {told}.{missing}",
                 right="both, or neither",
             )
-    if knobs.username is not None and ":" in knobs.username:
+    if settings.username is not None and ":" in settings.username:
         yield Contradiction(
             keys=((*section, "username"),), wrong=f"{told}.username holds a colon", right="a name without one"
         )

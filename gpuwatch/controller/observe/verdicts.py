@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from functools import cache
 
 from gpuwatch.controller.observe.exporters import RULE_STRETCH, STRETCH, Dialect, Sign, enough, stretches
-from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuVerdict, Node, NodeVerdict, Signal, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuVerdict, Node, NodeReport, NodeVerdict, State
 
 _MOST_GPUS = 1024  # of one machine: more is no count of GPUs
 _AHEAD_SECONDS = 10.0
@@ -42,11 +42,11 @@ class Moment:
     """When was asked, and what a believable answer must be like."""
 
     at: datetime
-    knobs: PromqlKnobs
+    settings: PromqlSettings
     max_age_seconds: float
 
 
-def agents_signal(node: Node, target: Target, moment: Moment) -> Signal:
+def agents_signal(node: Node, target: Target, moment: Moment) -> NodeReport:
     """The verdict of our own agent, as its last scrape told it: it folds at sampling rate, so no window is needed."""
     told = target.states.get("state", {})
     if target.twice or len(told) != 1:
@@ -76,9 +76,9 @@ def agents_signal(node: Node, target: Target, moment: Moment) -> Signal:
     return _signal(node, target, moment, activity, age, STRETCH / samples)
 
 
-def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialect) -> Signal:
+def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialect) -> NodeReport:
     """What another exporter's samples prove over the whole window: busy by any sign, else idle only without a gap."""
-    values, knobs = target.values, moment.knobs
+    values, settings = target.values, moment.settings
     if target.twice:
         return _doubt(f"Prometheus has two answers of {target.called}")
     required = [sign for sign in dialect.signs if sign.required]
@@ -90,18 +90,18 @@ def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialec
     if late is not None:
         return _doubt(late)
     samples = min(values.get(f"samples:{sign.name}", math.nan) for sign in required)
-    stretch = RULE_STRETCH if knobs.rules else STRETCH
+    stretch = RULE_STRETCH if settings.rules else STRETCH
     if not _usable(samples) or samples < 1:
         return _doubt("how many samples there are of it is not known")
-    evidence = tuple(_evidence(sign, values, knobs) for sign in dialect.signs if f"max:{sign.name}" in values)
+    evidence = tuple(_evidence(sign, values, settings) for sign in dialect.signs if f"max:{sign.name}" in values)
     busy = tuple(entry for entry in evidence if entry.says is State.BUSY)
-    doubt = None if busy else _unproven(node, target, knobs, dialect, samples)
+    doubt = None if busy else _unproven(node, target, settings, dialect, samples)
     if doubt is not None:
         return _doubt(doubt)
     parked = tuple(entry for entry in evidence if entry.says is State.PARKED)
     state = State.BUSY if busy else State.PARKED if parked else State.IDLE
-    proven = max(0.0, stretches(knobs.lookback) * STRETCH - age)
-    held = 0.0 if busy else min(knobs.lookback, proven)
+    proven = max(0.0, stretches(settings.lookback) * STRETCH - age)
+    held = 0.0 if busy else min(settings.lookback, proven)
     since = None if busy else moment.at - timedelta(seconds=held)
     activity = Activity(state=state, since=since, held_seconds=held, evidence=busy or parked or evidence)
     gpus = {state.value: values.get(f"gpus:{required[0].name}", 0.0)}
@@ -111,7 +111,7 @@ def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialec
     return replace(_signal(node, target, moment, activity, age, stretch / samples), windowed=True)
 
 
-def _unproven(node: Node, target: Target, knobs: PromqlKnobs, dialect: Dialect, samples: float) -> str | None:
+def _unproven(node: Node, target: Target, settings: PromqlSettings, dialect: Dialect, samples: float) -> str | None:
     """Why a node that shows no work is still not known to do none."""
     values = target.values
     if values.get("split", 0.0) != 0.0:
@@ -127,23 +127,23 @@ def _unproven(node: Node, target: Target, knobs: PromqlKnobs, dialect: Dialect, 
         return f"nobody knows how many GPUs the type {node.instance_type} has"
     if gpus > node.gpu_count:
         return f"Prometheus has {gpus:.0f} GPUs of {target.called}, its type has {node.gpu_count}: is it one target?"
-    stretch = RULE_STRETCH if knobs.rules else STRETCH
-    if samples > _DENSER * stretch / knobs.scrape_interval + 1:
+    stretch = RULE_STRETCH if settings.rules else STRETCH
+    if samples > _DENSER * stretch / settings.scrape_interval + 1:
         told = format_duration(stretch / samples)
         return f"it is scraped every {told}; set signals.promql.scrape_interval, by which gaps are found"
-    need = stretches(knobs.lookback)
+    need = stretches(settings.lookback)
     for sign in dialect.signs:
         covered = values.get(f"covered:{sign.name}", 0.0)
         if sign.required and not need <= covered <= need + 1:
             window = format_duration(need * STRETCH)
             told = f"in {covered:.0f} of the {need} stretches of {window}"
             return f"{sign.metric} has its samples {told}: there is a gap, or it is new"
-    if samples < enough(knobs):
-        return f"it has {samples:.0f} samples in the last {format_duration(stretch)}, not {enough(knobs)}"
+    if samples < enough(settings):
+        return f"it has {samples:.0f} samples in the last {format_duration(stretch)}, not {enough(settings)}"
     return None
 
 
-def _evidence(sign: Sign, values: Mapping[str, float], knobs: PromqlKnobs) -> Evidence:
+def _evidence(sign: Sign, values: Mapping[str, float], settings: PromqlSettings) -> Evidence:
     """What one sign says over the window."""
     observed = values[f"max:{sign.name}"]
     return Evidence(
@@ -152,7 +152,7 @@ def _evidence(sign: Sign, values: Mapping[str, float], knobs: PromqlKnobs) -> Ev
         observed=observed if math.isfinite(observed) else None,
         limit=sign.limit,
         unit=sign.unit,
-        source=_source(sign.metric, knobs.lookback),
+        source=_source(sign.metric, settings.lookback),
     )
 
 
@@ -171,14 +171,14 @@ def _late(age: float, moment: Moment, *, ahead: bool) -> str | None:
     return None
 
 
-def _signal(node: Node, target: Target, moment: Moment, activity: Activity, age: float, interval: float) -> Signal:
+def _signal(node: Node, target: Target, moment: Moment, activity: Activity, age: float, interval: float) -> NodeReport:
     """The verdict around an activity."""
     age = max(0.0, age)
-    return Signal(
+    return NodeReport(
         verdict=NodeVerdict(
             schema=VERDICT_SCHEMA,
             node_id=node.id,
-            agent_version=f"{moment.knobs.dialect} by Prometheus",
+            agent_version=f"{moment.settings.dialect} by Prometheus",
             at=moment.at - timedelta(seconds=age),
             age_seconds=age,
             interval_seconds=interval,
@@ -213,5 +213,5 @@ def _usable(*values: float) -> bool:
     return all(math.isfinite(value) and value >= 0 for value in values)
 
 
-def _doubt(why: str) -> Signal:
-    return Signal(failure=why)
+def _doubt(why: str) -> NodeReport:
+    return NodeReport(failure=why)

@@ -14,7 +14,7 @@ import msgspec
 from gpuwatch.controller.observe.credentials import Credentials, credentials_of, failure_of, refusal_of
 from gpuwatch.controller.observe.plain_http import body_of
 from gpuwatch.controller.observe.plain_http import session as plain_session
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
@@ -45,7 +45,7 @@ class HostNote:
     verb: Literal[Verb.STOP, Verb.TERMINATE] = Verb.STOP
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True):
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent answers, as far as it is read."""
 
     reached: int
@@ -53,7 +53,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
 
 
-def told_on_hosts(knobs: ScrapeKnobs, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
+def told_on_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
     """Have each note written on its host, all at once; per note None, or why nobody there could read it.
 
     A withdrawal is done when the agent knows of it: nobody need have been there. Cost: one small request a note.
@@ -61,23 +61,23 @@ def told_on_hosts(knobs: ScrapeKnobs, clock: Clock, notes: Sequence[HostNote]) -
     if not notes:
         return []
     try:
-        credentials = credentials_of(knobs).value
+        credentials = credentials_of(settings).value
     except (OSError, ValueError) as error:
         return [f"no agent can be asked: {error}"] * len(notes)
-    return asyncio.run(_all_told(knobs, clock.now(), notes, credentials))
+    return asyncio.run(_all_told(settings, clock.now(), notes, credentials))
 
 
 async def _all_told(
-    knobs: ScrapeKnobs, now: datetime, notes: Sequence[HostNote], credentials: Credentials
+    settings: ObserveSettings, now: datetime, notes: Sequence[HostNote], credentials: Credentials
 ) -> list[str | None]:
     """One session for all, so many at the same time."""
     import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller with notices needs
 
-    limit = asyncio.Semaphore(knobs.concurrency)
-    connector = aiohttp.TCPConnector(limit=knobs.concurrency, ssl=credentials.context)
+    limit = asyncio.Semaphore(settings.concurrency)
+    connector = aiohttp.TCPConnector(limit=settings.concurrency, ssl=credentials.context)
 
     async def tell(note: HostNote) -> str | None:
-        base = knobs.base_url(note.node)
+        base = settings.base_url(note.node)
         if note.node.state is not NodeState.RUNNING:
             return f"it is {note.node.state.value}"
         if note.stop_at is not None and note.stop_at <= now:
@@ -87,20 +87,20 @@ async def _all_told(
         async with limit:
             try:
                 async with (
-                    asyncio.timeout(knobs.timeout),
+                    asyncio.timeout(settings.timeout),
                     session.post(
                         f"{base}/v1/notice",
                         data=_body(note),
                         headers={"Content-Type": "application/json", **credentials.header(base)},
                         allow_redirects=False,
-                        server_hostname=knobs.tls_server_name,
+                        server_hostname=settings.tls_server_name,
                     ) as response,
                 ):
                     if response.status != 200:  # noqa: PLR2004  HTTP
                         return _STATUS.get(response.status) or refusal_of(response.status)
                     body = await body_of(response, _LARGEST_ANSWER_BYTES)
             except TimeoutError:
-                return f"its agent did not answer within {format_duration(knobs.timeout)}"
+                return f"its agent did not answer within {format_duration(settings.timeout)}"
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 return failure_of(error)
         return _why_not(body, note)
@@ -119,7 +119,7 @@ def _body(note: HostNote) -> bytes:
 def _why_not(body: bytes, note: HostNote) -> str | None:
     """Why nobody could read it; None: somebody could."""
     try:
-        told = msgspec.json.decode(body[:_LARGEST_ANSWER_BYTES], type=_Told)
+        told = msgspec.json.decode(body[:_LARGEST_ANSWER_BYTES], type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return f"its agent's answer is none: {error}"
     if told.reached > 0 or note.stop_at is None:

@@ -24,8 +24,7 @@ from gpuwatch.controller.web.openapi import described
 from gpuwatch.controller.web.schemas import Problem
 from gpuwatch.controller.web.state import Rendered, State, UnseenError
 from gpuwatch.runtime.http.access import is_known, is_loopback
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import Response
+from gpuwatch.runtime.http.request import Request, Response
 
 log = logging.getLogger(__name__)
 

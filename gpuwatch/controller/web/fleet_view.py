@@ -87,7 +87,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class ActionView:
     """Something that was done or tried: to a node, a group, or a node yet to be launched."""
 
     at: datetime
@@ -138,7 +138,7 @@ class FleetPage:
     totals: Totals
     pools: tuple[PoolRow, ...]
     nodes: tuple[NodeRow, ...]
-    deeds: tuple[Deed, ...]
+    deeds: tuple[ActionView, ...]
     pauses: tuple[Pause, ...]
     budgets: tuple[BudgetRow, ...]
     advice: tuple[Hint, ...]
@@ -237,12 +237,12 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
         )
 
 
-def deeds(done: Round) -> tuple[Deed, ...]:
+def deeds(done: Round) -> tuple[ActionView, ...]:
     """What was done lately or is under way, newest first."""
     ledger, nodes = done.observation.ledger, done.observation.fleet
     noticed = ((each, nodes.find(each.node_id)) for each in ledger.notices)
     found = {
-        notice.key: Deed(
+        notice.key: ActionView(
             at=notice.at,
             verb=Verb.NOTICE,
             target=node.id,
@@ -255,7 +255,7 @@ def deeds(done: Round) -> tuple[Deed, ...]:
         if node is not None
     }
     found |= {
-        each.key: Deed(
+        each.key: ActionView(
             at=each.at,
             verb=each.verb,
             target=each.node_id,
@@ -268,7 +268,7 @@ def deeds(done: Round) -> tuple[Deed, ...]:
     }
     for entry in ledger.open_intents:
         intent, last = entry.intent, entry.last
-        found[intent.key] = Deed(
+        found[intent.key] = ActionView(
             at=intent.at if last is None else last.at,
             verb=intent.verb,
             target=intent.node_id,
@@ -279,7 +279,7 @@ def deeds(done: Round) -> tuple[Deed, ...]:
         )
     for act in done.acts:
         outcome, review = act.outcome, act.review
-        found[outcome.key] = Deed(
+        found[outcome.key] = ActionView(
             at=outcome.at,
             verb=review.step.verb,
             target=review.step.node_id,

@@ -33,9 +33,8 @@ from gpuwatch.model.orders import Keep
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.policies import idle
 from gpuwatch.runtime.http.access import is_loopback
-from gpuwatch.runtime.http.request import Request
-from gpuwatch.runtime.http.server import Response
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.http.request import Request, Response
+from gpuwatch.runtime.reload import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,7 @@ _START = "Start it in the cloud's console if you need it: only what was on its o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class KeepPage:
     """What it says. `choices` are seconds with their words; `done` is what was done just now."""
 
     title: str
@@ -86,7 +85,7 @@ class KeepLinks:
     """Answers all that is under KEEP; `key` is the secret that links are signed with."""
 
     state: State
-    key: Reread[bytes]
+    key: ReloadingFile[bytes]
     insecure: bool = False
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -98,18 +97,18 @@ class KeepLinks:
             claim = claimed(self.key.value, token, self.state.clock.now())
             if request.method != "POST":
                 found = noticed(self.state, claim)
-                return _page(HTTPStatus.OK, found if isinstance(found, Letter) else letter(self.state, claim, found))
+                return _page(HTTPStatus.OK, found if isinstance(found, KeepPage) else letter(self.state, claim, found))
             order = _order(request)
             with self._turn:
                 return self._keep(claim, order)
         except LinkError as error:
-            return _page(HTTPStatus.FORBIDDEN, Letter(title="This link does nothing", text=str(error)))
+            return _page(HTTPStatus.FORBIDDEN, KeepPage(title="This link does nothing", text=str(error)))
         except RefusedError as error:
             allow = () if error.allow is None else (("Allow", error.allow),)
-            return _page(error.status, Letter(title="That does not work", text=f"{error}."), *allow)
+            return _page(error.status, KeepPage(title="That does not work", text=f"{error}."), *allow)
         except (UnseenError, LedgerError) as error:
             text = f"The controller cannot do that now: {error}. Try again in a minute."
-            return _page(HTTPStatus.SERVICE_UNAVAILABLE, Letter(title="Not now", text=text))
+            return _page(HTTPStatus.SERVICE_UNAVAILABLE, KeepPage(title="Not now", text=text))
 
     def _let_in(self, request: Request) -> None:
         """Rule 4, and no other methods."""
@@ -121,7 +120,7 @@ class KeepLinks:
     def _keep(self, claim: Claim, order: KeepOrder) -> Response:
         """Do as asked, up to the pool's cap."""
         state, found = self.state, noticed(self.state, claim)
-        if isinstance(found, Letter):
+        if isinstance(found, KeepPage):
             return _page(HTTPStatus.CONFLICT, found)
         now, who = state.clock.now(), f"link:{claim.whom}"
         left = found.left_seconds(now)
@@ -147,7 +146,9 @@ def links_of(named: str | None, state: State, *, insecure: bool) -> KeepLinks | 
         return secret_of(read_secret(named), f"notify.link_key_file {named}")
 
     try:
-        return KeepLinks(state=state, key=Reread([Path(named)], make, lambda: version_of(named)), insecure=insecure)
+        return KeepLinks(
+            state=state, key=ReloadingFile([Path(named)], make, lambda: version_of(named)), insecure=insecure
+        )
     except ValueError as error:
         why = str(error)
     except OSError as error:
@@ -171,12 +172,12 @@ def _order(request: Request) -> KeepOrder:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"In the form: {error}") from error
 
 
-def _page(status: HTTPStatus, shown: Letter, *more: tuple[str, str]) -> Response:
+def _page(status: HTTPStatus, shown: KeepPage, *more: tuple[str, str]) -> Response:
     headers = (*FORM, ("Cache-Control", "no-store"), *more)
     return Response(status=status, body=rendered(shown), content_type="text/html; charset=utf-8", headers=headers)
 
 
-def rendered(letter: Letter) -> bytes:
+def rendered(letter: KeepPage) -> bytes:
     """The page; its addresses are relative, so that it works behind whatever path leads here."""
     title = escape(letter.title)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in letter.facts.items() if value)
@@ -195,7 +196,7 @@ def rendered(letter: Letter) -> bytes:
     return _PAGE.format(title=title, body=body).encode()
 
 
-def _form(letter: Letter) -> str:
+def _form(letter: KeepPage) -> str:
     """One button for each choice; a press of Enter in the text is the first."""
     buttons = "".join(
         f'<button type="submit" name="seconds" value="{seconds}">{escape(words)}</button>'
@@ -235,7 +236,7 @@ class Noticed:
         return until if until is not None and until > now else None
 
 
-def noticed(state: State, claim: Claim) -> Noticed | Letter:
+def noticed(state: State, claim: Claim) -> Noticed | KeepPage:
     """The node as the last round saw it, under the orders of this moment; or why there is nothing to keep.
 
     Raises:
@@ -247,7 +248,7 @@ def noticed(state: State, claim: Claim) -> Noticed | Letter:
     node, notice = seen.fleet.find(claim.node_id), orders.notice(claim.node_id)
     if node is None:
         text = "The last look at the cloud did not find it: it has probably been terminated, and cannot be kept."
-        return Letter(title=f"{claim.node_id} is not there", text=text)
+        return KeepPage(title=f"{claim.node_id} is not there", text=text)
     tried = orders.open_for(node.id)
     if tried is not None and tried.reached and tried.intent.verb in REMOVALS:
         return _too_late(state, node, tried.intent)
@@ -285,14 +286,14 @@ def _given(state: State, claim: Claim) -> Notice | None:
     )
 
 
-def _too_late(state: State, node: Node, intent: Intent) -> Letter:
+def _too_late(state: State, node: Node, intent: Intent) -> KeepPage:
     """The cloud was asked already."""
     asked = f"The cloud was asked to {intent.verb.value} it at {told(state, intent.at)}."
     after = _START if intent.verb is Verb.STOP else "What was on its own disks is gone with it."
-    return Letter(title=f"It is too late for {node.name}", text=f"{asked} {after}")
+    return KeepPage(title=f"It is too late for {node.name}", text=f"{asked} {after}")
 
 
-def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> Letter:
+def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> KeepPage:
     """The link's notice is no longer in force."""
     if notice is not None:
         text = "It has had another notice since. Take the link of the newer message."
@@ -304,10 +305,10 @@ def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | No
         text = f"It is {node.state.value}, and there is no notice to put off."
     else:
         text = "It runs, and its notice has been withdrawn: nothing needs to be done. A new notice would be told anew."
-    return Letter(title=f"There is nothing to keep {node.name} from", text=text)
+    return KeepPage(title=f"There is nothing to keep {node.name} from", text=text)
 
 
-def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> Letter:
+def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> KeepPage:
     """The page: what is about to happen, why, and what may be chosen."""
     node, keep, now = at.node, at.keep, state.clock.now()
     title, text = _headline(state, at, now)
@@ -328,7 +329,7 @@ def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> Letter:
         "Kept by": "" if keep is None else f"{keep.who}{f': {keep.reason}' if keep.reason else ''}",
     }
     small = f"Whoever has this link may put it off, for this machine alone, until {told(state, claim.until)}."
-    return Letter(title=title, text=text, done=done, facts=facts, choices=choices, small=small)
+    return KeepPage(title=title, text=text, done=done, facts=facts, choices=choices, small=small)
 
 
 def _headline(state: State, at: Noticed, now: datetime) -> tuple[str, str]:

@@ -7,15 +7,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gpuwatch.controller.metrics import Telling
-from gpuwatch.controller.observe.settings import ScrapeKnobs
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.keep_link import KEEP
-from gpuwatch.controller.web.settings import ControllerKnobs
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.auth import door_of
-from gpuwatch.runtime.http.server import TEXT, AgentServer, Response, Route
+from gpuwatch.runtime.http.auth import make_auth
+from gpuwatch.runtime.http.request import TEXT, Response
+from gpuwatch.runtime.http.server import HttpServer, Route
 
 _FACTS = ("name", "pool", "instance_type", "region", "zone", "owner", "account")
 
@@ -24,7 +25,7 @@ _FACTS = ("name", "pool", "instance_type", "region", "zone", "owner", "account")
 class Discovery:
     """The targets of the last round that saw the fleet."""
 
-    signals: ScrapeKnobs
+    signals: ObserveSettings
     _fleet: list[Fleet] = field(default_factory=list)
 
     def tell(self, fleet: Fleet) -> None:
@@ -55,9 +56,9 @@ class Discovery:
         yield {"targets": [parts.netloc], "labels": labels}
 
 
-def served(
-    knobs: ControllerKnobs, discovery: Discovery, telling: Telling, clock: Clock, web: Web | None = None
-) -> AgentServer | None:
+def make_server(
+    settings: ControllerSettings, discovery: Discovery, telling: ControllerMetrics, clock: Clock, web: Web | None = None
+) -> HttpServer | None:
     """Bound and not yet started; None where nothing is to be served.
 
     Raises:
@@ -67,22 +68,22 @@ def served(
 
     """
     routes: dict[str, Route] = {}
-    if knobs.metrics:
+    if settings.metrics:
         routes["/metrics"] = telling.page
-    if knobs.http_sd:
+    if settings.http_sd:
         routes["/v1/http_sd"] = discovery.page
-    app = web.answer if web is not None and knobs.page else None
+    app = web.answer if web is not None and settings.page else None
     if not routes and app is None:
         return None
-    door = door_of(knobs, clock, "controller")
+    door = make_auth(settings, clock, "controller")
     telling.watch_logins(door.failures)
-    return AgentServer(
-        knobs.host,
-        knobs.port,
+    return HttpServer(
+        settings.host,
+        settings.port,
         routes,
         clock=clock,
-        max_connections=knobs.max_connections,
-        timeout_seconds=knobs.connection_timeout,
+        max_connections=settings.max_connections,
+        timeout_seconds=settings.connection_timeout,
         door=replace(
             door,
             names=door.names | (frozenset() if web is None else web.names),

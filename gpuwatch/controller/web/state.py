@@ -18,7 +18,7 @@ from gpuwatch.controller.web import fleet_view
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.runtime.clock import Clock
 
 _MOST_KEPT = 64
@@ -71,7 +71,7 @@ class State:
     ledger: Ledger
     clock: Clock
     zone: ZoneInfo
-    energy: EnergyKnobs
+    energy: EnergySettings
     _seen: _Seen = field(default_factory=_Seen)
     _making: threading.Lock = field(default_factory=threading.Lock)
 

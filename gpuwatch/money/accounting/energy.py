@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
-from gpuwatch.model.setting import STRICT, Knob
+from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.totals import Total
 
@@ -17,21 +17,23 @@ _JOULES_PER_KWH = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyKnobs:
+class EnergySettings:
     """What is stated about energy that no GPU measures. No default: what nobody has stated is not computed."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     host_watts: Annotated[
         Annotated[float, Ge(0)] | None,
-        Knob("What a machine draws beside its GPUs while it runs, in watts: processors, memory, fans, power supplies."),
+        Setting(
+            "What a machine draws beside its GPUs while it runs, in watts: processors, memory, fans, power supplies."
+        ),
     ] = None
     pue: Annotated[
         Annotated[float, Ge(1)] | None,
-        Knob("Power usage effectiveness of the building: its energy / that of the machines in it."),
+        Setting("Power usage effectiveness of the building: its energy / that of the machines in it."),
     ] = None
     co2e_grams_per_kwh: Annotated[
-        Annotated[float, Ge(0)] | None, Knob("Carbon intensity of the electricity, in grams of CO2e per kWh.")
+        Annotated[float, Ge(0)] | None, Setting("Carbon intensity of the electricity, in grams of CO2e per kWh.")
     ] = None
 
 
@@ -47,7 +49,7 @@ class Energy:
     co2e_kg: float | None  # of the facility's where there is a PUE, else of GPUs' and hosts'
 
 
-def energy(total: Total, factors: EnergyKnobs) -> Energy:
+def energy(total: Total, factors: EnergySettings) -> Energy:
     """The energy of a total."""
     gpu = total.joules / _JOULES_PER_KWH
     host = None if factors.host_watts is None else factors.host_watts / 1000 * total.node_ms / HOUR_MS

@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
-from gpuwatch.model.usage import GPU, Key, Terms, milliseconds
-from gpuwatch.money.accounting.slices import Calendar, Sheet
+from gpuwatch.model.usage import GPU, HourKey, Terms, milliseconds
+from gpuwatch.money.accounting.slices import Calendar, HourSheet
 from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark, Stretch, Was, mark_of, measured, used
 
 
@@ -50,14 +50,14 @@ def meter(
     number: Callable[[Terms], int],
     calendar: Calendar,
     days_until: int = 0,
-) -> tuple[Marks, dict[Key, list[int]]]:
+) -> tuple[Marks, dict[HourKey, list[int]]]:
     """The marks after a round, and what it adds to the rows. `number` gives each terms their number for good.
 
     Days that end by `days_until` (ms) are not cut to hours. Metering the same round again adds nothing.
     """
     now = milliseconds(observation.now)
     marks = marks or Marks(began=now)
-    sheet = Sheet(calendar, days_until)
+    sheet = HourSheet(calendar, days_until)
     nodes: dict[str, Mark] = {}
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
@@ -75,7 +75,7 @@ def meter(
     return replace(marks, nodes=nodes), sheet.rows
 
 
-def _unlisted(sheet: Sheet, node_id: str, mark: Mark, now: int, sealed: int, rules: Metering) -> dict[str, Mark]:
+def _unlisted(sheet: HourSheet, node_id: str, mark: Mark, now: int, sealed: int, rules: Metering) -> dict[str, Mark]:
     """A node that the cloud does not list. Its mark stays while it could keep something from being billed twice."""
     if mark.was is Was.RUNNING and now > mark.until:
         until = mark.until
@@ -116,7 +116,7 @@ def _tail(before: Mark, end: int, rules: Metering) -> Iterator[Stretch]:
         yield Stretch(begin=before.until, end=(before.until + end) // 2, valid=before, seen=False)
 
 
-def _meter(sheet: Sheet, node: Node, stretch: Stretch, mark: Mark, rules: Metering) -> None:
+def _meter(sheet: HourSheet, node: Node, stretch: Stretch, mark: Mark, rules: Metering) -> None:
     """What one stretch was used for."""
     length, verdict = stretch.end - stretch.begin, node.verdict
     if length <= 0:
@@ -131,7 +131,7 @@ def _meter(sheet: Sheet, node: Node, stretch: Stretch, mark: Mark, rules: Meteri
         sheet.add(node.id, stretch.valid.terms, begin, end, amounts)
 
 
-def _add(sheet: Sheet, node_id: str, stretch: Stretch, place: int, energy: Mapping[int, int] | None = None) -> None:
+def _add(sheet: HourSheet, node_id: str, stretch: Stretch, place: int, energy: Mapping[int, int] | None = None) -> None:
     """The whole stretch in one use."""
     length = stretch.end - stretch.begin
     amounts = {place: length, GPU + place: length * len(stretch.valid.gpus), **(energy or {})}

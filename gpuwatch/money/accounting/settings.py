@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from annotated_types import MinLen
 
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
-from gpuwatch.money.accounting.energy import EnergyKnobs
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
 
 _MISSED_ROUNDS = 3
@@ -16,19 +16,22 @@ _SILENT_AFTER_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CostKnobs:
+class CostSettings:
     """What machines cost and what of it was of use: `gpuwatch cost`."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     timezone: Annotated[
-        str, Knob("The IANA time zone in which days and months begin, such as Europe/Berlin; set it before the start.")
+        str,
+        Setting("The IANA time zone in which days and months begin, such as Europe/Berlin; set it before the start."),
     ] = "UTC"
     tags: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("The machines' tags that are kept with what they cost, for `gpuwatch cost --by tag:KEY`, from then on."),
+        Setting(
+            "The machines' tags that are kept with what they cost, for `gpuwatch cost --by tag:KEY`, from then on."
+        ),
     ] = ("team", "project", "environment", "cost-center")
-    energy: EnergyKnobs = field(default_factory=EnergyKnobs)
+    energy: EnergySettings = field(default_factory=EnergySettings)
 
     def metering(self, interval_seconds: float) -> Metering:
         """How rounds so far apart are metered."""
@@ -36,11 +39,11 @@ class CostKnobs:
         return Metering(zone=ZoneInfo(self.timezone), tags=self.tags, silent_after_seconds=silent)
 
 
-def contradictions(knobs: CostKnobs) -> Iterator[Contradiction]:
+def contradictions(settings: CostSettings) -> Iterator[Contradiction]:
     """What no bound can tell."""
-    if knobs.timezone not in available_timezones():
+    if settings.timezone not in available_timezones():
         yield Contradiction(
             keys=(("cost", "timezone"),),
-            wrong=f"cost.timezone {knobs.timezone!r} is no time zone",
+            wrong=f"cost.timezone {settings.timezone!r} is no time zone",
             right="an IANA name such as UTC or Europe/Berlin",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from gpuwatch.model.usage import AMOUNTS, EPOCH, GROUPS, MS, Key
+from gpuwatch.model.usage import AMOUNTS, EPOCH, GROUPS, MS, HourKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Calendar:
 
 
 @dataclass(slots=True)
-class Sheet:
+class HourSheet:
     """The rows of one metering; days that end by `days_until` (ms) are not cut to hours."""
 
     calendar: Calendar
     days_until: int = 0
-    rows: dict[Key, list[int]] = field(default_factory=dict)
+    rows: dict[HourKey, list[int]] = field(default_factory=dict)
 
     def add(self, node_id: str, terms: int, begin: int, end: int, amounts: Mapping[int, int]) -> None:
         """Amounts, by their place among AMOUNTS, spread evenly over (begin, end]; each part adds up by itself."""
@@ -69,7 +69,7 @@ class Sheet:
         while at < end:
             bucket = self._bucket(at)
             upto = min(end, bucket.end * 1000)
-            key = Key(bucket.begin, node_id, terms, bucket.end - bucket.begin)
+            key = HourKey(bucket.begin, node_id, terms, bucket.end - bucket.begin)
             row = self.rows.get(key)
             if row is None:
                 row = self.rows[key] = [0] * len(AMOUNTS)

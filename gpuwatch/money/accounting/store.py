@@ -21,7 +21,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.usage import AMOUNTS, GPU, Key, Terms, milliseconds
+from gpuwatch.model.usage import AMOUNTS, GPU, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, said
@@ -139,12 +139,12 @@ class SpendBook:
             for row in found
         ]
 
-    def each(self, since: int, until: int) -> Iterator[tuple[Key, Terms, list[int]]]:
+    def each(self, since: int, until: int) -> Iterator[tuple[HourKey, Terms, list[int]]]:
         """The rows themselves, in order, a few at a time."""
         with self._reading() as db:
             terms = all_terms(db)
             for row in _stream(db, _between(select(SPEND), since, until)):
-                yield Key(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
+                yield HourKey(row.begin, row.node_id, row.terms, row.span), terms[row.terms], list(row[4:])
 
     def began(self) -> int | None:
         """When metering began, in ms since 1970; None: it has not."""
@@ -231,7 +231,7 @@ def _sum_up(db: Connection, day: Bucket) -> list[int]:
     sums = db.execute(_between(select(*keys, *_SUMS), day.begin, day.end).group_by(*keys)).all()
     db.execute(SPEND.delete().where(SPEND.c.begin >= day.begin, SPEND.c.begin < day.end))
     span = day.end - day.begin
-    made = {Key(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
+    made = {HourKey(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
     _upsert(db, made)
     return [sum(column) for column in zip(*made.values(), strict=True)]
 
@@ -254,7 +254,7 @@ def _stream(db: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     yield from db.execute(ordered.execution_options(yield_per=_ROWS_AT_ONCE))
 
 
-def _by_terms(rows: dict[Key, list[int]], numbers: dict[Terms, int]) -> tuple[Spent, ...]:
+def _by_terms(rows: dict[HourKey, list[int]], numbers: dict[Terms, int]) -> tuple[Spent, ...]:
     """What rows add up to under each terms."""
     sums: dict[int, list[int]] = {}
     for key, amounts in rows.items():
@@ -263,7 +263,7 @@ def _by_terms(rows: dict[Key, list[int]], numbers: dict[Terms, int]) -> tuple[Sp
     return tuple(Spent(terms=terms, amounts=sums[number]) for terms, number in numbers.items() if number in sums)
 
 
-def _upsert(db: Connection, rows: dict[Key, list[int]]) -> None:
+def _upsert(db: Connection, rows: dict[HourKey, list[int]]) -> None:
     """Add to the rows that are there, make the others."""
     if not rows:
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpuwatch.model.usage import USES, Key, Terms, Use
+from gpuwatch.model.usage import USES, HourKey, Terms, Use
 from gpuwatch.money.accounting.store import SpendBook
 
 _HOUR = 3600
@@ -65,10 +65,10 @@ def load_of(spend: SpendBook, instance_type: str | None) -> Load:
     )
 
 
-def _begin(row: tuple[Key, Terms, int]) -> int:
+def _begin(row: tuple[HourKey, Terms, int]) -> int:
     return row[0].begin
 
 
-def _rows(spend: SpendBook) -> Iterator[tuple[Key, Terms, list[int]]]:
+def _rows(spend: SpendBook) -> Iterator[tuple[HourKey, Terms, list[int]]]:
     began = spend.began()
     return iter(()) if began is None else spend.each(0, 2**40)

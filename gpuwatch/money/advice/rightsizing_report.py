@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from gpuwatch.ledger import Ledger, LedgerError
-from gpuwatch.ledger.settings import LedgerKnobs
+from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.model.money import Offer
@@ -19,7 +19,7 @@ _MOST_ROUNDS = 1000  # of a large fleet each takes tens of milliseconds to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RightsizingReport:
     """The advice, and what it rests on."""
 
     advice: tuple[Sizing, ...]
@@ -31,7 +31,7 @@ class Told:
     over: timedelta
 
 
-def told(knobs: LedgerKnobs, clock: Clock, over_seconds: float) -> Told:
+def told(settings: LedgerSettings, clock: Clock, over_seconds: float) -> RightsizingReport:
     """What the rounds of that time say.
 
     Raises:
@@ -39,12 +39,12 @@ def told(knobs: LedgerKnobs, clock: Clock, over_seconds: float) -> Told:
 
     """
     over, now = timedelta(seconds=over_seconds), clock.now()
-    ledger = Ledger.connect(knobs, read_only=True)
+    ledger = Ledger.connect(settings, read_only=True)
     try:
         kept = ledger.whole_rounds(now - over, now)
         if not kept:
             raise LedgerError(
-                f"{knobs.place} keeps no round of the last {format_duration(over_seconds)} whole "
+                f"{settings.place} keeps no round of the last {format_duration(over_seconds)} whole "
                 "(ledger.keep, ledger.keep_quiet); let `gpuwatch controller` run"
             )
         chosen = [kept[number * len(kept) // _MOST_ROUNDS] for number in range(_MOST_ROUNDS)] if _many(kept) else kept
@@ -58,7 +58,7 @@ def told(knobs: LedgerKnobs, clock: Clock, over_seconds: float) -> Told:
         price = newest.price(node)
         if price is not None:
             usd[node.instance_type] = price.usd_per_hour
-    return Told(
+    return RightsizingReport(
         advice=rightsizing.advice(pasts, over, _offers(), usd),
         nodes=len(pasts),
         rounds=len(chosen),
@@ -82,7 +82,7 @@ def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[
         yield at, ledger.round(round_id).observation.fleet
 
 
-def as_json(found: Told) -> dict[str, object]:
+def as_json(found: RightsizingReport) -> dict[str, object]:
     """For tools; docs/advice.md defines each key."""
     return {
         "over_seconds": found.over.total_seconds(),
@@ -108,12 +108,12 @@ def as_json(found: Told) -> dict[str, object]:
     }
 
 
-def as_text(found: Told) -> str:
+def as_text(found: RightsizingReport) -> str:
     """For people."""
     return "\n".join(map(legible, _lines(found)))
 
 
-def _lines(found: Told) -> Iterator[str]:
+def _lines(found: RightsizingReport) -> Iterator[str]:
     advised = [each for each in found.advice if each.kind != "unknown"]
     for each in advised:
         saved = "" if each.usd_per_month is None else f" (saves ${each.usd_per_month:,.0f} a month at list price)"

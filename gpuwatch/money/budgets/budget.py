@@ -18,7 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from gpuwatch.model.budget import Basis, BudgetState, Crossing, Hastening
+from gpuwatch.model.budget import Basis, BudgetState, Crossing, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
@@ -207,7 +207,7 @@ def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
     return replace(
         made,
         blocked=used + coming if reached.get(budget.block_growth) else None,
-        hastening=Hastening(wait_seconds=budget.hasten_to, why=f"the budget {made.name} is {on}")
+        hastening=ShorterWaits(wait_seconds=budget.hasten_to, why=f"the budget {made.name} is {on}")
         if reached.get(budget.hasten)
         else None,
     )

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.budget import Scope, When
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,2})?) ?%")
 
@@ -22,30 +22,34 @@ class Budget:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     usd_per_month: Annotated[
-        Decimal, Gt(0), Knob("US dollars for a month, which begins by the clocks of cost.timezone.")
+        Decimal, Gt(0), Setting("US dollars for a month, which begins by the clocks of cost.timezone.")
     ] = Decimal(5000)
-    pool: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this pool's machines count. None: of all pools.")] = (
-        None
-    )
-    owner: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this owner's. None: everybody's.")] = None
-    account: Annotated[Annotated[str, MinLen(1)] | None, Knob("Only this cloud account's. None: of all.")] = None
+    pool: Annotated[
+        Annotated[str, MinLen(1)] | None, Setting("Only this pool's machines count. None: of all pools.")
+    ] = None
+    owner: Annotated[Annotated[str, MinLen(1)] | None, Setting("Only this owner's. None: everybody's.")] = None
+    account: Annotated[Annotated[str, MinLen(1)] | None, Setting("Only this cloud account's. None: of all.")] = None
     tag: Annotated[
         Annotated[str, MinLen(1)] | None,
-        Knob("Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: whatever their tags."),
+        Setting(
+            "Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: whatever their tags."
+        ),
     ] = None
     thresholds: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Knob("Parts of it that are told, once a month each, when they are spent and when they are forecast to be."),
+        Setting("Parts of it that are told, once a month each, when they are spent and when they are forecast to be."),
     ] = ("50%", "80%", "100%")
     block_growth: Annotated[
-        When, Knob("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
+        When, Setting("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
     ] = "never"
     hasten: Annotated[
         When,
-        Knob("Idle machines of the scope get their notice sooner: once all is spent, or is forecast to be, or never."),
+        Setting(
+            "Idle machines of the scope get their notice sooner: once all is spent, or is forecast to be, or never."
+        ),
     ] = "never"
     hasten_to: Annotated[
-        Seconds, Ge(60), Knob("How long they wait then, where they would wait longer; the grace after it stays.")
+        Seconds, Ge(60), Setting("How long they wait then, where they would wait longer; the grace after it stays.")
     ] = 600.0
 
     @property

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire, Price
+from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.price_book import STORAGE_AS_OF, STORAGE_SOURCE, address_usd_per_month, volume_usd_per_month
 
@@ -36,7 +36,7 @@ def lookup(instance_type: str) -> Price | None:
     return Price(usd_per_hour=found.price_per_hour, as_of=found.as_of, source=found.source)
 
 
-def listed(hire: Hire, now: datetime) -> Price | None:
+def listed(hire: PriceKey, now: datetime) -> Price | None:
     """The same for a simulated machine, whose time is not ours."""
     del now
     return lookup(hire.instance_type)

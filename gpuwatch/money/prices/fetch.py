@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire
+from gpuwatch.model.money import PriceKey
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Live:
         self._not_before = dict.fromkeys(self._fetchers, 0.0)  # monotonic
         self._look_at = 0.0  # likewise
 
-    def quote(self, provider: str, hire: Hire) -> Quote | None:
+    def quote(self, provider: str, hire: PriceKey) -> Quote | None:
         """What is known now; what is not, or is old, is asked for in the background."""
         if provider not in self._fetchers or hire.region is None:
             return None

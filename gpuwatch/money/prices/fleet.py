@@ -5,15 +5,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.money import Hire, Price, hire_of, key_of_node
+from gpuwatch.model.money import Price, PriceKey, key_of_node, price_key
 
-Ask = Callable[[Hire, datetime], Price | None]
+Ask = Callable[[PriceKey, datetime], Price | None]
 
 
 def of_fleet(
     ask: Ask, fleet: Fleet, launches: Iterable[tuple[str | None, str | None]], now: datetime
 ) -> dict[str, Price]:
-    """What is known, by `Hire.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
+    """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
 
     `launches` are the machine types and regions of what may be launched. The price by type is for machines that are
     not there yet: the highest on demand of all regions in question, or none where that of one is not known.
@@ -24,7 +24,7 @@ def of_fleet(
     for node in fleet.nodes:
         known_of, hire, key = hires.get(node.id, (None, None, ""))
         if known_of is not node:
-            hire = hire_of(node)
+            hire = price_key(node)
             key = hire.key
             hires[node.id] = (node, hire, key)
         regions.setdefault(node.instance_type, set()).add(node.region)
@@ -43,7 +43,7 @@ def of_fleet(
         if kind is not None:
             regions.setdefault(kind, set()).update({region} if region is not None else everywhere or {None})
     for kind, places in regions.items():
-        prices = [ask(Hire(instance_type=kind, region=place), now) for place in places]
+        prices = [ask(PriceKey(instance_type=kind, region=place), now) for place in places]
         known = [price for price in prices if price is not None]
         if len(known) == len(prices):
             told[kind] = max(known, key=lambda price: price.usd_per_hour)

@@ -67,7 +67,7 @@ class Asker:
         return json.loads(text, parse_float=str)
 
 
-def secret_of(file: Path, knob: str) -> str:
+def secret_of(file: Path, setting: str) -> str:
     """The one line of a file that holds a key.
 
     Raises:
@@ -77,22 +77,22 @@ def secret_of(file: Path, knob: str) -> str:
     try:
         text = read_secret_text(str(file))
     except OSError as error:
-        raise FetchError(f"{knob}: {file} cannot be read: {error.strerror}") from None
+        raise FetchError(f"{setting}: {file} cannot be read: {error.strerror}") from None
     if not text or "\n" in text:
-        raise FetchError(f"{knob}: {file} does not hold one line with a key")
+        raise FetchError(f"{setting}: {file} does not hold one line with a key")
     return text
 
 
-def key_pair_of(file: Path, knob: str) -> tuple[str, str]:
+def key_pair_of(file: Path, setting: str) -> tuple[str, str]:
     """An access key's id and secret, written as ID:SECRET.
 
     Raises:
         FetchError: as `secret_of`.
 
     """
-    key_id, _, secret = secret_of(file, knob).partition(":")
+    key_id, _, secret = secret_of(file, setting).partition(":")
     if not secret:
-        raise FetchError(f"{knob}: {file} does not hold a line such as ID:SECRET")
+        raise FetchError(f"{setting}: {file} does not hold a line such as ID:SECRET")
     return key_id, secret
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire, Offer, Price
+from gpuwatch.model.money import Offer, Price, PriceKey
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
@@ -59,7 +59,7 @@ def rows(offers: Sequence[Offer], books: Mapping[str, Book], now: datetime) -> l
     for each in offers:
         zone = each.region if each.capacity_type is CapacityType.SPOT else ""
         region = _region(each)
-        hire = Hire(instance_type=each.instance_type, region=region, zone=zone, capacity_type=each.capacity_type)
+        hire = PriceKey(instance_type=each.instance_type, region=region, zone=zone, capacity_type=each.capacity_type)
         paid = books[each.provider].find(hire, now) if each.region else NoPrice(why="no price of it is known offline")
         told.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
     return sorted(told, key=_order)

@@ -9,9 +9,9 @@ from gpuwatch.money.prices import overrides_file
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.price_book import Book
-from gpuwatch.money.prices.settings import PriceKnobs
+from gpuwatch.money.prices.settings import PriceSettings
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.reload import ReloadingFile
 
 # Name in the settings -> what asks it; imported only where it is set, so that each SDK stays an extra.
 _FETCHERS = {
@@ -24,7 +24,7 @@ _FETCHERS = {
 
 
 def open_book(
-    knobs: PriceKnobs,
+    settings: PriceSettings,
     *,
     provider: str,
     region: str | None,
@@ -39,22 +39,22 @@ def open_book(
         ImportError: a cloud's extra is missing.
 
     """
-    live = open_live(knobs, clock=clock, background=background, profile=profile)
-    return Book(provider=provider, region=region, rates=knobs.rates, own=open_own(knobs), live=live)
+    live = open_live(settings, clock=clock, background=background, profile=profile)
+    return Book(provider=provider, region=region, rates=settings.rates, own=open_own(settings), live=live)
 
 
-def open_own(knobs: PriceKnobs) -> Callable[[], OwnPrices]:
+def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
     """The user's own prices as the file is at the moment; a change that cannot be used leaves the old ones in force.
 
     Raises:
         PricesError: the file has a mistake, or cannot be read.
 
     """
-    if knobs.file is None:
+    if settings.file is None:
         return OwnPrices
-    path = Path(knobs.file)
+    path = Path(settings.file)
     try:
-        reread = Reread([path], partial(overrides_file.read, path, knobs.currency))
+        reread = ReloadingFile([path], partial(overrides_file.read, path, settings.currency))
     except OSError as error:
         raise overrides_file.PricesError(
             f"{path}: cannot be read: {error.strerror}\n    right would be: a readable file in prices.file"
@@ -62,7 +62,7 @@ def open_own(knobs: PriceKnobs) -> Callable[[], OwnPrices]:
     return lambda: reread.value
 
 
-def open_live(knobs: PriceKnobs, *, clock: Clock, background: bool, profile: str | None = None) -> Live | None:
+def open_live(settings: PriceSettings, *, clock: Clock, background: bool, profile: str | None = None) -> Live | None:
     """What was fetched and will be; None: no cloud is to be asked.
 
     Raises:
@@ -70,15 +70,15 @@ def open_live(knobs: PriceKnobs, *, clock: Clock, background: bool, profile: str
 
     """
     fetchers: dict[str, Fetcher] = {
-        name: resolve_name(_FETCHERS[name]).of(knobs.live, clock=clock, profile=profile)
-        for name in knobs.live.providers
+        name: resolve_name(_FETCHERS[name]).of(settings.live, clock=clock, profile=profile)
+        for name in settings.live.providers
     }
     if not fetchers:
         return None
     return Live(
         fetchers,
-        directory=Path(knobs.live.directory),
+        directory=Path(settings.live.directory),
         clock=clock,
-        every_seconds=knobs.live.every,
+        every_seconds=settings.live.every,
         background=background,
     )

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Hire
+from gpuwatch.model.money import PriceKey
 
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -35,7 +35,7 @@ class OwnRow:
         """Whether it is valid now: from its first moment until just before its last."""
         return (self.begins is None or self.begins <= now) and (self.ends is None or now < self.ends)
 
-    def fits(self, provider: str, hire: Hire) -> bool:
+    def fits(self, provider: str, hire: PriceKey) -> bool:
         """Whether it is about such a machine, whichever it is."""
         return (
             self.node is None
@@ -67,18 +67,18 @@ class OwnPrices:
     name: str = ""
     written: date = date.min
 
-    def node_price(self, hire: Hire, now: datetime) -> OwnRow | None:
+    def node_price(self, hire: PriceKey, now: datetime) -> OwnRow | None:
         """The price that the file gives to that machine by its id or name."""
         named = [*self._by_node.get(hire.node_id, ()), *self._by_node.get(hire.node_name, ())]
         return self._closest(row for row in named if row.holds(now))
 
-    def price(self, provider: str, hire: Hire, now: datetime) -> OwnRow | None:
+    def price(self, provider: str, hire: PriceKey, now: datetime) -> OwnRow | None:
         """The price that names such a machine most closely; None: the file gives none now."""
         return self._closest(
             row for row in self.rows if row.price is not None and row.fits(provider, hire) and row.holds(now)
         )
 
-    def discounts(self, provider: str, hire: Hire, now: datetime) -> tuple[OwnRow, ...]:
+    def discounts(self, provider: str, hire: PriceKey, now: datetime) -> tuple[OwnRow, ...]:
         """The discounts on such a machine: of each source the closest one, in the order of the file."""
         by_source: dict[str, list[OwnRow]] = {}
         for row in self.rows:

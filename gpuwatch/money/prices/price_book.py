@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import HOURS_A_MONTH, Hire, Price
+from gpuwatch.model.money import HOURS_A_MONTH, Price, PriceKey
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Live, Quote
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
@@ -61,7 +61,7 @@ class Book:
         self._found: dict[str, Price | NoPrice] = {}
         self._told: set[str] = set()
 
-    def price(self, hire: Hire, now: datetime) -> Price | None:
+    def price(self, hire: PriceKey, now: datetime) -> Price | None:
         """What an hour of it costs now; None is not known, and the log says once why."""
         found = self.find(hire, now)
         if isinstance(found, Price):
@@ -71,7 +71,7 @@ class Book:
             _LOG.warning("No price for %s: %s", hire.key, found.why)
         return None
 
-    def find(self, hire: Hire, now: datetime) -> Price | NoPrice:
+    def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """The price, or why there is none."""
         if now != self._now:
             self._now, self._own, self._found = now, self._reread(), {}
@@ -84,7 +84,7 @@ class Book:
             self._found[hire.key] = self._common(hire, now)
         return self._found[hire.key]
 
-    def _common(self, hire: Hire, now: datetime) -> Price | NoPrice:
+    def _common(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
         """Of any such machine."""
         row = self._own.price(self._provider, hire, now)
         if row is not None:
@@ -96,7 +96,7 @@ class Book:
             found = self._in_place_of(hire, now, exact=own)
         return found if isinstance(found, NoPrice) else self._discounted(found, discounts)
 
-    def _in_place_of(self, hire: Hire, now: datetime, *, exact: bool) -> Price | NoPrice:
+    def _in_place_of(self, hire: PriceKey, now: datetime, *, exact: bool) -> Price | NoPrice:
         """The price on demand of a machine that is not had on demand; exact where a discount tells the difference."""
         same = replace(hire, capacity_type=CapacityType.ON_DEMAND)
         row = self._own.price(self._provider, same, now)
@@ -105,7 +105,7 @@ class Book:
             return found
         return replace(found, source=f"{found.source}; {_IN_PLACE_OF[hire.capacity_type]}", exact=False)
 
-    def _listed(self, hire: Hire) -> Price | NoPrice:
+    def _listed(self, hire: PriceKey) -> Price | NoPrice:
         """What the cloud asks for, by whoever knows it as of the latest day."""
         if hire.region is None:
             return NoPrice(why="its region is not known; set cloud.regions")

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 LIVE = ("aws", "azure", "gcp", "alibaba", "tencent")
 _CURRENCY = re.compile(r"[A-Z]{3}")
@@ -17,39 +17,42 @@ _Text = Annotated[str, MinLen(1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveKnobs:
+class LivePriceSettings:
     """Prices asked of the clouds themselves, in the background; an answer that fails takes no price away."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     aws: Annotated[
         bool,
-        Knob("Ask EC2 for list and spot prices; wants pricing:GetProducts and ec2:DescribeSpotPriceHistory."),
+        Setting("Ask EC2 for list and spot prices; wants pricing:GetProducts and ec2:DescribeSpotPriceHistory."),
     ] = False
-    azure: Annotated[bool, Knob("Ask Azure's Retail Prices API, which wants no login.")] = False
-    gcp: Annotated[bool, Knob("Ask GCP's Cloud Billing catalogue, which wants gcp_key_file.")] = False
+    azure: Annotated[bool, Setting("Ask Azure's Retail Prices API, which wants no login.")] = False
+    gcp: Annotated[bool, Setting("Ask GCP's Cloud Billing catalogue, which wants gcp_key_file.")] = False
     gcp_key_file: Annotated[
-        _Text | None, Knob("The file that holds an API key with the Cloud Billing API; read at each refresh.")
+        _Text | None, Setting("The file that holds an API key with the Cloud Billing API; read at each refresh.")
     ] = None
     alibaba: Annotated[
-        bool, Knob("Ask Alibaba Cloud for what this account pays on demand and spot; wants alibaba_key_file.")
+        bool, Setting("Ask Alibaba Cloud for what this account pays on demand and spot; wants alibaba_key_file.")
     ] = False
     alibaba_key_file: Annotated[
-        _Text | None, Knob("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh.")
+        _Text | None,
+        Setting("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh."),
     ] = None
-    tencent: Annotated[bool, Knob("Ask Tencent Cloud likewise; wants tencent_key_file and tencent_currency.")] = False
+    tencent: Annotated[bool, Setting("Ask Tencent Cloud likewise; wants tencent_key_file and tencent_currency.")] = (
+        False
+    )
     tencent_key_file: Annotated[
-        _Text | None, Knob("The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos.")
+        _Text | None, Setting("The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos.")
     ] = None
     tencent_currency: Annotated[
-        _Text | None, Knob("What the account is billed in, which Tencent's answers do not say.")
+        _Text | None, Setting("What the account is billed in, which Tencent's answers do not say.")
     ] = None
-    every: Annotated[Seconds, Ge(3600), Knob("A price is asked for again when it is that old.")] = 21600.0
-    directory: Annotated[_Text, Knob("Where the answers are kept over a restart, with the time of each.")] = (
+    every: Annotated[Seconds, Ge(3600), Setting("A price is asked for again when it is that old.")] = 21600.0
+    directory: Annotated[_Text, Setting("Where the answers are kept over a restart, with the time of each.")] = (
         "/var/lib/gpuwatch/prices"
     )
     endpoints: Annotated[
-        dict[str, _Text], Knob("Base URLs in the place of a cloud's own, by its name: for proxies and tests.")
+        dict[str, _Text], Setting("Base URLs in the place of a cloud's own, by its name: for proxies and tests.")
     ] = field(default_factory=dict)
 
     @property
@@ -59,24 +62,24 @@ class LiveKnobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceKnobs:
+class PriceSettings:
     """What machines cost, where the built-in list prices are not what is paid."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     file: Annotated[
         _Text | None,
-        Knob("Own prices and discounts, YAML or CSV (docs/money.md); read again when it changes."),
+        Setting("Own prices and discounts, YAML or CSV (docs/money.md); read again when it changes."),
     ] = None
-    currency: Annotated[_Text, Knob("The currency of those of the file's prices that name none.")] = "USD"
+    currency: Annotated[_Text, Setting("The currency of those of the file's prices that name none.")] = "USD"
     rates: Annotated[
         dict[str, Annotated[Decimal, Gt(0)]],
-        Knob("US dollars for one unit of another currency; without its rate, a price in it is unknown."),
+        Setting("US dollars for one unit of another currency; without its rate, a price in it is unknown."),
     ] = field(default_factory=dict)
-    live: LiveKnobs = field(default_factory=LiveKnobs)
+    live: LivePriceSettings = field(default_factory=LivePriceSettings)
 
 
-def contradictions(prices: PriceKnobs) -> Iterator[Contradiction]:
+def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
     """What no single key's bounds can tell."""
     codes = {("currency",): prices.currency, ("live", "tencent_currency"): prices.live.tencent_currency or "CNY"}
     for path, code in (codes | {("rates", code): code for code in prices.rates}).items():

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from gpuwatch.model.usage import HOUR_MS, USES
-from gpuwatch.money.accounting.energy import Energy, EnergyKnobs, energy
+from gpuwatch.money.accounting.energy import Energy, EnergySettings, energy
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Total, grouping, shown, totals, whole
@@ -51,7 +51,7 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
     )
 
 
-def as_object(report: Report, factors: EnergyKnobs) -> dict[str, Any]:
+def as_object(report: Report, factors: EnergySettings) -> dict[str, Any]:
     """Everything: times exact in milliseconds, money to the cent, so that the groups add up to the whole."""
     usd, usd_of = shown({name: each.usd for name, each in report.groups.items()}, _CENT)
     wasted, wasted_of = shown({name: each.usd_wasted for name, each in report.groups.items()}, _CENT)
@@ -70,7 +70,7 @@ def as_object(report: Report, factors: EnergyKnobs) -> dict[str, Any]:
     }
 
 
-def as_text(report: Report, factors: EnergyKnobs) -> str:
+def as_text(report: Report, factors: EnergySettings) -> str:
     """A table with the dearest first, and what is to be known about it."""
     if report.began is None:
         return "Nothing is metered yet; `gpuwatch controller` does it from its first round on."
@@ -139,7 +139,7 @@ def _usd(total: Total, cents: int) -> str:
     return f"{dollars(cents)}{'+?' if total.unpriced_ms else ''}"
 
 
-def _total(total: Total, cents: int, wasted_cents: int, factors: EnergyKnobs) -> dict[str, Any]:
+def _total(total: Total, cents: int, wasted_cents: int, factors: EnergySettings) -> dict[str, Any]:
     unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
     return {
         "gpu_hours": total.gpu_ms / HOUR_MS,

@@ -11,7 +11,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
 from gpuwatch.money.report.blocks import Part, Table, Words
-from gpuwatch.money.report.report import Deed, Report
+from gpuwatch.money.report.report import ActionRecord, Report
 
 _MOST = 10
 _NOTHING_KNOWN = "No round of these days is kept whole, so it is not known any more which machines stood."
@@ -155,7 +155,7 @@ def called(report: Report, node_id: str) -> str:
     return node_id if name in {"", node_id} else f"{name} ({node_id})"
 
 
-def _deed(deed: Deed) -> str:
+def _deed(deed: ActionRecord) -> str:
     return (
         deed.verb.value if deed.status is Status.SETTLED else f"{deed.verb.value}: {deed.status.value}, {deed.detail}"
     )

@@ -11,11 +11,11 @@ from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money import unused
 from gpuwatch.money.accounting.savings import Saved, offs, saved
-from gpuwatch.money.accounting.settings import CostKnobs
+from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.report.history import DeedBook
+from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, Stretch, reported
 
@@ -29,7 +29,7 @@ def gathered(
     ledger: Ledger,
     stretch: Stretch,
     now: datetime,
-    knobs: CostKnobs,
+    settings: CostSettings,
     interval_seconds: float,
     left: Sequence[Leftover] | None = None,
 ) -> Report:
@@ -40,8 +40,8 @@ def gathered(
 
     """
     now, since, until = now.astimezone(UTC), _utc(stretch.since), _utc(stretch.until)
-    ends, silent = min(now, until), knobs.metering(interval_seconds).silent_after_seconds
-    spend, deeds = SpendBook(ledger), DeedBook(ledger)
+    ends, silent = min(now, until), settings.metering(interval_seconds).silent_after_seconds
+    spend, deeds = SpendBook(ledger), ActionHistory(ledger)
     began_ms = spend.began()
     began = None if began_ms is None else _utc(began_ms / 1000)
     earliest = min(stretch.before.since, int((until - _HISTORY).timestamp()), stretch.since - LEAD_DAYS * 86400)
@@ -59,8 +59,8 @@ def gathered(
             began=began,
             cut=spend.cut(stretch.since, stretch.until),
             unseen=_unseen(deeds, times, began, min(until, now), stretch),
-            tags=knobs.tags,
-            factors=knobs.energy,
+            tags=settings.tags,
+            factors=settings.energy,
             rounds=rounds,
             saved=_saved(deeds, stretch, now, int(interval_seconds * 500), left, last),
             deeds=deeds.deeds(since, until, _NEWEST),
@@ -71,7 +71,7 @@ def gathered(
 
 
 def _saved(
-    deeds: DeedBook,
+    deeds: ActionHistory,
     stretch: Stretch,
     now: datetime,
     slack: int,
@@ -112,7 +112,7 @@ def _last_round(ledger: Ledger, since: datetime, ends: datetime) -> PastRound | 
 
 
 def _unseen(
-    deeds: DeedBook, times: Sequence[Row], began: datetime | None, ends: datetime, stretch: Stretch
+    deeds: ActionHistory, times: Sequence[Row], began: datetime | None, ends: datetime, stretch: Stretch
 ) -> frozenset[date]:
     """Days without a row of which nobody knows whether that is because nothing ran."""
     if began is None:

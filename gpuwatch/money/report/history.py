@@ -14,7 +14,7 @@ from gpuwatch.ledger.tables import CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SP
 from gpuwatch.model.decision import FINAL, Reason, Status, Verb
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
-from gpuwatch.money.report.report import Deed, Deeds, Order, Rounds
+from gpuwatch.money.report.report import ActionRecord, Actions, Order, Rounds
 
 _TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _NAMED_AT_MOST = 500  # of a database's variables; beyond, all nodes are read
@@ -22,14 +22,14 @@ _BILLED = func.sum(sum((SPEND.c[f"node_{use}_ms"] for use in USES[1:]), SPEND.c[
 _FINAL = tuple(status.value for status in FINAL)
 
 
-class DeedBook:
+class ActionHistory:
     """The part of a ledger that reports are made from."""
 
     def __init__(self, ledger: Ledger) -> None:
         """Of an open ledger."""
         self._store = ledger.store
 
-    def deeds(self, since: datetime, until: datetime, newest: int) -> Deeds:
+    def deeds(self, since: datetime, until: datetime, newest: int) -> Actions:
         """What ended in [since, until): all counted, the newest in full."""
         joined = OUTCOMES.join(INTENTS, OUTCOMES.c.key == INTENTS.c.key)
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until), OUTCOMES.c.status.in_(_FINAL))
@@ -41,10 +41,10 @@ class DeedBook:
             counted = db.execute(counts.group_by(INTENTS.c.verb, OUTCOMES.c.status)).all()
             rows = db.execute(full.where(*within).order_by(OUTCOMES.c.id.desc()).limit(newest)).all()
             orders = db.execute(said.limit(newest)).all()
-        return Deeds(
+        return Actions(
             counts={(Verb(verb), Status(status)): int(count) for verb, status, count in sorted(counted)},
             newest=tuple(
-                Deed(
+                ActionRecord(
                     at=datetime.fromisoformat(row.ended),
                     verb=Verb(row.verb),
                     node_id=row.node_id,

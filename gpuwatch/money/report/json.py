@@ -15,7 +15,7 @@ from gpuwatch.money.accounting.savings import Saved, Saving
 from gpuwatch.money.accounting.totals import Total, shown
 from gpuwatch.money.forecast.month_end import MonthEnd
 from gpuwatch.money.report.inventory import Inventory
-from gpuwatch.money.report.report import Deeds, Report, Step
+from gpuwatch.money.report.report import Actions, Report, Step
 from gpuwatch.money.report.sections import headline, title
 
 SCHEMA = 1
@@ -115,7 +115,7 @@ def _saving(saving: Saving, cents: int) -> dict[str, Any]:
     }
 
 
-def _deeds(deeds: Deeds) -> dict[str, Any]:
+def _deeds(deeds: Actions) -> dict[str, Any]:
     return {
         "counts": [
             {"verb": verb.value, "status": status.value, "count": count}

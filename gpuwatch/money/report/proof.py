@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import add
 
-from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, Key, Terms
+from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, HourKey, Terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, Total, grouping, shown
@@ -87,7 +87,7 @@ def _one(terms: Terms, amounts: list[int]) -> Total:
     return made
 
 
-def _impossible(key: Key, terms: Terms, amounts: list[int]) -> Iterator[str]:
+def _impossible(key: HourKey, terms: Terms, amounts: list[int]) -> Iterator[str]:
     """What no metering can have written."""
     node, gpus = sum(amounts[:GPU]), sum(amounts[GPU:JOULES])
     if min(amounts) < 0 or node > key.span * 1000 or gpus != terms.gpus * node:

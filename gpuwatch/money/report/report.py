@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.usage import Terms, Use
-from gpuwatch.money.accounting.energy import Energy, EnergyKnobs, energy
+from gpuwatch.money.accounting.energy import Energy, EnergySettings, energy
 from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import TAG, Row, Total, grouping, shown, whole
@@ -90,7 +90,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class ActionRecord:
     """An intent and what came of it."""
 
     at: datetime
@@ -115,11 +115,11 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deeds:
+class Actions:
     """What gpuwatch did: how many by verb and final status, the newest of them, and what people ordered."""
 
     counts: Mapping[tuple[Verb, Status], int] = field(default_factory=dict)
-    newest: tuple[Deed, ...] = ()
+    newest: tuple[ActionRecord, ...] = ()
     orders: tuple[Order, ...] = ()
 
 
@@ -152,10 +152,10 @@ class Facts:
     cut: bool = False
     unseen: frozenset[date] = frozenset()  # days without a row in which there was no round either
     tags: tuple[str, ...] = ()
-    factors: EnergyKnobs = field(default_factory=EnergyKnobs)
+    factors: EnergySettings = field(default_factory=EnergySettings)
     rounds: Rounds = field(default_factory=Rounds)
     saved: Saved = field(default_factory=Saved)
-    deeds: Deeds = field(default_factory=Deeds)
+    deeds: Actions = field(default_factory=Actions)
     inventory: Inventory | None = None
     budgets: tuple[BudgetState, ...] = ()
 

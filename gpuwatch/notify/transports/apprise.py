@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuwatch.notify.settings import AppriseKnobs
+from gpuwatch.notify.settings import AppriseSettings
 from gpuwatch.notify.transports.errors import DeliveryError, secret
 from gpuwatch.notify.transports.settings import LOOPBACK
 
 _TALKERS = ("apprise", "urllib3", "requests")
 
 
-def told(title: str, body: str, without_links: str, knobs: AppriseKnobs) -> str:
+def told(title: str, body: str, without_links: str, settings: AppriseSettings) -> str:
     """To how many of the file's URLs it went; those that failed are told and have no second try if any succeeded.
 
     Where the way is not encrypted, others could use a keep link: those get the body without any.
@@ -29,15 +29,15 @@ def told(title: str, body: str, without_links: str, knobs: AppriseKnobs) -> str:
         import apprise  # noqa: PLC0415  25 MB that only these messages need
     except ImportError as error:
         raise DeliveryError(f"apprise is not installed ({error}): pip install 'gpuwatch[notify]'") from None
-    lines = [(number, line.strip()) for number, line in enumerate(secret(knobs.urls_file).splitlines(), 1)]
+    lines = [(number, line.strip()) for number, line in enumerate(secret(settings.urls_file).splitlines(), 1)]
     urls = [(number, line) for number, line in lines if line and not line.startswith("#")]
     if not urls:
-        raise DeliveryError(f"{knobs.urls_file} holds no URL")
+        raise DeliveryError(f"{settings.urls_file} holds no URL")
     with _quiet():
         services = [(number, apprise.Apprise()) for number, _ in urls]
         for (number, service), (_, url) in zip(services, urls, strict=True):
             if not service.add(url):
-                raise DeliveryError(f"line {number} of {knobs.urls_file} is no URL that apprise knows")
+                raise DeliveryError(f"line {number} of {settings.urls_file} is no URL that apprise knows")
         failed = [
             number
             for number, service in services
@@ -47,7 +47,7 @@ def told(title: str, body: str, without_links: str, knobs: AppriseKnobs) -> str:
                 body_format=apprise.NotifyFormat.TEXT,
             )
         ]
-    missed = f"line {', '.join(map(str, failed))} of {knobs.urls_file}"
+    missed = f"line {', '.join(map(str, failed))} of {settings.urls_file}"
     if len(failed) == len(urls):
         raise DeliveryError(f"apprise could not deliver it to any of its URLs ({missed})")
     return f"{len(urls) - len(failed)} by apprise" + (f"; failed: {missed}" if failed else "")

@@ -10,13 +10,13 @@ from email.message import EmailMessage
 from email.utils import format_datetime
 
 from gpuwatch.notify.transports.errors import in_words, secret
-from gpuwatch.notify.transports.settings import MailKnobs
+from gpuwatch.notify.transports.settings import MailSettings
 
 _TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class Email:
     """A mail; `key` is the same at each try."""
 
     key: str
@@ -26,7 +26,7 @@ class Letter:
     html: str
 
 
-def mailed(letter: Letter, knobs: MailKnobs, to: Sequence[str], copies: Sequence[str] = ()) -> str:
+def mailed(letter: Email, settings: MailSettings, to: Sequence[str], copies: Sequence[str] = ()) -> str:
     """Where it went, for people.
 
     Raises:
@@ -34,37 +34,37 @@ def mailed(letter: Letter, knobs: MailKnobs, to: Sequence[str], copies: Sequence
         DeliveryError: it did not arrive.
 
     """
-    host = knobs.host or ""
+    host = settings.host or ""
     message = EmailMessage()
     message["Subject"] = letter.subject
-    message["From"] = knobs.sender
+    message["From"] = settings.sender
     message["To"] = ", ".join(to)
     if copies:
         message["Cc"] = ", ".join(copies)
     message["Date"] = format_datetime(letter.at)
-    message["Message-ID"] = f"<{letter.key}@{knobs.sender.rpartition('@')[2]}>"
+    message["Message-ID"] = f"<{letter.key}@{settings.sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(letter.text)
     message.add_alternative(letter.html, subtype="html")  # after the text, as RFC 2046 has alternatives
-    with in_words(), _server(knobs, host) as server:
-        if knobs.username is not None:
-            server.login(knobs.username, secret(knobs.password_file))
+    with in_words(), _server(settings, host) as server:
+        if settings.username is not None:
+            server.login(settings.username, secret(settings.password_file))
         refused = server.send_message(message)
     # Who was refused is told; a second try would reach those who have it already.
     sent = len(to) + len(copies) - len(refused)
     return f"{sent} by {host}" + (f"; refused: {', '.join(refused)}" if refused else "")
 
 
-def _server(knobs: MailKnobs, host: str) -> smtplib.SMTP:
+def _server(settings: MailSettings, host: str) -> smtplib.SMTP:
     """A connection, encrypted as the settings say."""
     name = socket.gethostname()  # smtplib would ask the resolver for more
-    if knobs.security == "tls":
-        context = ssl.create_default_context(cafile=knobs.tls_ca)
-        return smtplib.SMTP_SSL(host, knobs.port, name, timeout=_TIMEOUT_SECONDS, context=context)
-    server = smtplib.SMTP(host, knobs.port, name, timeout=_TIMEOUT_SECONDS)
-    if knobs.security == "starttls":
+    if settings.security == "tls":
+        context = ssl.create_default_context(cafile=settings.tls_ca)
+        return smtplib.SMTP_SSL(host, settings.port, name, timeout=_TIMEOUT_SECONDS, context=context)
+    server = smtplib.SMTP(host, settings.port, name, timeout=_TIMEOUT_SECONDS)
+    if settings.security == "starttls":
         try:
-            server.starttls(context=ssl.create_default_context(cafile=knobs.tls_ca))
+            server.starttls(context=ssl.create_default_context(cafile=settings.tls_ca))
         except BaseException:
             server.close()
             raise

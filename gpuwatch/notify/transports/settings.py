@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MinLen
 
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})  # hosts by which only this machine is reached
 _PLAIN_HTTP = re.compile(r"http://(?:[^/?#]*@)?(\[[^\]]*\]|[^/:?#]*)", re.IGNORECASE)
@@ -15,53 +15,54 @@ ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MailKnobs:
+class MailSettings:
     """A mail by SMTP: HTML, with the same as text."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    host: Annotated[str | None, Knob("The mail server that takes our mail, such as smtp.example.com.")] = None
-    port: Annotated[int, Ge(1), Le(65535), Knob("Its port: 587 for STARTTLS, 465 for TLS, 25 for none.")] = 587
+    host: Annotated[str | None, Setting("The mail server that takes our mail, such as smtp.example.com.")] = None
+    port: Annotated[int, Ge(1), Le(65535), Setting("Its port: 587 for STARTTLS, 465 for TLS, 25 for none.")] = 587
     security: Annotated[
         Literal["starttls", "tls", "none"],
-        Knob("starttls and tls check the server's certificate; none encrypts nothing."),
+        Setting("starttls and tls check the server's certificate; none encrypts nothing."),
     ] = "starttls"
     tls_ca: Annotated[
-        str | None, Knob("CA certificates in PEM that the server's must come from. None: the system's.")
+        str | None, Setting("CA certificates in PEM that the server's must come from. None: the system's.")
     ] = None
-    username: Annotated[str | None, Knob("The user to be there; needs TLS.")] = None
+    username: Annotated[str | None, Setting("The user to be there; needs TLS.")] = None
     password_file: Annotated[
-        str | None, Knob("The file that holds the user's password and nothing else; read at each mail.")
+        str | None, Setting("The file that holds the user's password and nothing else; read at each mail.")
     ] = None
-    sender: Annotated[str, MinLen(3), Knob("The address that the mail comes from.")] = "gpuwatch@localhost"
-    to: Annotated[tuple[Annotated[str, MinLen(3)], ...], Knob("The addresses that it goes to.")] = ()
+    sender: Annotated[str, MinLen(3), Setting("The address that the mail comes from.")] = "gpuwatch@localhost"
+    to: Annotated[tuple[Annotated[str, MinLen(3)], ...], Setting("The addresses that it goes to.")] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlackKnobs:
+class SlackSettings:
     """A message by an incoming webhook of Slack (or of what understands its messages, such as Mattermost)."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     url_file: Annotated[
-        str | None, Knob("The file that holds the webhook's URL, which is a secret; read at each message.")
+        str | None, Setting("The file that holds the webhook's URL, which is a secret; read at each message.")
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookKnobs:
+class WebhookSettings:
     """A JSON document by HTTP POST."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    url: Annotated[str | None, Knob("Where the JSON document is posted to; any status from 200 to 299 is success.")] = (
-        None
-    )
+    url: Annotated[
+        str | None, Setting("Where the JSON document is posted to; any status from 200 to 299 is success.")
+    ] = None
     bearer_file: Annotated[
-        str | None, Knob("The file that holds a bearer token; it goes out over https only, and is read at each post.")
+        str | None,
+        Setting("The file that holds a bearer token; it goes out over https only, and is read at each post."),
     ] = None
     tls_ca: Annotated[
-        str | None, Knob("CA certificates in PEM that the server's must come from. None: the system's.")
+        str | None, Setting("CA certificates in PEM that the server's must come from. None: the system's.")
     ] = None
 
 
@@ -71,9 +72,9 @@ class Transports:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    mail: MailKnobs = field(default_factory=MailKnobs)
-    slack: SlackKnobs = field(default_factory=SlackKnobs)
-    webhook: WebhookKnobs = field(default_factory=WebhookKnobs)
+    mail: MailSettings = field(default_factory=MailSettings)
+    slack: SlackSettings = field(default_factory=SlackSettings)
+    webhook: WebhookSettings = field(default_factory=WebhookSettings)
 
     def ways_and(self, **others: str | None) -> tuple[str, ...]:
         """Those that say where to, these and others; right is exactly one."""
@@ -127,7 +128,7 @@ def of_transports(to: Transports, path: tuple[str, ...], *, others: bool = False
         )
 
 
-def _of_mail(mail: MailKnobs, path: tuple[str, ...], *, others: bool) -> Iterator[Contradiction]:
+def _of_mail(mail: MailSettings, path: tuple[str, ...], *, others: bool) -> Iterator[Contradiction]:
     where = ".".join(path)
     if mail.host is not None and not mail.to and not others:
         yield Contradiction(

@@ -8,33 +8,33 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpuwatch.notify.transports.errors import DeliveryError, in_words, secret
-from gpuwatch.notify.transports.settings import LOOPBACK, SlackKnobs, WebhookKnobs
+from gpuwatch.notify.transports.settings import LOOPBACK, SlackSettings, WebhookSettings
 from gpuwatch.runtime.http.client import opener
 
 _TIMEOUT_SECONDS = 30.0
 
 
-def slacked(message: Mapping[str, Any], knobs: SlackKnobs, key: str) -> str:
+def slacked(message: Mapping[str, Any], settings: SlackSettings, key: str) -> str:
     """Where it went: docs.slack.dev/messaging/sending-messages-using-incoming-webhooks.
 
     Raises:
         DeliveryError: it did not arrive.
 
     """
-    url = secret(knobs.url_file)
+    url = secret(settings.url_file)
     if not _is_safe(url):
-        raise DeliveryError(f"{knobs.url_file} holds no https:// URL")
+        raise DeliveryError(f"{settings.url_file} holds no https:// URL")
     _post(url, message, key, {})
     return "Slack"
 
 
-def posted(document: Mapping[str, Any], knobs: WebhookKnobs, key: str) -> str:
+def posted(document: Mapping[str, Any], settings: WebhookSettings, key: str) -> str:
     """The host that it went to; raises as `slacked`."""
-    token = {} if knobs.bearer_file is None else {"Authorization": f"Bearer {secret(knobs.bearer_file)}"}
+    token = {} if settings.bearer_file is None else {"Authorization": f"Bearer {secret(settings.bearer_file)}"}
     with in_words():
-        context = ssl.create_default_context(cafile=knobs.tls_ca) if knobs.tls_ca is not None else None
-    _post(knobs.url or "", document, key, token, context)
-    return urlsplit(knobs.url or "").hostname or ""
+        context = ssl.create_default_context(cafile=settings.tls_ca) if settings.tls_ca is not None else None
+    _post(settings.url or "", document, key, token, context)
+    return urlsplit(settings.url or "").hostname or ""
 
 
 def _is_safe(url: str) -> bool:

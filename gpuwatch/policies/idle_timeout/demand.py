@@ -10,7 +10,7 @@ Rules, all of them:
 import math
 
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import capacity
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import ScalingRules
@@ -18,10 +18,10 @@ from gpuwatch.policies.scaling import ScalingRules
 _PREFIX = "idle.demand."
 
 
-def queries(pool: str, rules: IdleRules) -> tuple[Query, ...]:
+def queries(pool: str, rules: IdleRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool besides what it scales by."""
     return tuple(
-        Query(pool=pool, name=_PREFIX + name, expression=expression)
+        MetricQuery(pool=pool, name=_PREFIX + name, expression=expression)
         for name, expression in sorted(rules.demand.items())
     )
 
@@ -39,7 +39,7 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
     return True if True in told else None if None in told or not told else False
 
 
-def _above(measure: Measure | None, limit: float) -> bool | None:
+def _above(measure: MetricValue | None, limit: float) -> bool | None:
     """Whether a number is above its limit; one that is not, and of which a part is missing, is not known."""
     if measure is None or measure.doubt is not None or measure.value is None or not math.isfinite(measure.value):
         return None

@@ -24,7 +24,9 @@ from gpuwatch.policies.step_cache import counted
 _ENDS = frozenset({Verb.NOTICE, Verb.STOP, Verb.TERMINATE})
 
 
-def kept(observation: Observation, proposal: Proposal, rules: IdleRules, windows: Mapping[str, Window]) -> Proposal:
+def keep_warm(
+    observation: Observation, proposal: Proposal, rules: IdleRules, windows: Mapping[str, Window]
+) -> Proposal:
     """The idle policy's proposal with holds in the place of such steps."""
     roster = observation.fleet.roster(proposal.pool)
     ending = [

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import ADDITIONS, REMOVALS, Advice, Observation, Proposal, Reason, Status
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.measurement import Query
+from gpuwatch.model.measurement import MetricQuery
 from gpuwatch.policies.scaling.settings import MISLEADING_MEMORY_RATIO, Metric, ScalingRules, contradictions, warnings
 from gpuwatch.policies.scaling.votes import judge, strength
 
@@ -30,10 +30,10 @@ __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "wa
 POLICY = "scaling"
 
 
-def queries(pool: str, rules: ScalingRules) -> tuple[Query, ...]:
+def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
     """What has to be measured for a pool, each number once."""
     asked = {_asked(name, metric): metric.expression for name, metric in sorted(rules.metrics.items())}
-    return tuple(Query(pool=pool, name=name, expression=expression) for name, expression in asked.items())
+    return tuple(MetricQuery(pool=pool, name=name, expression=expression) for name, expression in asked.items())
 
 
 def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up: float) -> Proposal:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, get_args
 from annotated_types import Ge, Gt, Lt, MinLen
 
 from gpuwatch.model.duration import Seconds
-from gpuwatch.model.setting import STRICT, Contradiction, Knob
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
 
 MISLEADING_MEMORY_RATIO = 0.85
 
@@ -23,20 +23,22 @@ class Metric:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     signal: Annotated[
-        Signal, Knob("What is looked at: a mean of the pool's GPUs from 0 to 1, or a PromQL expression.")
+        Signal, Setting("What is looked at: a mean of the pool's GPUs from 0 to 1, or a PromQL expression.")
     ] = "gpu_utilization"
     expression: Annotated[
-        Annotated[str, MinLen(1)] | None, Knob("The PromQL expression of one number, where signal: promql.")
+        Annotated[str, MinLen(1)] | None, Setting("The PromQL expression of one number, where signal: promql.")
     ] = None
     target: Annotated[
-        Annotated[float, Gt(0)] | None, Knob("Target tracking: the pool is sized so that the number comes to this.")
+        Annotated[float, Gt(0)] | None, Setting("Target tracking: the pool is sized so that the number comes to this.")
     ] = None
     per_node: Annotated[
-        bool, Knob("The number is a total of the pool (a queue's length), and target is what one node should have.")
+        bool, Setting("The number is a total of the pool (a queue's length), and target is what one node should have.")
     ] = False
     steps: Annotated[
         dict[str, str],
-        Knob("Changes by threshold: `above 0.8: add 2`, `above 0.95: add 50%`, `below 0.2: remove 1`, `… exactly 3`."),
+        Setting(
+            "Changes by threshold: `above 0.8: add 2`, `above 0.95: add 50%`, `below 0.2: remove 1`, `… exactly 3`."
+        ),
     ] = field(default_factory=dict)
 
 
@@ -47,31 +49,31 @@ class ScalingRules:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     metrics: Annotated[
-        dict[str, Metric], Knob("Numbers by a name of your choice: out if any wants it, in only if all agree.")
+        dict[str, Metric], Setting("Numbers by a name of your choice: out if any wants it, in only if all agree.")
     ] = field(default_factory=dict)
     tolerance: Annotated[
-        float, Ge(0), Lt(1), Knob("A number this near to its target, as a share of it, changes nothing.")
+        float, Ge(0), Lt(1), Setting("A number this near to its target, as a share of it, changes nothing.")
     ] = 0.1
-    cooldown_out: Annotated[Seconds, Ge(0), Knob("Time after an addition before the next one.")] = 300.0
-    cooldown_in: Annotated[Seconds, Ge(0), Knob("Time after an addition or a removal before the pool may shrink.")] = (
-        600.0
-    )
+    cooldown_out: Annotated[Seconds, Ge(0), Setting("Time after an addition before the next one.")] = 300.0
+    cooldown_in: Annotated[
+        Seconds, Ge(0), Setting("Time after an addition or a removal before the pool may shrink.")
+    ] = 600.0
     stabilisation: Annotated[
-        Seconds, Ge(0), Knob("The pool shrinks no further than the largest size wished for within this time.")
+        Seconds, Ge(0), Setting("The pool shrinks no further than the largest size wished for within this time.")
     ] = 300.0
     max_out: Annotated[
         Annotated[int, Gt(0)] | None,
-        Knob("So many nodes more in one decision; of this and the ratio the larger holds."),
+        Setting("So many nodes more in one decision; of this and the ratio the larger holds."),
     ] = 4
     max_out_ratio: Annotated[
-        Annotated[float, Gt(0)] | None, Knob("Nodes more in one decision as a share of those there are.")
+        Annotated[float, Gt(0)] | None, Setting("Nodes more in one decision as a share of those there are.")
     ] = 1.0
     max_in: Annotated[
         Annotated[int, Gt(0)] | None,
-        Knob("So many nodes fewer in one decision; of this and the ratio the larger holds."),
+        Setting("So many nodes fewer in one decision; of this and the ratio the larger holds."),
     ] = None
     max_in_ratio: Annotated[
-        Annotated[float, Gt(0)] | None, Knob("Nodes fewer in one decision as a share of those there are.")
+        Annotated[float, Gt(0)] | None, Setting("Nodes fewer in one decision as a share of those there are.")
     ] = None
 
 

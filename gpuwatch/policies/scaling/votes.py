@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.model.decision import REMOVALS, Observation
-from gpuwatch.model.measurement import Measure
+from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies import capacity
 from gpuwatch.policies.scaling.settings import DEVICE_SIGNALS, Metric, adjustments
 
@@ -42,7 +42,7 @@ def strength(observation: Observation, pool: str, warm_up: float) -> Strength:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ballot:
+class Recommendation:
     """How many nodes a metric wants; None is unknown. The sentence tells the arithmetic."""
 
     wants: int | None
@@ -50,12 +50,12 @@ class Ballot:
 
 
 def judge(
-    metric: Metric, measure: Measure | None, has: Strength, *, tolerance: float, changed: datetime | None, name: str
-) -> Ballot:
+    metric: Metric, measure: MetricValue | None, has: Strength, *, tolerance: float, changed: datetime | None, name: str
+) -> Recommendation:
     """One metric's ballot; `changed` is when the pool's size last changed: an older number tells of another pool."""
     doubt = _doubt(measure, changed)
     if measure is None or measure.value is None or doubt is not None:
-        return Ballot(wants=None, sentence=f"{name} is unknown: {doubt}")
+        return Recommendation(wants=None, sentence=f"{name} is unknown: {doubt}")
     known, expected = measure.samples, measure.expected
     coverage = min(1.0, known / expected) if known is not None and expected else 1.0
     said = f"{name} {measure.value:.3g}" + ("" if coverage == 1 else f" (of {known} of {expected})")
@@ -64,7 +64,7 @@ def judge(
     return _by_target(metric, metric.target, (measure.value, coverage), has, said, tolerance)
 
 
-def _doubt(measure: Measure | None, changed: datetime | None) -> str | None:
+def _doubt(measure: MetricValue | None, changed: datetime | None) -> str | None:
     """Why a number cannot be used."""
     if measure is None:
         return "it was not measured"
@@ -81,36 +81,38 @@ def _doubt(measure: Measure | None, changed: datetime | None) -> str | None:
 
 def _by_target(
     metric: Metric, target: float, reading: tuple[float, float], has: Strength, said: str, tolerance: float
-) -> Ballot:
+) -> Recommendation:
     """Target tracking: nodes times value over target, rounded up."""
     value, coverage = reading
     if value < 0:
-        return Ballot(wants=None, sentence=f"{said} is below zero and cannot follow a target")
+        return Recommendation(wants=None, sentence=f"{said} is below zero and cannot follow a target")
     if has.count == 0:
         wants = _up(value / target)
-        return Ballot(
+        return Recommendation(
             wants=wants, sentence=f"{said}, target {target:.3g}, no nodes: {value:.3g}/{target:.3g} → {wants}"
         )
     high, low = _per_node(metric, target, value, coverage, has)
     if high > target * (1 + tolerance + _ROUNDING):
         wants = max(has.count, _up((value if metric.per_node else has.count * high) / target))
-        return Ballot(
+        return Recommendation(
             wants=wants,
             sentence=f"{said} over target {target:.3g}: {_arithmetic(metric, value, high, has)} → {wants} nodes",
         )
     if high >= target * (1 - tolerance - _ROUNDING):
-        return Ballot(
+        return Recommendation(
             wants=has.count,
             sentence=f"{_diluted(said, metric, value, high)} within {tolerance:.0%} of target {target:.3g}: "
             f"{has.count} nodes stay",
         )
     if low is None:
-        return Ballot(wants=None, sentence=f"{said} under target {target:.3g}, and what is missing could change that")
+        return Recommendation(
+            wants=None, sentence=f"{said} under target {target:.3g}, and what is missing could change that"
+        )
     wants = min(has.count, max(_least(metric), _up((value if metric.per_node else has.count * low) / target)))
     if low >= target * (1 - tolerance - _ROUNDING):
         wants = has.count
     counted = "" if low <= high * (1 + _ROUNDING) else ", young and missing nodes counted as loaded"
-    return Ballot(
+    return Recommendation(
         wants=wants,
         sentence=f"{said} under target {target:.3g}: {_arithmetic(metric, value, low, has)} → {wants} nodes{counted}",
     )
@@ -131,7 +133,7 @@ def _per_node(
     return high, high + (missing * max(1.0, target) + young * target) / has.count
 
 
-def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said: str) -> Ballot:
+def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said: str) -> Recommendation:
     """Step thresholds, counted from the mature nodes: what is warming up is the answer to the same breach."""
     steps = adjustments(metric)
     high = min(value, value * coverage)
@@ -139,23 +141,23 @@ def _by_steps(metric: Metric, value: float, coverage: float, has: Strength, said
     if outs:
         wants = max(has.count, *outs)
         basis = "" if has.mature == has.count else f", {has.count - has.mature} of them on their way or warming up"
-        return Ballot(wants=wants, sentence=f"{said} over its step: {has.count}{basis} → {wants} nodes")
+        return Recommendation(wants=wants, sentence=f"{said} over its step: {has.count}{basis} → {wants} nodes")
     if not any(step.side == "below" and step.matches(high) for step in steps):
-        return Ballot(wants=has.count, sentence=f"{said} within its steps: {has.count} nodes stay")
+        return Recommendation(wants=has.count, sentence=f"{said} within its steps: {has.count} nodes stay")
     low = value * coverage + (1 - coverage) if metric.signal in DEVICE_SIGNALS else value
     if coverage < 1 and metric.signal not in DEVICE_SIGNALS:
-        return Ballot(wants=None, sentence=f"{said} under its step, and what is missing could change that")
+        return Recommendation(wants=None, sentence=f"{said} under its step, and what is missing could change that")
     ins = [step.applied(has.count) for step in steps if step.side == "below" and step.matches(low)]
     if not ins or has.mature < has.count:
         why = "nodes are young" if ins else "missing nodes count as loaded"
-        return Ballot(wants=has.count, sentence=f"{said} under its step, and {why}: {has.count} nodes stay")
+        return Recommendation(wants=has.count, sentence=f"{said} under its step, and {why}: {has.count} nodes stay")
     wished = min(has.count, max(_least(metric), min(ins)))
     limit = min((step.bound for step in steps if step.side == "above"), default=math.inf)
     wants = wished
     while wants < has.count and _predicted(low, has.count, wants) >= limit - abs(limit) * _ROUNDING:
         wants += 1
     guarded = "" if wants == wished else f" ({wished} would bring it to the step at {limit:.3g})"
-    return Ballot(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} nodes{guarded}")
+    return Recommendation(wants=wants, sentence=f"{said} under its step: {has.count} → {wants} nodes{guarded}")
 
 
 def _predicted(value: float, before: int, after: int) -> float:

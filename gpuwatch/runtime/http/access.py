@@ -22,41 +22,41 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9_.-]+))(?::\d*)?")  # R
 _FIXED_PREFIX = 64  # bits of an IPv6 address that its holder does not choose
 
 
-def contradictions(knobs: ServerSettings, section: str) -> Iterator[Contradiction]:
+def contradictions(settings: ServerSettings, section: str) -> Iterator[Contradiction]:
     """What is wrong with the server settings of that section."""
     certificate, key = (section, "tls_certificate"), (section, "tls_key")
-    if (knobs.tls_certificate is None) != (knobs.tls_key is None):
-        here, missing = (certificate, key) if knobs.tls_key is None else (key, certificate)
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        here, missing = (certificate, key) if settings.tls_key is None else (key, certificate)
         yield Contradiction(
             keys=(here, missing),
             wrong=f"{'.'.join(here)} is set without {'.'.join(missing)}",
             right="both, or neither",
         )
-    if knobs.tls_client_ca is not None and knobs.tls_certificate is None:
+    if settings.tls_client_ca is not None and settings.tls_certificate is None:
         yield Contradiction(
             keys=((section, "tls_client_ca"), certificate),
             wrong=f"{section}.tls_client_ca is set without {section}.tls_certificate: "
             "without TLS no client shows a certificate",
             right=f"also {section}.tls_certificate and {section}.tls_key",
         )
-    if knobs.tls_client_names and knobs.tls_client_ca is None:
+    if settings.tls_client_names and settings.tls_client_ca is None:
         yield Contradiction(
             keys=((section, "tls_client_names"), (section, "tls_client_ca")),
             wrong=f"{section}.tls_client_names is set without {section}.tls_client_ca: "
             "nobody is asked for a certificate",
             right=f"also {section}.tls_client_ca",
         )
-    for user, hashed in knobs.basic_auth_users.items():
+    for user, hashed in settings.basic_auth_users.items():
         if not user or ":" in user or not _HASH.fullmatch(hashed):
             where = (section, "basic_auth_users", user)
             yield Contradiction(
                 keys=(where,), wrong=f"the value of {'.'.join(where)} (hidden) is no hash", right=_RIGHT_HASH
             )
-    lacking = tuple(protection_lacking(knobs))
-    if lacking and not is_loopback(knobs.host) and not knobs.insecure:
+    lacking = tuple(protection_lacking(settings))
+    if lacking and not is_loopback(settings.host) and not settings.insecure:
         yield Contradiction(
             keys=((section, "host"),),
-            wrong=f"{section}.host {knobs.host} opens the {section} to the network "
+            wrong=f"{section}.host {settings.host} opens the {section} to the network "
             f"without {' and without '.join(lacking)}",
             right=f"{section}.tls_certificate with {section}.tls_key, "
             f"and {section}.users_file or {section}.tls_client_ca; "
@@ -64,11 +64,11 @@ def contradictions(knobs: ServerSettings, section: str) -> Iterator[Contradictio
         )
 
 
-def protection_lacking(knobs: ServerSettings) -> Iterator[str]:
+def protection_lacking(settings: ServerSettings) -> Iterator[str]:
     """What a door to the network should have and this one has not, in words."""
-    if knobs.tls_certificate is None:
+    if settings.tls_certificate is None:
         yield "encryption (TLS)"
-    if not (knobs.basic_auth_users or knobs.users_file or knobs.tls_client_ca):
+    if not (settings.basic_auth_users or settings.users_file or settings.tls_client_ca):
         yield "authentication"
 
 
@@ -153,7 +153,7 @@ def basic_credentials(header: str) -> tuple[str, bytes] | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Strikes:
+class LoginLimiter:
     """Failed log-ins by client: so many at once, then one more each `forgiven_seconds`."""
 
     most: int = 5

@@ -18,10 +18,11 @@ from itertools import count
 from pathlib import Path
 
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.access import Strikes, basic_credentials, client_of, cost_of, of_cost, parse_users
-from gpuwatch.runtime.http.server import TEXT, Door, Response
+from gpuwatch.runtime.http.access import LoginLimiter, basic_credentials, client_of, cost_of, of_cost, parse_users
+from gpuwatch.runtime.http.request import TEXT, Response
+from gpuwatch.runtime.http.server import ServerAuth
 from gpuwatch.runtime.http.settings import ServerSettings
-from gpuwatch.runtime.reload import Reread
+from gpuwatch.runtime.reload import ReloadingFile
 from gpuwatch.runtime.tls import TlsFiles, server_context
 
 _LOG = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ _BUSY = Response(
 )
 
 
-def door_of(knobs: ServerSettings, clock: Clock, section: str) -> Door:
+def make_auth(settings: ServerSettings, clock: Clock, section: str) -> ServerAuth:
     """Who may come in by these settings of that section. Certificates and users are read again when their files change.
 
     Raises:
@@ -64,25 +65,26 @@ def door_of(knobs: ServerSettings, clock: Clock, section: str) -> Door:
 
     """
     gate, contexts = None, None
-    if knobs.basic_auth_users or knobs.users_file is not None:
-        gate = Authenticator(users_of(knobs, section), clock)
-    if knobs.tls_certificate is not None and knobs.tls_key is not None:
-        files = files_of(knobs, section)
-        contexts = Reread(files.paths, lambda: server_context(files))
-    return Door(
+    if settings.basic_auth_users or settings.users_file is not None:
+        gate = Authenticator(users_of(settings, section), clock)
+    if settings.tls_certificate is not None and settings.tls_key is not None:
+        files = files_of(settings, section)
+        contexts = ReloadingFile(files.paths, lambda: server_context(files))
+    return ServerAuth(
         gate=gate,
         failures=dict if gate is None else gate.failures,
         secure=None if contexts is None else lambda: contexts.value,
-        max_per_client=knobs.max_connections_per_client,
-        client_names=frozenset(knobs.tls_client_names),
-        names=frozenset((knobs.host, *knobs.names)),
+        max_per_client=settings.max_connections_per_client,
+        client_names=frozenset(settings.tls_client_names),
+        names=frozenset((settings.host, *settings.names)),
     )
 
 
-def files_of(knobs: ServerSettings, section: str) -> TlsFiles:
+def files_of(settings: ServerSettings, section: str) -> TlsFiles:
     """The files of the door's TLS."""
     certificate, key, ca = (
-        None if name is None else Path(name) for name in (knobs.tls_certificate, knobs.tls_key, knobs.tls_client_ca)
+        None if name is None else Path(name)
+        for name in (settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     )
     return TlsFiles(section=section, certificate=certificate, key=key, ca=ca, ca_key="tls_client_ca")
 
@@ -117,7 +119,7 @@ class Authenticator:
     Every wrong password that is looked at costs the same time, whoever it is for, so that time tells no names.
     """
 
-    def __init__(self, users: Reread[Mapping[str, str]], clock: Clock) -> None:
+    def __init__(self, users: ReloadingFile[Mapping[str, str]], clock: Clock) -> None:
         """`users` are bcrypt hashes by name.
 
         Raises:
@@ -131,9 +133,9 @@ class Authenticator:
         self._matches = bcrypt.checkpw
         self._key = secrets.token_bytes(32)
         self._verified: dict[str, tuple[str, bytes]] = {}  # user: the hash it was verified against, the digest
-        self._by_address, self._by_user = Strikes(), Strikes(most_clients=_MOST_PAIRS)
+        self._by_address, self._by_user = LoginLimiter(), LoginLimiter(most_clients=_MOST_PAIRS)
         self._book = threading.Lock()  # of what is verified and of both strikes: a look and its consequence are one
-        self._turn = Turn()
+        self._turn = FairLock()
         self._failures = Counter[str]()
         self._unsaid, self._said_at = 0, -math.inf
 
@@ -238,7 +240,7 @@ class Authenticator:
         return _TOO_MANY
 
 
-def users_of(knobs: ServerSettings, section: str) -> Reread[Mapping[str, str]]:
+def users_of(settings: ServerSettings, section: str) -> ReloadingFile[Mapping[str, str]]:
     """The users that the settings list and name a file of; the file is read again when it changes.
 
     Raises:
@@ -246,21 +248,21 @@ def users_of(knobs: ServerSettings, section: str) -> Reread[Mapping[str, str]]:
         ValueError: it holds something else.
 
     """
-    path = None if knobs.users_file is None else Path(knobs.users_file)
+    path = None if settings.users_file is None else Path(settings.users_file)
 
     def make() -> Mapping[str, str]:
         if path is None:
-            return dict(knobs.basic_auth_users)
+            return dict(settings.basic_auth_users)
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise OSError(f"{section}.users_file: {path} cannot be read: {error.strerror}") from error
-        return {**knobs.basic_auth_users, **parse_users(text, f"{section}.users_file: {path}")}
+        return {**settings.basic_auth_users, **parse_users(text, f"{section}.users_file: {path}")}
 
-    return Reread([] if path is None else [path], make)
+    return ReloadingFile([] if path is None else [path], make)
 
 
-class Turn:
+class FairLock:
     """A lock whose waiters are served by rank, the lowest first, and within a rank as they came."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ GREEDY = b"HTTP/1.1 429 Too Many Requests\r\n" + _NOTHING
 
 
 @dataclass(slots=True, kw_only=True)
-class _Visit:
+class _Connection:
     """An open connection: whose, until when it must have said something sensible, and what it is told if it is cut.
 
     Not cut to make room for others is who does not keep us waiting: its thread had no turn yet, or its request is at
@@ -29,14 +29,14 @@ class _Visit:
     since: float | None = None
 
 
-class Places:
+class ConnectionLimiter:
     """The places of a server; every method may be called by any thread."""
 
     def __init__(self, *, most: int, most_of_one: int, timeout_seconds: float, clock: Clock) -> None:
         """All free."""
         self._most, self._most_of_one = most, most_of_one
         self._timeout_seconds, self._clock = timeout_seconds, clock
-        self._open: dict[socket.socket, _Visit] = {}
+        self._open: dict[socket.socket, _Connection] = {}
         self._lock = threading.Lock()
 
     @property
@@ -64,7 +64,7 @@ class Places:
             if len(self._open) >= self._most and not self._make_room(held):
                 return FULL
             until = self._clock.monotonic() + self._timeout_seconds
-            self._open[connection] = _Visit(client=client, until=until, farewell=FULL if plain else b"")
+            self._open[connection] = _Connection(client=client, until=until, farewell=FULL if plain else b"")
         return None
 
     def _make_room(self, held: Mapping[str, int]) -> bool:
@@ -116,7 +116,7 @@ class Places:
         with self._lock:
             self._open.pop(connection, None)
 
-    def _visit(self, connection: socket.socket) -> _Visit:
+    def _visit(self, connection: socket.socket) -> _Connection:
         """What is known of a connection.
 
         Raises:

@@ -4,9 +4,10 @@ import io
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from http import HTTPStatus
 from http.client import LineTooLong
 from typing import Any, BinaryIO
 
@@ -21,6 +22,7 @@ _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb" [^\x00-\x20\x7f]+ HTTP/\d\.\d)?\r\n")
 _FIELD_LINE = re.compile(rb"(" + _TOKEN + rb":[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 _ONCE = ("Content-Length", "Transfer-Encoding", "Host", "Authorization")
+TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Request:
     body: bytes | None = b""
 
 
-class Ration(io.BufferedIOBase):
+class LimitedReader(io.BufferedIOBase):
     """Reads lines, and of each request no more bytes than a head may have.
 
     What is no line of a head by RFC 9112 makes it `malformed`, and ends it: Python's own parser takes a lone CR for the
@@ -66,8 +68,8 @@ class Ration(io.BufferedIOBase):
             return b""
         if self.left <= 0:
             raise LineTooLong("head")
-        asked = self.left if size is None or size < 0 else min(size, self.left)
-        line = self._source.readline(asked)
+        parse_request = self.left if size is None or size < 0 else min(size, self.left)
+        line = self._source.readline(parse_request)
         self.left -= len(line)
         if line and self.left > 0:  # what is cut off is too long, as the next line will tell
             self._malformed = self._form.fullmatch(line) is None
@@ -89,8 +91,8 @@ def ambiguous(headers: Message) -> bool:
     return twice or ("Content-Length" in headers and "Transfer-Encoding" in headers)
 
 
-def asked(
-    line: tuple[str, str, str], headers: Message, source: Ration, connection: socket.socket, *, gated: bool
+def parse_request(
+    line: tuple[str, str, str], headers: Message, source: LimitedReader, connection: socket.socket, *, gated: bool
 ) -> Request:
     """A request of a method, a target and a client's address; where there is a gate, it has let its user pass."""
     given = basic_credentials(headers.get("Authorization", "")) if gated else None
@@ -136,3 +138,14 @@ def takes_gzip(accept_encoding: str) -> bool:
         if coding.strip() == "gzip":
             return quality.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
     return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """What a route answers; `packed` gives the body in gzip, where it can be had so, to those who take it."""
+
+    body: bytes
+    content_type: str
+    status: HTTPStatus = HTTPStatus.OK
+    packed: Callable[[], bytes] | None = None
+    headers: tuple[tuple[str, str], ...] = ()

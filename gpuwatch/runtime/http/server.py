@@ -22,12 +22,21 @@ from typing import Any
 
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import client_of, is_known, is_loopback
-from gpuwatch.runtime.http.connections import FULL, Places, cut
-from gpuwatch.runtime.http.request import Ration, Request, ambiguous, asked, names_of, takes_gzip, without_bearer
+from gpuwatch.runtime.http.connections import FULL, ConnectionLimiter, cut
+from gpuwatch.runtime.http.request import (
+    TEXT,
+    LimitedReader,
+    Request,
+    Response,
+    ambiguous,
+    names_of,
+    parse_request,
+    takes_gzip,
+    without_bearer,
+)
 
 _LOG = logging.getLogger(__name__)
 
-TEXT = "text/plain; charset=utf-8"
 
 _TURNS, _TURN_SECONDS = 20, 0.001
 _END = b"Content-Length: %d\r\nConnection: close\r\n\r\n"
@@ -37,17 +46,6 @@ _HSTS = "max-age=31536000"  # not of subdomains, which are others'
 _APP_METHODS = (*_METHODS, "POST", "DELETE")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """What a route answers; `packed` gives the body in gzip, where it can be had so, to those who take it."""
-
-    body: bytes
-    content_type: str
-    status: HTTPStatus = HTTPStatus.OK
-    packed: Callable[[], bytes] | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 App = Callable[[Request], Response]
 Route = Callable[[str], Response]  # given the Accept header, empty if there is none
 # Given the Authorization header, who asks, and who has logged in on this connection; None lets the request pass.
@@ -55,7 +53,7 @@ Gate = Callable[[str, str, set[str]], Response | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class ServerAuth:
     """Who may come in, and how many of them at a time. `secure` gives the TLS of the next connection."""
 
     gate: Gate | None = None
@@ -71,7 +69,7 @@ class Door:
         return None if self.open is not None and path.startswith(self.open) else self.gate
 
 
-class AgentServer(ThreadingMixIn, TCPServer):
+class HttpServer(ThreadingMixIn, TCPServer):
     """Serves `routes` by exact path until `close`."""
 
     daemon_threads = True
@@ -88,7 +86,7 @@ class AgentServer(ThreadingMixIn, TCPServer):
         clock: Clock,
         max_connections: int,
         timeout_seconds: float,
-        door: Door = Door(),
+        door: ServerAuth = ServerAuth(),
         app: App | None = None,
         queries: Mapping[str, Route] | None = None,
     ) -> None:
@@ -107,7 +105,7 @@ class AgentServer(ThreadingMixIn, TCPServer):
         self.door = door
         self.app = app
         self.methods = _METHODS if app is None else _APP_METHODS
-        self.places = Places(
+        self.places = ConnectionLimiter(
             most=max_connections, most_of_one=door.max_per_client, timeout_seconds=timeout_seconds, clock=clock
         )
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
@@ -220,7 +218,7 @@ def _refused(status: HTTPStatus, why: str) -> Response:
 class _Handler(BaseHTTPRequestHandler):
     """One connection's requests."""
 
-    server: AgentServer
+    server: HttpServer
     protocol_version = "HTTP/1.1"
     server_version = "gpuwatch"
     sys_version = ""
@@ -242,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Read through a ration."""
         super().setup()
-        self.rfile = self._ration = Ration(self.rfile)
+        self.rfile = self._ration = LimitedReader(self.rfile)
         self._passed: set[str] = set()
         self._is_error = False
 
@@ -335,7 +333,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _asked(self) -> Request:
         """What the app is asked."""
-        return asked(
+        return parse_request(
             (self.command, self.path, self.client_address[0]),
             self.headers,
             self._ration,

@@ -18,10 +18,10 @@ from gpuwatch.model.fleet import State
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import Clock, ManualClock
 from gpuwatch.simulate.backtest.engine_signals import HistorySource, Timeline, timeline_of
-from gpuwatch.simulate.backtest.witness import Controller, WatchedCloud, WatchedLedger, Witness
+from gpuwatch.simulate.backtest.witness import Controller, SafetyChecker, WatchedCloud, WatchedLedger
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import staged
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
 
 _COMPACT_ROUNDS = 1000
@@ -74,7 +74,7 @@ class Resting:
 
 def play(  # noqa: PLR0913  what a play is made of
     options: Options,
-    lives: Sequence[Life],
+    lives: Sequence[Workload],
     horizon: float,
     *,
     least_seconds: float,
@@ -96,7 +96,7 @@ def play(  # noqa: PLR0913  what a play is made of
     bare = bare if rules is None else replace(bare, rules=rules)
     timelines = {node_id: timeline_of(host.life, horizon) for node_id, host in world.hosts.items()}
     outside = cloud(bare.cloud, clock)
-    witness = Witness(world=world, cloud=bare.cloud, ledger=ledger, rules=bare.rules, least_seconds=least_seconds)
+    witness = SafetyChecker(world=world, cloud=bare.cloud, ledger=ledger, rules=bare.rules, least_seconds=least_seconds)
     ledger.look = witness.settles
     parts = replace(bare, signals=HistorySource(world, clock, timelines))
     parts = replace(parts, cloud=WatchedCloud(outside, parts, witness))
@@ -140,7 +140,7 @@ def play(  # noqa: PLR0913  what a play is made of
     )
 
 
-def _all_foreseen(rules: Rulebook, lives: Sequence[Life]) -> dict[State, float] | None:
+def _all_foreseen(rules: Rulebook, lives: Sequence[Workload]) -> dict[State, float] | None:
     """The same for all pools, the shortest of each; None where one pool's is not known."""
     found: dict[State, float] = {}
     for pool in {life.pool for life in lives} | set(rules.growing):

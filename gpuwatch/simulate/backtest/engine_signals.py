@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
 from gpuwatch.model.fleet import (
     VERDICT_SCHEMA,
@@ -22,20 +22,20 @@ from gpuwatch.model.fleet import (
     Fleet,
     GpuVerdict,
     Node,
+    NodeReport,
     NodeState,
     NodeVerdict,
-    Signal,
     State,
 )
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.options import STORY_BEGINS
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
 
 _LIMITS = ActivityRules()
 _SAMPLING_SECONDS = 1.0
-_SILENT = Signal(failure="its agent is silent")
+_SILENT = NodeReport(failure="its agent is silent")
 _LOST = "a GPU is lost"
 _COUNTING = frozenset({State.IDLE, State.PARKED})
 # The first of this order that any GPU has is the node's, as with the agent.
@@ -77,7 +77,7 @@ class Timeline:
         return None
 
 
-def timeline_of(life: Life, horizon: float) -> Timeline:
+def timeline_of(life: Workload, horizon: float) -> Timeline:
     """A life up to the horizon."""
     lost = {entry.gpu: entry.spans for entry in life.lost}
     first = {id(programme): index for index, programme in reversed([*enumerate(life.gpus)]) if index not in lost}
@@ -87,7 +87,7 @@ def timeline_of(life: Life, horizon: float) -> Timeline:
     changes: list[tuple[float, int, bool | State]] = [(at, -1, on) for at, on in _edges(life.silent)]
     for gpu in gpus:
         changes += ((at, gpu, state) for at, state in _states(life.gpus[gpu], horizon))
-        changes += ((at, gpu, on) for at, on in _edges(lost.get(gpu, Spans())))
+        changes += ((at, gpu, on) for at, on in _edges(lost.get(gpu, Intervals())))
     begins, states = [0.0], list[State | None]([State.IDLE])
     for at, together in groupby(sorted(changes, key=itemgetter(0)), itemgetter(0)):
         for _, gpu, change in together:
@@ -107,14 +107,14 @@ def timeline_of(life: Life, horizon: float) -> Timeline:
     return Timeline(begins, states)
 
 
-def _edges(spans: Spans) -> Iterator[tuple[float, bool]]:
+def _edges(spans: Intervals) -> Iterator[tuple[float, bool]]:
     """When something begins to hold, and when it ends; of what touches, the end comes first."""
     for begin, end in spans:
         yield begin, True
         yield end, False
 
 
-def _states(programme: Programme, horizon: float) -> Iterable[tuple[float, State]]:
+def _states(programme: LoadProfile, horizon: float) -> Iterable[tuple[float, State]]:
     """What the agent calls each phase."""
     return ((at, _state(phase)) for at, phase in programme.phases(horizon))
 
@@ -128,7 +128,7 @@ def _state(phase: Phase) -> State:
 
 
 @dataclass(slots=True)
-class _Told:
+class _NodeHistory:
     """What was said of a node as the cloud listed it, and until when the same may be said again."""
 
     listed: Node
@@ -138,12 +138,12 @@ class _Told:
 
 @dataclass(slots=True)
 class HistorySource:
-    """A SignalSource over a world's lives."""
+    """A NodeReportSource over a world's lives."""
 
     world: World
     clock: Clock
     timelines: dict[str, Timeline]
-    _told: dict[str, _Told] = field(default_factory=dict)
+    _told: dict[str, _NodeHistory] = field(default_factory=dict)
     _fleet: Fleet = field(default_factory=lambda: Fleet(observed_at=STORY_BEGINS, nodes=()))
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
@@ -154,23 +154,23 @@ class HistorySource:
             told = known.get(node.id)
             if told is None or told.listed is not node or told.until <= now:
                 signal, until = self._ask(node, now)
-                told = known[node.id] = _Told(node, replace(node, signal=signal), until)
+                told = known[node.id] = _NodeHistory(node, replace(node, signal=signal), until)
             asked.append(told.node)
         self._fleet = self._fleet.later(observed_at=self.clock.now(), nodes=tuple(asked))
         return self._fleet
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One node, now."""
         return self._ask(node, self.clock.monotonic())[0]
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Means of what the agents told in this round: a recording's agents tell none."""
         return of_verdicts(fleet, queries, self.clock.now())
 
-    def _ask(self, node: Node, now: float) -> tuple[Signal, float]:
+    def _ask(self, node: Node, now: float) -> tuple[NodeReport, float]:
         """A node's signal, and until when it may be repeated."""
         if node.state is not NodeState.RUNNING:
-            return Signal(failure=f"it is {node.state.value}"), float("inf")
+            return NodeReport(failure=f"it is {node.state.value}"), float("inf")
         host = self.world.hosts[node.id]
         ready = host.runs[-1].ready
         if not host.running or now < ready:
@@ -182,7 +182,7 @@ class HistorySource:
             return _SILENT, until
         held = now - max(timeline.begins[number], ready)
         verdict = self._verdict(host, state, held)
-        return Signal(verdict=verdict), now if state in _COUNTING else until
+        return NodeReport(verdict=verdict), now if state in _COUNTING else until
 
     def _verdict(self, host: Host, state: State, held: float) -> NodeVerdict:
         at = self.clock.now()

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, pairwise
 
-from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.simulate.backtest.replay import Recorded
 from gpuwatch.simulate.fleet.options import Options, recorded
 from gpuwatch.simulate.fleet.traces import read_trace
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 
 _GIB = 1024**3
 
@@ -27,7 +27,7 @@ class History:
     `begins_at` is second 0 where the source knows it; `evidence` is why a gap (node, begin) counts as idle, in words.
     """
 
-    lives: tuple[Life, ...]
+    lives: tuple[Workload, ...]
     horizon_seconds: float
     node_seconds: Mapping[str, float]
     gaps: tuple[Recorded, ...]
@@ -39,7 +39,7 @@ class History:
 class Known:
     """A life, when it was first known, and how many seconds of it somebody paid for, all from the history's begin."""
 
-    life: Life
+    life: Workload
     begin: float
     seconds: float
 
@@ -67,7 +67,7 @@ def history_of(options: Options) -> History:
 def of_lives(
     told: Iterable[Known],
     horizon: float,
-    words: Callable[[Life, float], str],
+    words: Callable[[Workload, float], str],
     *,
     begins_at: datetime | None = None,
 ) -> History:
@@ -89,25 +89,25 @@ def of_lives(
     )
 
 
-def _words_of_intervals(_life: Life, _begin: float) -> str:
+def _words_of_intervals(_life: Workload, _begin: float) -> str:
     return "no work recorded"
 
 
-def _words_of_samples(life: Life, begin: float) -> str:
+def _words_of_samples(life: Workload, begin: float) -> str:
     held = sum(programme.at(begin)[0].memory_bytes for programme in life.gpus) / _GIB
     gpus = f"{len(life.gpus)} GPUs" if len(life.gpus) > 1 else "its GPU"
     return f"{gpus} at 0 %, {held:.3g} GiB held"
 
 
-def _busy(life: Life, horizon: float) -> Spans:
+def _busy(life: Workload, horizon: float) -> Intervals:
     """When any of its GPUs computes."""
-    return Spans(chain.from_iterable(programme.busy(horizon) for programme in dict.fromkeys(life.gpus)))
+    return Intervals(chain.from_iterable(programme.busy(horizon) for programme in dict.fromkeys(life.gpus)))
 
 
-def _gaps(life: Life, busy: Spans, begin: float, horizon: float) -> Iterator[Recorded]:
+def _gaps(life: Workload, busy: Intervals, begin: float, horizon: float) -> Iterator[Recorded]:
     """What is left between begin, horizon, work and the unknown."""
     unknown = chain(life.silent, *(lost.spans for lost in life.lost))
-    taken = Spans(chain(busy, unknown, [(begin - 1.0, begin), (horizon, horizon + 1.0)]))
+    taken = Intervals(chain(busy, unknown, [(begin - 1.0, begin), (horizon, horizon + 1.0)]))
     for (_, since), (until, _) in pairwise(taken):
         if begin <= since < until <= horizon:
             needed = until < horizon and busy.until(until) is not None

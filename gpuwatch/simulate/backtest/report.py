@@ -11,7 +11,7 @@ from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, figures_o
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.prices import prices_of
 from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
-from gpuwatch.simulate.backtest.stops import Told, foremost, stops_of
+from gpuwatch.simulate.backtest.stops import StopRecord, foremost, stops_of
 from gpuwatch.simulate.fleet.options import Options
 
 LISTED = 20  # stops of each policy
@@ -47,7 +47,7 @@ class Backtest:
         seen = [line.checked for line in self.lines if line.checked is not None]
         return not any(checked.wrongly_stopped or checked.violations for checked in seen)
 
-    def listed(self, figures: Figures, most: int) -> list[Told]:
+    def listed(self, figures: Figures, most: int) -> list[StopRecord]:
         """The stops of a policy for a list: suspected wrong ones first, then the largest savings."""
         stops = stops_of(self.history.gaps, figures.waits, self.terms.restart)
         return foremost(self.history, stops, self.terms.regret, most)
@@ -217,7 +217,7 @@ def _plain(value: float | Decimal | None) -> float | None:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _stop(told: Backtest, each: Told) -> dict[str, object]:
+def _stop(told: Backtest, each: StopRecord) -> dict[str, object]:
     gap, begins_at = each.stop.gap, told.history.begins_at
     moments = {"idle_since": gap.begin, "stopped_at": each.stop.at, "needed_at": gap.end if gap.needed else None}
     absolute = {

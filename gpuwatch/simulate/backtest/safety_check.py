@@ -7,7 +7,7 @@ meets as much as it can.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gpuwatch.agent.devices.load_profile import Programme
+from gpuwatch.agent.devices.load_profile import LoadProfile
 from gpuwatch.controller.round import step
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
@@ -17,7 +17,7 @@ from gpuwatch.simulate.backtest.compare import Policy
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.witness import Controller
 from gpuwatch.simulate.fleet.options import Options, log_unheard
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 
 _WARM_UP_SECONDS = 60.0
 
@@ -84,12 +84,12 @@ def _rules_of(policy: Policy, restart: float) -> PoolRules:
     return PoolRules(warm_up=_WARM_UP_SECONDS, idle=idle)
 
 
-def _without_memory(lives: Iterable[Life], horizon: float) -> tuple[Life, ...]:
+def _without_memory(lives: Iterable[Workload], horizon: float) -> tuple[Workload, ...]:
     """The same lives, where held memory is no sign of use, as in the figures: else a wait would meet no idleness."""
-    made: dict[Programme, Programme] = {}
+    made: dict[LoadProfile, LoadProfile] = {}
     for programme in {programme for life in lives for programme in life.gpus}:
         phases = list(programme.phases(horizon))
         held = any(phase.memory_bytes or phase.processes for _, phase in phases)
         bare = (replace(phase, at=at, memory_bytes=0, processes=None) for at, phase in phases)
-        made[programme] = Programme(tuple(bare)) if held else programme
+        made[programme] = LoadProfile(tuple(bare)) if held else programme
     return tuple(replace(life, gpus=tuple(made[programme] for programme in life.gpus)) for life in lives)

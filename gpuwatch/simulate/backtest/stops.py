@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 
-from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.model.duration import format_duration
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.prices import node_prices_of, usd
@@ -40,7 +40,7 @@ def stops_of(gaps: Sequence[Recorded], waits: Sequence[float], restart: float) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class StopRecord:
     """A stop for a list: `evidence` says why the node counted as idle, after what, and what came of it."""
 
     stop: Stopped
@@ -50,7 +50,7 @@ class Told:
     evidence: str
 
 
-def foremost(history: History, stops: Iterator[Stopped], regret: float, most: int) -> list[Told]:
+def foremost(history: History, stops: Iterator[Stopped], regret: float, most: int) -> list[StopRecord]:
     """The first of a list: suspected wrong stops, the dearest first; then the others, the largest saving first.
 
     Without a list price for each node hours stand in for money.
@@ -66,7 +66,7 @@ def foremost(history: History, stops: Iterator[Stopped], regret: float, most: in
     pools = {life.name: life.pool for life in history.lives}
     before = _before(history, {stop.gap.node_id for stop in first})
     return [
-        Told(
+        StopRecord(
             stop=stop,
             pool=pools[stop.gap.node_id],
             saved_usd=usd(
@@ -92,7 +92,9 @@ def foremost(history: History, stops: Iterator[Stopped], regret: float, most: in
 def _before(history: History, names: set[str]) -> Callable[[Recorded], str]:
     """What a gap of these nodes came after."""
     work = {
-        life.name: Spans(chain.from_iterable(each.busy(history.horizon_seconds) for each in dict.fromkeys(life.gpus)))
+        life.name: Intervals(
+            chain.from_iterable(each.busy(history.horizon_seconds) for each in dict.fromkeys(life.gpus))
+        )
         for life in history.lives
         if life.name in names
     }

@@ -7,7 +7,7 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.simulate.backtest.compare import Figures
 from gpuwatch.simulate.backtest.prices import prices_of
 from gpuwatch.simulate.backtest.report import MEASURES, Backtest, Line
-from gpuwatch.simulate.backtest.stops import Told
+from gpuwatch.simulate.backtest.stops import StopRecord
 
 LISTED = 5  # stops of each policy
 _BY_KEY = {measure.key: measure for measure in MEASURES}
@@ -89,12 +89,12 @@ def stops_told(figures: Figures, most: int) -> str:
     return f"{figures.policy.name} would have stopped nodes {figures.stops:,} times{which}:"
 
 
-def again(told: Backtest, each: Told) -> str:
+def again(told: Backtest, each: StopRecord) -> str:
     """When a stopped node was needed again."""
     return told.when(each.stop.gap.end) if each.stop.gap.needed else "-"
 
 
-def usd_words(each: Told) -> str:
+def usd_words(each: StopRecord) -> str:
     """What a stop saved, below 0 what it lost."""
     return "-" if each.saved_usd is None else f"{each.saved_usd:,}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from statistics import median
 
-from gpuwatch.agent.devices.load_profile import Spans
+from gpuwatch.agent.devices.load_profile import Intervals
 from gpuwatch.simulate.backtest.compare import Figures
 from gpuwatch.simulate.backtest.gaps import History
 
@@ -38,7 +38,7 @@ def fleet_of(history: History, bins: int) -> Fleet:
     busy = (
         span
         for life in history.lives
-        for span in Spans(chain.from_iterable(each.busy(horizon) for each in dict.fromkeys(life.gpus)))
+        for span in Intervals(chain.from_iterable(each.busy(horizon) for each in dict.fromkeys(life.gpus)))
     )
     return Fleet(
         busy=_mean(busy, horizon, bins),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.orders import Backtested
+from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
 from gpuwatch.simulate.backtest.compare import Policy
@@ -27,12 +27,12 @@ def policies_of(pool: str, rules: PoolRules) -> tuple[Policy, ...]:
     return tuple(_policy(pool, each) for each in trials(rules))
 
 
-def record(told: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) -> Backtested:
+def record(told: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) -> BacktestRecord:
     """What is kept of a backtest in which the pool's `policies_of` took part."""
     lines = [line for line in told.lines if line.figures.policy.rules is not None]
     checked = [line.checked for line in lines if line.checked is not None]
     failures = list(_failures(lines))
-    return Backtested(
+    return BacktestRecord(
         pool=pool,
         at=at,
         who=who,

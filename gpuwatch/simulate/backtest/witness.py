@@ -23,12 +23,12 @@ from typing import Protocol
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.context import Parts, Round
-from gpuwatch.controller.observe import SignalSource
+from gpuwatch.controller.context import ControllerContext, Round
+from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import REMOVALS, Intent, Outcome, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal, State
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState, State
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.world import Host, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
@@ -40,7 +40,7 @@ _GONE = frozenset({NodeState.STOPPED, NodeState.TERMINATED})
 class Controller(Protocol):
     """One round, as `gpuwatch.controller.round.step` plays it."""
 
-    def __call__(self, parts: Parts, *, act: bool = True) -> Round:
+    def __call__(self, parts: ControllerContext, *, act: bool = True) -> Round:
         """Play it; with `act=False` it ends before anything is written down."""
         ...
 
@@ -57,7 +57,7 @@ class WatchedLedger(InMemoryLedger):
 
 
 @dataclass(kw_only=True)
-class Witness:
+class SafetyChecker:
     """What was seen. `least_seconds` is the shortest wait of the policy; `violations` are sentences."""
 
     world: World
@@ -68,7 +68,7 @@ class Witness:
     violations: list[str] = field(default_factory=list)
     plans: int = 0
 
-    def changes(self, parts: Parts, node_id: str, key: str) -> None:
+    def changes(self, parts: ControllerContext, node_id: str, key: str) -> None:
         """Somebody asks the cloud to change a node."""
         node = self.cloud.node(node_id)
         self._note(node_id, parts, {"P12: no open intent has its key": not self.ledger.is_open(key)})
@@ -79,7 +79,7 @@ class Witness:
                 {"P3: it is not enrolled": not node.enrolled, "P3: it is protected": node.protected is not None},
             )
 
-    def removes(self, parts: Parts, node_id: str, key: str, permit: Permit, verb: Verb) -> None:
+    def removes(self, parts: ControllerContext, node_id: str, key: str, permit: Permit, verb: Verb) -> None:
         """Somebody asks the cloud to stop or terminate a node."""
         self.changes(parts, node_id, key)
         bound, of_it = self.rules.limits.max_confirmation_age, permit.max_age_seconds
@@ -95,7 +95,7 @@ class Witness:
             if node is not None and node.state not in _GONE:
                 self.violations.append(f"{intent.node_id}: P13: settled as stopped while the cloud says {node.state}")
 
-    def plan(self, controller: Controller, parts: Parts) -> Round:
+    def plan(self, controller: Controller, parts: ControllerContext) -> Round:
         """What the next round would do; and, of what it would remove, one node that is something else than idle."""
         plan = controller(parts, act=False)
         self.plans += 1
@@ -150,7 +150,7 @@ class Witness:
         yield f"P14: a {promise.action} was promised", promise.action != "terminate" and verb is not Verb.STOP
         yield f"P14: its notice was for pool {promise.pool}", promise.pool != node.pool
 
-    def _note(self, node_id: str, parts: Parts, found: Mapping[str, bool]) -> None:
+    def _note(self, node_id: str, parts: ControllerContext, found: Mapping[str, bool]) -> None:
         now = parts.clock.monotonic()
         self.violations += [f"{node_id} after {now:g} s: {sentence}" for sentence, holds in found.items() if holds]
 
@@ -167,31 +167,31 @@ def _removed(done: Round) -> set[str]:
     return {each.step.node_id for each in done.reviews if each.allowed and each.step.verb in REMOVALS}
 
 
-def _worlds(parts: Parts, node_id: str) -> Iterator[tuple[str, Parts]]:
+def _worlds(parts: ControllerContext, node_id: str) -> Iterator[tuple[str, ControllerContext]]:
     """The same moment, but for one node that must not be removed."""
     yield "busy", replace(parts, signals=_Other(parts.signals, node_id, _busy))
-    yield "silent", replace(parts, signals=_Other(parts.signals, node_id, lambda _: Signal(failure="it is silent")))
+    yield "silent", replace(parts, signals=_Other(parts.signals, node_id, lambda _: NodeReport(failure="it is silent")))
     yield "protected", replace(parts, cloud=_Shown(parts.cloud, node_id, lambda node: replace(node, protected="a tag")))
     yield "not enrolled", replace(parts, cloud=_Shown(parts.cloud, node_id, lambda node: replace(node, enrolled=False)))
 
 
-def _busy(signal: Signal) -> Signal:
+def _busy(signal: NodeReport) -> NodeReport:
     """The same verdict of a node that works."""
     verdict = signal.verdict
     if verdict is None:
         return signal
     activity = replace(verdict.activity, state=State.BUSY)
     gpus = tuple(replace(gpu, activity=activity) for gpu in verdict.gpus)
-    return Signal(verdict=replace(verdict, activity=activity, gpus=gpus))
+    return NodeReport(verdict=replace(verdict, activity=activity, gpus=gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class _Other:
-    """A SignalSource that says something else of one node."""
+    """A NodeReportSource that says something else of one node."""
 
-    signals: SignalSource
+    signals: NodeReportSource
     node_id: str
-    change: Callable[[Signal], Signal]
+    change: Callable[[NodeReport], NodeReport]
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes, one of them changed."""
@@ -201,12 +201,12 @@ class _Other:
         )
         return replace(fleet, nodes=tuple(changed))
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One node, perhaps changed."""
         signal = self.signals.confirm(node)
         return self.change(signal) if node.id == self.node_id else signal
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """As they are."""
         return self.signals.measure(fleet, queries)
 
@@ -227,8 +227,8 @@ class _Shown(PassedOn):
 class WatchedCloud(PassedOn):
     """The controller's cloud, with a witness of every change of a node that it asks for."""
 
-    parts: Parts
-    witness: Witness
+    parts: ControllerContext
+    witness: SafetyChecker
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
         """Stop it under a witness's eyes."""

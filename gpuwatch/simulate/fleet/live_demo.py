@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpuwatch.controller.round import Parts, Round, step
+from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import SystemClock
@@ -27,7 +27,7 @@ _HOURS = 7 * 24.0  # the lives are written for so long
 class Show:
     """A running demo."""
 
-    parts: Parts
+    parts: ControllerContext
     ledger: Ledger
     world: World
     board: Board
@@ -51,7 +51,7 @@ class Show:
                 real.sleep(max(0.0, clock.monotonic() / speed - passed))
             return True
 
-        def controller(parts: Parts) -> None:
+        def controller(parts: ControllerContext) -> None:
             asked = real.monotonic()
             done = step(parts)
             tell(done, real.monotonic() - asked)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, Cloud
-from gpuwatch.controller.observe import SignalSource
-from gpuwatch.controller.round import Parts
+from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.round import ControllerContext
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.money import prices
@@ -18,7 +18,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.traces import Recording, lives_of, read_trace
-from gpuwatch.simulate.fleet.workloads import DAY_BEGINS_HOUR, POOLS, DemoError, Life, demo_fleet
+from gpuwatch.simulate.fleet.workloads import DAY_BEGINS_HOUR, POOLS, DemoError, Workload, demo_fleet
 
 FLEET = "demo"
 REGION = "us-east-1"
@@ -71,7 +71,7 @@ class Options:
         )
 
 
-def lives(options: Options) -> tuple[tuple[Life, ...], float]:
+def lives(options: Options) -> tuple[tuple[Workload, ...], float]:
     """The fleet's lives and their horizon in seconds.
 
     Raises:
@@ -84,7 +84,7 @@ def lives(options: Options) -> tuple[tuple[Life, ...], float]:
     return recorded(options, read_trace(options.trace))
 
 
-def recorded(options: Options, recording: Recording) -> tuple[tuple[Life, ...], float]:
+def recorded(options: Options, recording: Recording) -> tuple[tuple[Workload, ...], float]:
     """The lives of a recording and their horizon in seconds; raises as `lives`."""
     span = recording.end - recording.begin
     horizon = span if options.hours is None else min(span, options.hours * 3600)
@@ -99,12 +99,12 @@ def assemble(
     options: Options,
     clock: Clock,
     cloud: Cloud,
-    signals: SignalSource,
+    signals: NodeReportSource,
     ledger: RoundLedger,
     pools: Iterable[str] = (),
-) -> Parts:
+) -> ControllerContext:
     """The real controller's parts, enforcing; `pools` are those of a recording, whatever their names."""
-    return Parts(
+    return ControllerContext(
         clock=clock,
         cloud=cloud,
         signals=signals,
@@ -115,7 +115,7 @@ def assemble(
     )
 
 
-def tags(life: Life) -> Mapping[str, str]:
+def tags(life: Workload) -> Mapping[str, str]:
     """What a life's machine is tagged with: enrolled in the demo's fleet."""
     return {"Name": life.name, FLEET_TAG: FLEET, POOL_TAG: life.pool}
 

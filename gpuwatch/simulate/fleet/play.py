@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from gpuwatch.controller.round import Parts, step
+from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import FLEET, REGION, STORY_BEGINS, Options, assemble, tags
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, InProcess, Timing, WitnessedCloud, World
 
 _STOPPING_SECONDS = 45.0
@@ -16,7 +16,9 @@ _PENDING_SECONDS = 30.0
 _FORGET_AFTER_ROUNDS = 50
 
 
-def staged(options: Options, told: Sequence[Life], horizon: float, ledger: RoundLedger) -> tuple[Parts, World]:
+def staged(
+    options: Options, told: Sequence[Workload], horizon: float, ledger: RoundLedger
+) -> tuple[ControllerContext, World]:
     """The controller's parts and the world under it, on a manual clock at second 0."""
     clock = ManualClock(wall=STORY_BEGINS)
     named = {f"i-{number:017x}": life for number, life in enumerate(told, start=1)}
@@ -34,7 +36,7 @@ def staged(options: Options, told: Sequence[Life], horizon: float, ledger: Round
     return assemble(options, clock, cloud, InProcess(world, clock), ledger, pools), world
 
 
-def _machine(node_id: str, life: Life) -> Node:
+def _machine(node_id: str, life: Workload) -> Node:
     return Node(
         id=node_id,
         name=life.name,
@@ -49,12 +51,12 @@ def _machine(node_id: str, life: Life) -> Node:
 
 
 def play(
-    parts: Parts,
+    parts: ControllerContext,
     world: World,
     options: Options,
     horizon: float,
     *,
-    controller: Callable[[Parts], object] = step,
+    controller: Callable[[ControllerContext], object] = step,
     wait: Callable[[float], bool] | None = None,
     started: Callable[[Host], None] = lambda _: None,
 ) -> int:

@@ -26,8 +26,8 @@ from pathlib import Path
 from statistics import median
 from typing import TextIO
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
-from gpuwatch.simulate.fleet.workloads import DemoError, Life, Lost
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
+from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload
 
 SILENT_AFTER_INTERVALS = 5
 _SAMPLE_COLUMNS = ("time_s", "node", "gpu", "utilization_ratio")
@@ -212,16 +212,16 @@ def _times(gpus: dict[int, list[Row]]) -> list[float]:
     return sorted({row.seconds for rows in gpus.values() for row in rows})
 
 
-def lives_of(recording: Recording, *, gpus_per_node: int = 1, instance_type: str | None = None) -> tuple[Life, ...]:
+def lives_of(recording: Recording, *, gpus_per_node: int = 1, instance_type: str | None = None) -> tuple[Workload, ...]:
     """One life for each recorded node, beginning at 0. An interval makes all of its node's GPUs busy."""
     begin, end = recording.begin, recording.end
     sampled = (_sampled_life(name, gpus, recording, instance_type) for name, gpus in recording.samples.items())
     intervals = (
-        Life(
+        Workload(
             name=name,
             story="recorded",
             instance_type=instance_type or machine_for(gpus_per_node),
-            gpus=(Programme(tuple(_interval_phases(spans, begin, end))),) * gpus_per_node,
+            gpus=(LoadProfile(tuple(_interval_phases(spans, begin, end))),) * gpus_per_node,
         )
         for name, spans in recording.intervals.items()
     )
@@ -250,35 +250,35 @@ def _interval_phases(spans: Sequence[tuple[float, float]], begin: float, end: fl
             yield Phase(at=busy_to - begin)
 
 
-def _sampled_life(name: str, gpus: dict[int, list[Row]], recording: Recording, instance_type: str | None) -> Life:
+def _sampled_life(name: str, gpus: dict[int, list[Row]], recording: Recording, instance_type: str | None) -> Workload:
     """A node of samples; what was not recorded is silence or a lost GPU, never idleness."""
     begin, end, interval = recording.begin, recording.end, recording.sampling_seconds or _LONE_ROW_SECONDS
     ordered = [rows for _, rows in sorted(gpus.items())]
     holes = [_holes([row.seconds for row in rows], begin, end, interval) for rows in ordered]
     silent = _holes(_times(gpus), begin, end, interval)
-    return Life(
+    return Workload(
         name=name,
         story="recorded",
         instance_type=instance_type or machine_for(len(gpus)),
         gpus=tuple(
-            Programme(tuple(_sampled_phases(rows, hole, begin))) for rows, hole in zip(ordered, holes, strict=True)
+            LoadProfile(tuple(_sampled_phases(rows, hole, begin))) for rows, hole in zip(ordered, holes, strict=True)
         ),
         silent=silent,
         lost=tuple(Lost(gpu=index, spans=hole) for index, hole in enumerate(holes)),
     )
 
 
-def _holes(times: Sequence[float], begin: float, end: float, interval: float) -> Spans:
+def _holes(times: Sequence[float], begin: float, end: float, interval: float) -> Intervals:
     """Where rows are missing for too long, counted from the recording's begin."""
     longest = SILENT_AFTER_INTERVALS * interval
     found = [(0.0, times[0] - begin)] if times[0] - begin > longest else []
     for before, after in zip(times, [*times[1:], end], strict=True):
         if after - before > longest:
             found.append((before + interval - begin, after - begin))
-    return Spans(found)
+    return Intervals(found)
 
 
-def _sampled_phases(rows: Sequence[Row], holes: Spans, begin: float) -> Iterator[Phase]:
+def _sampled_phases(rows: Sequence[Row], holes: Intervals, begin: float) -> Iterator[Phase]:
     """The rows as phases; nothing is known to run in a hole."""
     first = rows[0].seconds - begin
     changes = [(row.seconds - begin, row.utilization_ratio, row.memory_bytes) for row in rows]

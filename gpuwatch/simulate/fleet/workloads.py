@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.fleet import DEFAULT_POOL
 
 DAY_BEGINS_HOUR = 8  # the wall clock at second 0
@@ -26,31 +26,31 @@ class Lost:
     """One GPU that the driver loses for a while."""
 
     gpu: int
-    spans: Spans
+    spans: Intervals
 
 
 POOLS = (DEFAULT_POOL, "training", "serving", "batch", "research")  # of all lives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Workload:
     """One node's life. `story` is one word for people; `people` is when somebody is at work on it."""
 
     name: str
     story: str
     instance_type: str
-    gpus: tuple[Programme, ...]
+    gpus: tuple[LoadProfile, ...]
     pool: str = DEFAULT_POOL
-    people: Spans = field(default_factory=Spans)
-    silent: Spans = field(default_factory=Spans)
+    people: Intervals = field(default_factory=Intervals)
+    silent: Intervals = field(default_factory=Intervals)
     lost: tuple[Lost, ...] = ()
 
 
 # A story makes one life of a name, a source of chance and a horizon in seconds.
-Story = Callable[[str, random.Random, int], Life]
+Story = Callable[[str, random.Random, int], Workload]
 
 
-def demo_fleet(seed: int, horizon_seconds: float) -> tuple[Life, ...]:
+def demo_fleet(seed: int, horizon_seconds: float) -> tuple[Workload, ...]:
     """The demo fleet's lives: the same seed and horizon give the same."""
     whole = int(horizon_seconds) + 1
     return tuple(story(name, random.Random(f"{seed}/{name}"), whole) for name, story in _FLEET.items())
@@ -61,14 +61,14 @@ def _rises(phases: list[Phase]) -> tuple[Phase, ...]:
     return tuple({phase.at: phase for phase in sorted(phases, key=lambda phase: phase.at)}.values())
 
 
-def _training(name: str, chance: random.Random, horizon: int) -> Life:
+def _training(name: str, chance: random.Random, horizon: int) -> Workload:
     """Long jobs on all eight GPUs with a checkpoint now and then; hours between jobs in which nothing runs."""
-    return Life(
+    return Workload(
         name=name,
         story="training",
         pool="training",
         instance_type="p4d.24xlarge",
-        gpus=(Programme(_jobs(chance, horizon, 0)),) * 8,
+        gpus=(LoadProfile(_jobs(chance, horizon, 0)),) * 8,
     )
 
 
@@ -96,14 +96,14 @@ def _job(chance: random.Random, begin: int, end: int) -> Iterator[Phase]:
     yield Phase(at=end)
 
 
-def _losing_a_gpu(name: str, chance: random.Random, horizon: int) -> Life:
+def _losing_a_gpu(name: str, chance: random.Random, horizon: int) -> Workload:
     """A training node that loses a GPU: the job dies, the node is repaired hours later, a new job begins."""
     lost_at = chance.randrange(2 * _HOUR, 5 * _HOUR)
     back_at = lost_at + chance.randrange(2 * _HOUR, 5 * _HOUR)
     first = [phase for phase in _job(chance, 0, lost_at + _HOUR) if phase.at < lost_at]
-    programme = Programme(_rises([*first, Phase(at=lost_at), *_jobs(chance, horizon, back_at + 600)]))
-    lost = Lost(gpu=chance.randrange(8), spans=Spans([(lost_at, back_at)]))
-    return Life(
+    programme = LoadProfile(_rises([*first, Phase(at=lost_at), *_jobs(chance, horizon, back_at + 600)]))
+    lost = Lost(gpu=chance.randrange(8), spans=Intervals([(lost_at, back_at)]))
+    return Workload(
         name=name,
         story="loses a GPU",
         pool="training",
@@ -113,7 +113,7 @@ def _losing_a_gpu(name: str, chance: random.Random, horizon: int) -> Life:
     )
 
 
-def _inference(name: str, chance: random.Random, horizon: int) -> Life:
+def _inference(name: str, chance: random.Random, horizon: int) -> Workload:
     """A service: bursts around the clock, more by day, its model always loaded on all four GPUs."""
     gpus = []
     for _ in range(4):
@@ -124,11 +124,11 @@ def _inference(name: str, chance: random.Random, horizon: int) -> Life:
             phases.append(Phase(at=at, memory_bytes=held))
             by_day = (at % _DAY) < 12 * _HOUR
             at += chance.randrange(30, 600 if by_day else 3000)
-        gpus.append(Programme(_rises(phases)))
-    return Life(name=name, story="inference", pool="serving", instance_type="g6.12xlarge", gpus=tuple(gpus))
+        gpus.append(LoadProfile(_rises(phases)))
+    return Workload(name=name, story="inference", pool="serving", instance_type="g6.12xlarge", gpus=tuple(gpus))
 
 
-def _batch(name: str, chance: random.Random, horizon: int) -> Life:
+def _batch(name: str, chance: random.Random, horizon: int) -> Workload:
     """A batch job every two to four hours that leaves nothing behind."""
     phases: list[Phase] = []
     at = chance.randrange(_HOUR // 2, 2 * _HOUR)
@@ -137,10 +137,12 @@ def _batch(name: str, chance: random.Random, horizon: int) -> Life:
         at += chance.randrange(15 * 60, 50 * 60)
         phases.append(Phase(at=at))
         at += chance.randrange(2 * _HOUR, 4 * _HOUR)
-    return Life(name=name, story="batch", pool="batch", instance_type="g6.xlarge", gpus=(Programme(_rises(phases)),))
+    return Workload(
+        name=name, story="batch", pool="batch", instance_type="g6.xlarge", gpus=(LoadProfile(_rises(phases)),)
+    )
 
 
-def _notebook(name: str, chance: random.Random, horizon: int) -> Life:
+def _notebook(name: str, chance: random.Random, horizon: int) -> Workload:
     """A person from morning to evening: mostly thinking, short runs; now and then the notebook stays open all night."""
     phases: list[Phase] = []
     people: list[tuple[float, float]] = []
@@ -160,38 +162,40 @@ def _notebook(name: str, chance: random.Random, horizon: int) -> Life:
                 at += chance.randrange(120, 2400)
         if chance.random() < 0.75:  # noqa: PLR2004  one evening in four the notebook stays open
             phases.append(Phase(at=evening))
-    return Life(
+    return Workload(
         name=name,
         story="notebook",
         pool="research",
         instance_type="g5.xlarge",
-        gpus=(Programme(_rises(phases)),),
-        people=Spans(people),
+        gpus=(LoadProfile(_rises(phases)),),
+        people=Intervals(people),
     )
 
 
-def _forgotten(name: str, chance: random.Random, horizon: int) -> Life:
+def _forgotten(name: str, chance: random.Random, horizon: int) -> Workload:
     """An experiment ends in the first minutes, and nobody comes back."""
     del horizon
     end = chance.randrange(60, 600)
     phases = (Phase(at=0, utilization_ratio=0.7, memory_bytes=10 * _GIB), Phase(at=end))
     kind, count = chance.choice((("g6e.xlarge", 1), ("g6.12xlarge", 4), ("g5.xlarge", 1)))
-    return Life(name=name, story="forgotten", pool="research", instance_type=kind, gpus=(Programme(phases),) * count)
+    return Workload(
+        name=name, story="forgotten", pool="research", instance_type=kind, gpus=(LoadProfile(phases),) * count
+    )
 
 
-def _falling_silent(name: str, chance: random.Random, horizon: int) -> Life:
+def _falling_silent(name: str, chance: random.Random, horizon: int) -> Workload:
     """Its agent says nothing for hours while a job runs on; the job ends an hour or two after it speaks again."""
     del horizon
     begin = chance.randrange(_HOUR // 3, 2 * _HOUR)
     end = begin + chance.randrange(3 * _HOUR, 6 * _HOUR)
-    programme = Programme(tuple(_job(chance, 0, end + chance.randrange(_HOUR, 2 * _HOUR))))
-    return Life(
+    programme = LoadProfile(tuple(_job(chance, 0, end + chance.randrange(_HOUR, 2 * _HOUR))))
+    return Workload(
         name=name,
         story="falls silent",
         pool="research",
         instance_type="g6.12xlarge",
         gpus=(programme,) * 4,
-        silent=Spans([(begin, end)]),
+        silent=Intervals([(begin, end)]),
     )
 
 

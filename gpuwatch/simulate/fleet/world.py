@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.devices.load_profile import Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile
 from gpuwatch.agent.devices.simulated import SimulatedGpu, SimulatedSource, gpu_info
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.clouds import Cloud, CloudError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.observe.pool_metrics import of_verdicts
-from gpuwatch.model.fleet import Fleet, Node, NodeState, Signal
-from gpuwatch.model.measurement import Measure, Query
+from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
+from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.cloud_proxy import PassedOn
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 
 _TRY_AGAIN_SECONDS = 15.0  # a machine that still stops cannot be started yet
 
@@ -62,12 +62,14 @@ class Timing:
 class Host:
     """One node: its life, its runs, and while it runs, its agent's core over its simulated GPUs."""
 
-    def __init__(self, life: Life, node_id: str, clock: Clock, timing: Timing, busy: Mapping[Programme, Spans]) -> None:
+    def __init__(
+        self, life: Workload, node_id: str, clock: Clock, timing: Timing, busy: Mapping[LoadProfile, Intervals]
+    ) -> None:
         """The machine runs and its agent answers; `busy` is when each programme computes."""
         self.life = life
         self.node_id = node_id
         self.busy = tuple(busy[programme] for programme in life.gpus)
-        self.demand = Spans(
+        self.demand = Intervals(
             [*itertools.chain.from_iterable({id(each): each for each in self.busy}.values()), *life.people]
         )
         self.wake: float | None = None  # when its user wants it back, while it is stopped
@@ -137,7 +139,7 @@ class Host:
             SimulatedGpu(
                 info=info,
                 programme=programme,
-                lost=lost.get(index, Spans()),
+                lost=lost.get(index, Intervals()),
                 memory_total_bytes=80 * 1024**3,
                 power_limit_watts=400.0,
             )
@@ -160,7 +162,7 @@ class World:
 
     def __init__(
         self,
-        lives: Mapping[str, Life],
+        lives: Mapping[str, Workload],
         clock: Clock,
         timing: Timing,
         horizon_seconds: float,
@@ -260,12 +262,12 @@ class InProcess:
         asked = tuple(map(self._asked, nodes))
         return Fleet(observed_at=self.clock.now(), nodes=asked)
 
-    def confirm(self, node: Node) -> Signal:
+    def confirm(self, node: Node) -> NodeReport:
         """One node itself, now."""
         self.world.hosts[node.id].sample()
         return self._ask(node)
 
-    def measure(self, fleet: Fleet, queries: Sequence[Query]) -> tuple[Measure, ...]:
+    def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
         """Means of what the agents told in this round."""
         return of_verdicts(fleet, queries, self.clock.now())
 
@@ -279,8 +281,12 @@ class InProcess:
             self._not_running[node.id] = (node, asked)
         return asked
 
-    def _ask(self, node: Node) -> Signal:
+    def _ask(self, node: Node) -> NodeReport:
         if node.state is not NodeState.RUNNING:
-            return Signal(failure=f"it is {node.state.value}")
+            return NodeReport(failure=f"it is {node.state.value}")
         host, now = self.world.hosts[node.id], self.clock.monotonic()
-        return Signal(verdict=host.core.verdict(now)) if host.answers(now) else Signal(failure="its agent is silent")
+        return (
+            NodeReport(verdict=host.core.verdict(now))
+            if host.answers(now)
+            else NodeReport(failure="its agent is silent")
+        )

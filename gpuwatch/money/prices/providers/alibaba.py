@@ -16,7 +16,7 @@ from urllib.parse import quote
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
-from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://ecs.{region}.aliyuncs.com"
@@ -37,11 +37,11 @@ class AlibabaPrices:
         self._asker = Asker(clock=clock, name="Alibaba Cloud", times=1)
 
     @classmethod
-    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
         """As the settings want it."""
         del profile
-        file = Path(knobs.alibaba_key_file or "")
-        return cls(clock=clock, key_file=file, endpoint_url=knobs.endpoints.get("alibaba"))
+        file = Path(settings.alibaba_key_file or "")
+        return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("alibaba"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import amount_of
-from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 # The price list is served in a few regions only; any of them tells the prices of all.
@@ -41,9 +41,9 @@ class AwsPrices:
         self._endpoint_url = endpoint_url
 
     @classmethod
-    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
         """As the settings want it."""
-        return cls(clock=clock, profile=profile, endpoint_url=knobs.endpoints.get("aws"))
+        return cls(clock=clock, profile=profile, endpoint_url=settings.endpoints.get("aws"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.

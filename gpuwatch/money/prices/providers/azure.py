@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of
-from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://prices.azure.com"
@@ -28,10 +28,10 @@ class AzurePrices:
         self._asker = Asker(clock=clock, name="Azure's Retail Prices API")
 
     @classmethod
-    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
         """As the settings want it."""
         del profile
-        return cls(clock=clock, endpoint_url=knobs.endpoints.get("azure"))
+        return cls(clock=clock, endpoint_url=settings.endpoints.get("azure"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other, each with all its pages.

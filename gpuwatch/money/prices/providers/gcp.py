@@ -17,7 +17,7 @@ from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, secret_of
-from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://cloudbilling.googleapis.com"
@@ -62,11 +62,11 @@ class GcpPrices:
         self._asker = Asker(clock=clock, name="GCP's Cloud Billing catalogue")
 
     @classmethod
-    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
         """As the settings want it."""
         del profile
-        file = Path(knobs.gcp_key_file or "")
-        return cls(clock=clock, key_file=file, endpoint_url=knobs.endpoints.get("gcp"))
+        file = Path(settings.gcp_key_file or "")
+        return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("gcp"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """The whole catalogue once, then the sums.

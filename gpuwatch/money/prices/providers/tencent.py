@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
-from gpuwatch.money.prices.settings import LiveKnobs
+from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://cvm.tencentcloudapi.com"
@@ -39,11 +39,11 @@ class TencentPrices:
         self._asker = Asker(clock=clock, name="Tencent Cloud", times=1)
 
     @classmethod
-    def of(cls, knobs: LiveKnobs, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
         """As the settings want it."""
         del profile
-        file, currency = Path(knobs.tencent_key_file or ""), knobs.tencent_currency or "CNY"
-        return cls(clock=clock, key_file=file, currency=currency, endpoint_url=knobs.endpoints.get("tencent"))
+        file, currency = Path(settings.tencent_key_file or ""), settings.tencent_currency or "CNY"
+        return cls(clock=clock, key_file=file, currency=currency, endpoint_url=settings.endpoints.get("tencent"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.

@@ -11,12 +11,12 @@ from datetime import datetime
 from enum import IntEnum
 from itertools import pairwise
 
-from gpuwatch.agent.devices.load_profile import Phase, Programme, Spans
+from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.simulate.backtest.gaps import History, Known, of_lives
 from gpuwatch.simulate.fleet.options import Options
 from gpuwatch.simulate.fleet.traces import machine_for
-from gpuwatch.simulate.fleet.workloads import Life
+from gpuwatch.simulate.fleet.workloads import Workload
 
 
 class Kind(IntEnum):
@@ -40,7 +40,7 @@ class Run:
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class NodeObservation:
     """One node; times are seconds from the history's begin. `parked_is` is what held memory counts as."""
 
     name: str
@@ -80,7 +80,7 @@ class Told:
 
 
 def history_of_nodes(
-    told: Iterable[Told], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
+    told: Iterable[NodeObservation], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
 ) -> History:
     """The history that they make; `moment` is the shortest time of which the source tells.
 
@@ -95,32 +95,32 @@ def history_of_nodes(
         idle = [(run.begin, run.words) for run in node.runs if run.kind is Kind.IDLE]
         words[node.name] = ([begin for begin, _ in idle], [why for _, why in idle])
 
-    def why(life: Life, begin: float) -> str:
+    def why(life: Workload, begin: float) -> str:
         begins, reasons = words[life.name]
         return reasons[bisect_right(begins, begin) - 1]
 
     return of_lives((_known(node, horizon, options) for node in nodes.values()), horizon, why, begins_at=begins_at)
 
 
-def _known(node: Told, horizon: float, options: Options) -> Known:
+def _known(node: NodeObservation, horizon: float, options: Options) -> Known:
     """The node as a life."""
     busy = [(run.begin, run.end) for run in node.runs if run.kind is Kind.BUSY]
-    sure = Spans((run.begin, run.end) for run in node.runs if run.kind is not Kind.UNKNOWN)
+    sure = Intervals((run.begin, run.end) for run in node.runs if run.kind is not Kind.UNKNOWN)
     edges = [(-1.0, 0.0), *sure, (horizon, horizon + 1.0)]
-    silent = Spans((end, begin) for (_, end), (begin, _) in pairwise(edges))
+    silent = Intervals((end, begin) for (_, end), (begin, _) in pairwise(edges))
     gpus = node.gpus or options.gpus_per_node
-    life = Life(
+    life = Workload(
         name=node.name,
         story="recorded",
         instance_type=options.instance_type or node.instance_type or machine_for(gpus),
         pool=node.pool,
-        gpus=(Programme(tuple(_phases(Spans(busy)))),) * gpus,
+        gpus=(LoadProfile(tuple(_phases(Intervals(busy)))),) * gpus,
         silent=silent,
     )
     return Known(life=life, begin=0.0, seconds=sum(run.end - run.begin for run in node.runs))
 
 
-def _phases(busy: Spans) -> Iterator[Phase]:
+def _phases(busy: Intervals) -> Iterator[Phase]:
     for begin, end in busy:
         yield Phase(at=begin, utilization_ratio=1.0)
         yield Phase(at=end)

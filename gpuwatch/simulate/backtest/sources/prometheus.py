@@ -16,7 +16,7 @@ from gpuwatch.controller.observe.prometheus_api import Answer, Labels, PromApi
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources import questions
-from gpuwatch.simulate.backtest.sources.nodes import Kind, Told, history_of_nodes
+from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
 from gpuwatch.simulate.backtest.sources.steps import Remembered, Stretch, agents_stretches, exporters_stretches, merged
 from gpuwatch.simulate.backtest.sources.window import SourceError, Window
 from gpuwatch.simulate.fleet.options import Options
@@ -43,7 +43,7 @@ class PrometheusRange:
     step: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
-    _told: dict[str, Told] = field(default_factory=dict, init=False)
+    _told: dict[str, NodeObservation] = field(default_factory=dict, init=False)
     _past: dict[str, Remembered] = field(default_factory=lambda: defaultdict(Remembered), init=False)
 
     def history(self, options: Options) -> History:
@@ -70,25 +70,25 @@ class PrometheusRange:
     @property
     def place(self) -> str:
         """Where it is and whose metrics are asked for, in words that hold no secret."""
-        return f"{_place(self.api)} ({self.api.knobs.dialect})"
+        return f"{_place(self.api)} ({self.api.settings.dialect})"
 
     def _series(self) -> int:
         """How many series there are at most, which says how much may be asked at once."""
-        found = series_of(self.api, self.window, [self.api.knobs.dialect])
+        found = series_of(self.api, self.window, [self.api.settings.dialect])
         if not found:
-            metric = questions.metric_of(self.api.knobs.dialect)
+            metric = questions.metric_of(self.api.settings.dialect)
             raise SourceError(f"{self.place} has no {metric} from {self.window}; see --dialect, --from and --to")
-        return found[self.api.knobs.dialect]
+        return found[self.api.settings.dialect]
 
     def _chunk(self, begin: float, end: float, origin: float) -> None:
         """Ask about a part and fold it; one that is refused, or in which a target is renamed, is halved."""
-        knobs, steps = self.api.knobs, round((end - begin) / self.step)
-        asked = questions.facts(knobs, end - begin, self.pool)
+        settings, steps = self.api.settings, round((end - begin) / self.step)
+        asked = questions.facts(settings, end - begin, self.pool)
         told = _believed(self.api, self.api.instant(asked, _at(end)) if asked else {})
         facts = {name: answer.rows for name, answer in told.items()}
-        names = self._words(facts.get("names", ()), questions.node_label(knobs))
+        names = self._words(facts.get("names", ()), questions.node_label(settings))
         if steps == 1 or all(len(each) == 1 for each in names.values()):
-            expressions = questions.questions(knobs, self.step, self.pool)
+            expressions = questions.questions(settings, self.step, self.pool)
             answers = self.api.ranged(expressions, begin + self.step, end, self.step)
             if _doubt(answers) is None or steps <= _LEAST_STEPS:
                 self._fold(_believed(self.api, answers), names, origin)
@@ -122,10 +122,10 @@ class PrometheusRange:
                     each.begin - origin, each.end - origin, each.kind, gpus=each.gpus, words=each.words
                 )
 
-    def _node(self, name: str, target: Target) -> Told:
+    def _node(self, name: str, target: Target) -> NodeObservation:
         told = self._told.get(name)
         if told is None:
-            told = self._told[name] = Told(name=name, parked_is=self.parked_is)
+            told = self._told[name] = NodeObservation(name=name, parked_is=self.parked_is)
             told.pool = target[-1] or DEFAULT_POOL
         return told
 
@@ -142,10 +142,10 @@ class PrometheusRange:
 
     @property
     def _agents(self) -> bool:
-        return self.api.knobs.dialect == questions.AGENT
+        return self.api.settings.dialect == questions.AGENT
 
     def _target(self, labels: Labels) -> Target:
-        return tuple([labels.get(label, "") for label in questions.labels_of(self.api.knobs)])
+        return tuple([labels.get(label, "") for label in questions.labels_of(self.api.settings)])
 
     def _words(self, rows: Rows, label: str) -> dict[Target, set[str]]:
         """What a label says of each target."""
@@ -157,7 +157,7 @@ class PrometheusRange:
     def _name(self, target: Target, names: Mapping[Target, set[str]]) -> str | None:
         """What the node is called; None where that is not clear."""
         if not self._agents:
-            label = questions.labels_of(self.api.knobs).index(questions.node_label(self.api.knobs))
+            label = questions.labels_of(self.api.settings).index(questions.node_label(self.api.settings))
             return _PORT.sub("", target[label]).strip("[]") or None
         called = names.get(target, set())
         return next(iter(called)) or None if len(called) == 1 else None
@@ -196,7 +196,7 @@ def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str
 
 def _place(api: PromApi) -> str:
     """Its URL without a password that somebody may have put there."""
-    told = urlsplit(api.knobs.url or "")
+    told = urlsplit(api.settings.url or "")
     return f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}".rstrip("/")
 
 

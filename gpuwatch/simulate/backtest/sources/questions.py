@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntFlag
 
 from gpuwatch.controller.observe.exporters import DIALECTS, HELD_BYTES, Dialect, Sign
-from gpuwatch.controller.observe.settings import PromqlKnobs
+from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.fleet import State
 
 AGENT = "gpuwatch"
@@ -44,15 +44,15 @@ _AGENT_FACTS = {
 }
 
 
-def labels_of(knobs: PromqlKnobs) -> tuple[str, ...]:
+def labels_of(settings: PromqlSettings) -> tuple[str, ...]:
     """The labels that rows are told apart by."""
-    named = [] if knobs.dialect == AGENT else [node_label(knobs)]
-    return tuple(dict.fromkeys((*knobs.target_labels, *named, POOL)))
+    named = [] if settings.dialect == AGENT else [node_label(settings)]
+    return tuple(dict.fromkeys((*settings.target_labels, *named, POOL)))
 
 
-def node_label(knobs: PromqlKnobs) -> str:
+def node_label(settings: PromqlSettings) -> str:
     """The label that names the node."""
-    return knobs.node_label or ("node_id" if knobs.dialect == AGENT else "instance")
+    return settings.node_label or ("node_id" if settings.dialect == AGENT else "instance")
 
 
 def metric_of(dialect: str) -> str:
@@ -60,16 +60,16 @@ def metric_of(dialect: str) -> str:
     return "gpuwatch_node_idle_seconds" if dialect == AGENT else DIALECTS[dialect].signs[0].metric
 
 
-def questions(knobs: PromqlKnobs, step: float, pool: str | None) -> dict[str, str]:
+def questions(settings: PromqlSettings, step: float, pool: str | None) -> dict[str, str]:
     """The queries over the range, by name."""
-    asked = _AGENT_QUERIES if knobs.dialect == AGENT else _exporter(DIALECTS[knobs.dialect])
-    return _filled(asked, knobs, pool, {"$step": f"{step:.0f}s", "$twice": f"{2 * step:.0f}s"})
+    asked = _AGENT_QUERIES if settings.dialect == AGENT else _exporter(DIALECTS[settings.dialect])
+    return _filled(asked, settings, pool, {"$step": f"{step:.0f}s", "$twice": f"{2 * step:.0f}s"})
 
 
-def facts(knobs: PromqlKnobs, chunk: float, pool: str | None) -> dict[str, str]:
+def facts(settings: PromqlSettings, chunk: float, pool: str | None) -> dict[str, str]:
     """What our agents' targets are, at the end of a chunk; other exporters do not tell."""
-    asked = _AGENT_FACTS if knobs.dialect == AGENT else {}
-    return _filled(asked, knobs, pool, {"$chunk": f"{chunk:.0f}s"})
+    asked = _AGENT_FACTS if settings.dialect == AGENT else {}
+    return _filled(asked, settings, pool, {"$chunk": f"{chunk:.0f}s"})
 
 
 def _exporter(dialect: Dialect) -> dict[str, str]:
@@ -103,11 +103,13 @@ def _peak(sign: Sign, scale: float) -> str:
     return f"max_over_time({sign.metric}{{$match}}[$step]) * {scale!r}"
 
 
-def _filled(asked: Mapping[str, str], knobs: PromqlKnobs, pool: str | None, told: Mapping[str, str]) -> dict[str, str]:
+def _filled(
+    asked: Mapping[str, str], settings: PromqlSettings, pool: str | None, told: Mapping[str, str]
+) -> dict[str, str]:
     """The queries with their variables replaced."""
     quoted = "" if pool is None else pool.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     match = "" if pool is None else f'{POOL}="{quoted}"'
-    variables = {**told, "$by": ", ".join(labels_of(knobs)), "$and": match and f", {match}", "$match": match}
+    variables = {**told, "$by": ", ".join(labels_of(settings)), "$and": match and f", {match}", "$match": match}
     filled = dict(asked)
     for variable, text in variables.items():
         filled = {name: expression.replace(variable, text) for name, expression in filled.items()}

@@ -16,7 +16,7 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Observation, Verb
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.sources.nodes import Kind, Told, history_of_nodes
+from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
 from gpuwatch.simulate.backtest.sources.window import SourceError
 from gpuwatch.simulate.fleet.options import Options
 
@@ -46,7 +46,7 @@ class Rounds:
     hole: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
-    told: dict[str, Told] = field(default_factory=dict)
+    told: dict[str, NodeObservation] = field(default_factory=dict)
     _at: float | None = None
     _origin: float = 0.0
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -65,7 +65,9 @@ class Rounds:
                 seen[node.id] = found
                 told = self.told.get(node.id)
                 if told is None:
-                    told = self.told[node.id] = Told(name=node.id, parked_is=self.parked_is, gpus=node.known_gpus)
+                    told = self.told[node.id] = NodeObservation(
+                        name=node.id, parked_is=self.parked_is, gpus=node.known_gpus
+                    )
                 told.pool, told.instance_type = node.pool, node.instance_type
         if before is not None and at - before <= self.hole:
             for name in seen.keys() & self._seen.keys():
