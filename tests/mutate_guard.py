@@ -48,6 +48,8 @@ TESTS = (
     "guard_page",
     "guard_edges",
     "guard_rounds",
+    "guard_scope",
+    "guard_sentences",
     "guard_growth",
     "launching",
     "promises",
@@ -150,8 +152,8 @@ def _broken(node: ast.AST) -> ast.expr | None:
         return ast.BoolOp(op=ast.Or() if isinstance(node.op, ast.And) else ast.And(), values=node.values)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return ast.Call(func=ast.Name(id="bool", ctx=ast.Load()), args=[node.operand], keywords=[])
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "no":
-        return ast.Call(func=ast.Name(id="ok", ctx=ast.Load()), args=node.args[:1], keywords=[])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
+        return ast.Call(func=ast.Name(id="allow", ctx=ast.Load()), args=node.args[:1], keywords=[])
     return None
 
 
