@@ -96,3 +96,15 @@ def test_whoever_was_vetoed_or_refused_lately_has_his_turn_last() -> None:
 
     assert [each.step.node_id for each in found] == ["i-long-ago", "i-new", "i-refused", "i-vetoed"]
     assert [each.allowed for each in found] == [True, False, False, False]
+
+
+def test_an_open_start_takes_no_removals_place_within_the_hour() -> None:
+    """Limits of an hour count what they are about, whatever else is open."""
+    start = an_open("i-9", Status.ACCEPTED, seconds_ago=60.0)
+    start = replace(start, intent=replace(start.intent, verb=Verb.START))
+    limits = Limits(max_stops_per_hour=1, max_stops_per_hour_ratio=1.0)
+    case = replace(with_ledger(a_case(), open_intents=(start,)), limits=limits)
+    stop = replace(case, observation=with_ledger(a_case(), open_intents=(an_open("i-9", Status.ACCEPTED),)).observation)
+
+    assert "blast_radius" not in {answer.rule for answer in judge(case).refusals}
+    assert "blast_radius" in {answer.rule for answer in judge(stop).refusals}
