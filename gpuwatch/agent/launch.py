@@ -28,7 +28,7 @@ _FLAGS = {
     "interval": "GPUWATCH_AGENT__INTERVAL",
 }
 ORDERS = {
-    "release": "Make the agent of this host let go of its GPUs: for a reset, a MIG change or a driver upgrade.",
+    "release": "Make the agent of this host release its GPUs: for a reset, a MIG change or a driver upgrade.",
     "acquire": "Make the agent of this host read its GPUs again.",
 }
 _LISTEN = ("GPUWATCH_AGENT__HOST", "GPUWATCH_AGENT__PORT")

@@ -48,7 +48,7 @@ class OwnerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener(Transports):
-    """Who is told, by one of these ways, and of what."""
+    """One receiver: the way to it, and what it gets."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -89,7 +89,8 @@ class NotifySettings:
     ] = None
     terminals: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
     to: Annotated[
-        dict[str, Listener], Setting("Who is told, by names of your choice. Without any, nobody is told but the log.")
+        dict[str, Listener],
+        Setting("Receivers, by names of your choice. Without any, notifications go to the log alone."),
     ] = field(default_factory=dict)
     owners: Annotated[
         dict[str, OwnerSettings], Setting("How owners are reached, by the value of the tag gpuwatch:owner.")

@@ -10,7 +10,7 @@ from gpuwatch.model.setting import STRICT, Setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributionSettings:
-    """Who uses the GPUs: user, container, pod, Slurm job and systemd unit of each process told by itself."""
+    """Who uses the GPUs: user, container, pod, Slurm job and systemd unit of each process, each as its own series."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 

@@ -37,7 +37,9 @@ class Budget:
     ] = None
     thresholds: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
-        Setting("Parts of it that are told, once a month each, when they are spent and when they are forecast to be."),
+        Setting(
+            "Shares of it that are reported, once a month each, when they are spent and when they are forecast to be."
+        ),
     ] = ("50%", "80%", "100%")
     block_growth: Annotated[
         When, Setting("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
