@@ -286,6 +286,31 @@ def test_a_group_that_grows_anyway_may_grow_for_another() -> None:
     ]
 
 
+def test_growths_of_two_groups_in_one_round_count_together() -> None:
+    """Two groups that may each bring one machine do not bring two where a round may bring one."""
+    groups = tuple(a_group(id=each, desired=0, max_size=1, node_ids=()) for each in ("g-1", "g-2"))
+    observation, book = a_pool(groups=groups)
+    book = replace(book, limits=replace(book.limits, max_additions_per_round=1))
+
+    steps = granted(review(observation, wished(observation, book, {"default": 2}), book))
+
+    assert [(step.node_id, capacity.adds(step)) for step in steps] == [("g-1", 1)]
+
+
+def test_a_groups_larger_growth_takes_the_place_of_its_smaller_one() -> None:
+    """One member and then three are three, not four: as many as a round may bring."""
+    groups = (
+        a_group(id="g-1", desired=0, max_size=2, suspended=frozenset({"Launch"}), node_ids=()),
+        a_group(id="g-2", desired=0, max_size=9, node_ids=()),
+    )
+    observation, book = a_pool(groups=groups)
+    book = replace(book, limits=replace(book.limits, max_additions_per_round=3))
+
+    steps = granted(review(observation, wished(observation, book, {"default": 3}), book))
+
+    assert [(step.node_id, capacity.adds(step)) for step in steps] == [("g-2", 3)]
+
+
 def test_a_launch_may_follow_launches() -> None:
     """What a group cannot bring is launched beside what is to be launched anyway."""
     group = a_group(desired=0, max_size=1, suspended=frozenset({"Launch"}), node_ids=())
