@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: dashboards-check nightly help demo test gpu-test container-test lint check mutate bench docs shiv lock audit clean
+.PHONY: dashboards-check nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv lock audit clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
+	@echo "make quick   the unit tests alone: no real component"
 	@echo "make test    set up everything and run the tests (installs real components where it may)"
 	@echo "make gpu-test  the agent on this machine's own NVIDIA driver, at rest and under load"
 	@echo "make container-test  both images, built and run with buildah, podman and runc (root; some minutes)"
@@ -38,15 +39,19 @@ $(VENV)/dev: $(VENV)/demo pyproject.toml
 demo: $(VENV)/demo
 	@$(BIN)/gpuwatch demo $(ARGS)
 
+# After each change of the code. ARGS="-k NAME" picks some of them.
+quick: $(VENV)/dev
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'not component' tests/unit $(ARGS)
+
 test: $(VENV)/dev
-	@sh tests/components.sh
-	$(BIN)/python -m tests.contained $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
+	@sh tests/support/components.sh
+	$(BIN)/python -m tests.support.contained $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 gpu-test: $(VENV)/dev
 	GPUWATCH_GPU=real $(BIN)/pytest --numprocesses 0 tests/gpu $(ARGS)
 
 container-test: $(VENV)/dev
-	GPUWATCH_CONTAINERS=real $(BIN)/pytest --numprocesses 0 tests/test_container.py $(ARGS)
+	GPUWATCH_CONTAINERS=real $(BIN)/pytest --numprocesses 0 tests/integration/containers/test_container_images.py $(ARGS)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check
@@ -57,11 +62,11 @@ lint: $(VENV)/dev
 check: lint test
 
 mutate: $(VENV)/dev
-	@$(BIN)/python -m tests.mutate_guard
+	@$(BIN)/python -m tests.mutation.mutate_guard
 
 # Thousands of generated lives of fleets (P1 to P21), on all processors: hours. ARGS="FIRST LAST" plays some parts.
 nightly: $(VENV)/dev
-	@$(BIN)/python -m tests.nightly $(ARGS)
+	@$(BIN)/python -m tests.properties.nightly $(ARGS)
 
 bench: $(VENV)/dev
 	@$(BIN)/python -m benchmarks $(ARGS)
@@ -72,7 +77,7 @@ docs: $(VENV)/demo
 
 # Types and pictures of the dashboards by Grafana's own packages, which npm downloads: docs/dashboards.md.
 dashboards-check: $(VENV)/dev
-	@PYTHON=$(BIN)/python sh tests/dashboards_check/check.sh $(ARGS)
+	@PYTHON=$(BIN)/python sh tests/integration/grafana/check.sh $(ARGS)
 
 # One file for a GPU host: probe, agent and keep. It fits the Python and the machine that made it.
 shiv: $(VENV)/dev

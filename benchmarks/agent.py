@@ -28,7 +28,7 @@ from benchmarks.processes import (
     seconds_to_run,
 )
 from gpuwatch.runtime.clock import SystemClock
-from tests.nvml import StubDriver, build
+from tests.support.fakes.nvml import StubDriver, build
 
 _COUNTS = (1, 8, 16)
 _USUAL = 8  # GPUs of the host that is hammered with scrapes

@@ -30,7 +30,7 @@ from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
-from tests.fleets import NOW, FakeFleet, a_node, a_verdict
+from tests.support.builders.fleet import NOW, FakeFleet, a_node, a_verdict
 
 _COUNTS = (100, 1000)
 _RUNS = 5

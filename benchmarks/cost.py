@@ -21,8 +21,8 @@ from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.period import period_of
 from gpuwatch.money.report.report import Stretch
-from tests.fleets import a_node, a_verdict, an_observation
-from tests.metered import a_round
+from tests.support.builders.fleet import a_node, a_verdict, an_observation
+from tests.support.builders.money import a_round
 
 _NODES = 1_000
 _FEW = 100

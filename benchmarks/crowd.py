@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from benchmarks.figures import Figure
 from benchmarks.processes import PROMETHEUS
-from tests.agents import RunningAgent, eventually
-from tests.fleets import Desk
-from tests.pages import a_site, populate
-from tests.slow_clients import KINDS, slow_clients
+from tests.support.builders.fleet import Desk
+from tests.support.builders.served_page import a_site, populate
+from tests.support.fakes.slow_clients import KINDS, slow_clients
+from tests.support.real.agents import RunningAgent, eventually
 
 _CLIENTS = 1_000
 _NODES = 100

@@ -15,7 +15,7 @@ from benchmarks.processes import peak_rss_bytes
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Decision, Observation, Proposal, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, NodeReport, State
-from tests.fleets import NOW, a_node, a_verdict
+from tests.support.builders.fleet import NOW, a_node, a_verdict
 
 _COUNTS = (1_000, 12_500)
 _GPUS = 8

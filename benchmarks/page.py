@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page
 
 from benchmarks.figures import Figure
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from tests.browsers import chromium
-from tests.fleets import Desk
-from tests.pages import Site, a_site, populate
+from tests.support.builders.fleet import Desk
+from tests.support.builders.served_page import Site, a_site, populate
+from tests.support.real.browser import chromium
 
 _NODES = 1_000
 _FEW = 10

@@ -26,8 +26,8 @@ from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.model.fleet import Fleet, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from tests.fleets import a_node
-from tests.tsdb import History, prometheus
+from tests.support.builders.fleet import a_node
+from tests.support.real.tsdb import History, prometheus
 
 _COUNTS = (1_250, 12_500)
 _GPUS = 8

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.figures import Figure
 from gpuwatch.simulate.demo import Figures, run_headless
 from gpuwatch.simulate.fleet.options import Options
-from tests.fleets import a_node
+from tests.support.builders.fleet import a_node
 
 _RUNS = 3
 _NODES = 100

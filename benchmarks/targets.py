@@ -9,7 +9,7 @@ import sys
 import msgspec
 
 from gpuwatch.model.fleet import State
-from tests.fleets import a_verdict
+from tests.support.builders.fleet import a_verdict
 
 GPUS = 8
 _IDLE_EVERY = 10  # one node in ten has been idle for two hours, the others are busy

@@ -12,18 +12,19 @@ from hypothesis import HealthCheck, settings
 from gpuwatch.agent.devices import pid_namespace
 from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.runtime.clock import ManualClock
-from tests.components import require
-from tests.databases import end_postgresql
-from tests.fleets import DAYS_LIVED
-from tests.nvml import StubDriver, build
-from tests.patients import Patient
+from tests.support.builders.fleet import DAYS_LIVED
+from tests.support.builders.sick_gpus import Patient
+from tests.support.components import require
+from tests.support.fakes.nvml import StubDriver, build
+from tests.support.paths import TESTS
+from tests.support.real.postgresql import end_postgresql
 
 # Minutes each: what runs longest begins first, so that no worker is left alone with it at the end.
 _LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
 
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
 if not pid_namespace.in_host_pids():
-    _AS_A_HOST = str(Path(__file__).parent / "as_host")
+    _AS_A_HOST = str(TESTS / "support/as_host")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_AS_A_HOST, os.environ.get("PYTHONPATH")]))
     pid_namespace._HOST_PIDS = str(Path("/proc/self/ns/pid").readlink())
 

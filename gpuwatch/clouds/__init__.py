@@ -1,6 +1,7 @@
 """The clouds behind one protocol with typed errors. "Already stopped" or "already gone" is success.
 
-A cloud is one module here and one line in CLOUDS. `tests/test_clouds.py` holds every one of them to these sentences.
+A cloud is one module here and one line in CLOUDS. `tests/contracts/test_clouds.py` holds every one of them to these
+sentences.
 """
 
 import pkgutil

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpuwatch.agent.devices.messages import Reading, decode
 from gpuwatch.model.gpu import GpuReading
-from tests.agents import ROOT
-from tests.nvml import StubDriver
+from tests.support.fakes.nvml import StubDriver
+from tests.support.paths import ROOT
 
 MIB = 1 << 20
 ALLOCATION_BYTES = 1024 * MIB

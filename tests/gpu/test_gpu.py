@@ -23,10 +23,11 @@ from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import ManualClock
-from tests.agents import ROOT, RunningAgent, eventually
-from tests.components import require
 from tests.gpu import machine
 from tests.gpu.machine import ALLOCATION_BYTES, MIB, Machine
+from tests.support.components import require
+from tests.support.paths import ROOT
+from tests.support.real.agents import RunningAgent, eventually
 
 REAL = os.environ.get("GPUWATCH_GPU") == "real"
 INTERVAL_SECONDS = 0.5 if REAL else 0.2

@@ -2,7 +2,8 @@
 
     python -m gpuwatch.clouds.aws.iam reclaim --fleet lab --region us-east-1
 
-The files in iam/ are these with the defaults. `tests/test_aws_iam.py` holds the table to the calls that the code makes.
+The files in iam/ are these with the defaults. `tests/integration/moto/test_aws_iam.py` holds the table to the calls
+that the code makes.
 """
 
 import argparse

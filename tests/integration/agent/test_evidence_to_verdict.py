@@ -1,0 +1,176 @@
+"""The host's evidence all the way: from a lease or a broken file to the verdict, the metrics and `explain`."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.activity import ActivityRules
+from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.state import AgentCore
+from gpuwatch.cli import render as show
+from gpuwatch.controller.round import explained
+from gpuwatch.model.fleet import Evidence, NodeReport, State
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import Desk, a_node, a_verdict
+from tests.support.builders.gpu import START, a_cycle, a_reading
+from tests.support.fakes.nvml import StubDriver
+from tests.support.real.agents import RunningAgent, eventually
+
+STALE_AFTER = 8.0
+
+# On the tester's machine people are at work and disks turn; leases alone are looked at.
+LEASES_ALONE = {
+    f"evidence__{name}__enabled": False
+    for name in ("people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "jupyter", "slurm")
+}
+
+
+class Exported:
+    """A core whose host says what it is told to, and its exporter."""
+
+    def __init__(self) -> None:
+        """An idle GPU, and a host that says nothing."""
+        self.clock = ManualClock()
+        self.host: tuple[Evidence, ...] = ()
+        self.leases: tuple[Lease, ...] = ()
+        self.core = AgentCore(
+            node_id="n",
+            clock=self.clock,
+            rules=ActivityRules(),
+            interval_seconds=1.0,
+            stale_after_seconds=STALE_AFTER,
+            host=lambda _: self.host,
+        )
+        self.exporter = Exporter(
+            self.core, self.clock, node_id="n", top_processes=1, own_process=False, leases=lambda: self.leases
+        )
+
+    def cycle(self, *says: tuple[str, State]) -> None:
+        """One cycle, with the host saying this."""
+        self.host = tuple(
+            Evidence(name=name, says=state, observed=None, limit=None, unit="", source="a test", note="why")
+            for name, state in says
+        )
+        self.clock.advance(1.0)
+        self.core.ingest_messages(a_cycle(int(self.clock.monotonic()), self.clock.monotonic(), a_reading()))
+
+    def series(self, name: str) -> dict[str, float]:
+        """The series of one metric, by their labels."""
+        page = self.exporter.page("text/plain").body.decode()
+        return {each[0]: float(each[1]) for each in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", page, re.MULTILINE)}
+
+
+@pytest.fixture
+def exported() -> Exported:
+    """As yet without a cycle."""
+    return Exported()
+
+
+def test_each_signal_is_exported_with_what_it_says(exported: Exported) -> None:
+    """One of three series is 1; of several findings busy wins, then unknown; a signal that says nothing has none."""
+    exported.cycle(("people", State.IDLE), ("keep", State.UNKNOWN), ("keep", State.BUSY), ("jupyter", State.UNKNOWN))
+    told = exported.series("gpuwatch_node_evidence")
+
+    assert {labels for labels, value in told.items() if value == 1} == {
+        'says="idle",signal="people"',
+        'says="busy",signal="keep"',
+        'says="unknown",signal="jupyter"',
+    }
+    assert len(told) == 9
+
+
+def test_evidence_ages_with_its_cycle(exported: Exported) -> None:
+    """Absent, never stale."""
+    exported.cycle(("people", State.IDLE))
+    exported.clock.advance(STALE_AFTER + 1)
+
+    assert exported.series("gpuwatch_node_evidence") == {}
+
+
+def test_a_lease_is_exported_with_its_end(exported: Exported) -> None:
+    """By user, as a time; the reason stays in the verdict."""
+    exported.leases = (Lease(user="alice", reason="eval", expires_at=START, left_seconds=60.0),)
+    exported.cycle()
+
+    assert exported.series("gpuwatch_keep_lease_expires_timestamp_seconds") == {'user="alice"': START.timestamp()}
+
+
+def test_the_verdict_says_who_and_why(exported: Exported) -> None:
+    """The busy signal with its note; a doubt in words. Both end what was idle."""
+    exported.cycle()
+    idle = exported.core.verdict(exported.clock.monotonic()).activity.state
+    exported.cycle(("people", State.BUSY), ("disk", State.UNKNOWN))
+    busy = exported.core.verdict(exported.clock.monotonic()).activity
+    exported.cycle(("people", State.IDLE), ("disk", State.UNKNOWN))
+    unknown = exported.core.verdict(exported.clock.monotonic()).activity
+
+    assert (idle, busy.state, unknown.state) == (State.IDLE, State.BUSY, State.UNKNOWN)
+    assert [(each.name, each.note) for each in busy.evidence] == [("people", "why")]
+    assert unknown.doubt == "disk: why"
+
+
+def test_explain_prints_the_note() -> None:
+    """An operator reads who is at work on the machine, beside what was seen against which limit."""
+    at_work = Evidence(
+        name="people",
+        says=State.BUSY,
+        observed=12.0,
+        limit=1800.0,
+        unit="seconds since input",
+        source="utmp",
+        note="alice on pts/0",
+    )
+    verdict = a_verdict("i-1", State.BUSY)
+    verdict = replace(verdict, activity=replace(verdict.activity, evidence=(at_work,)))
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
+    plan = desk.plan()
+    node = plan.observation.fleet.nodes[0]
+    text = show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
+
+    assert "people = 12 seconds since input (limit 1800) says busy; source: utmp; alice on pts/0\n" in text
+
+
+def test_a_lease_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) -> None:
+    """`gpuwatch keep` makes it busy and `--end` idle again; a lease that cannot be read makes it unknown."""
+    directory = tmp_path / "leases"
+    variable = {"GPUWATCH_AGENT__EVIDENCE__KEEP__DIRECTORY": str(directory)}
+
+    def keep(*arguments: str) -> None:
+        command = [sys.executable, "-m", "gpuwatch", "keep", *arguments]
+        subprocess.run(command, env={**os.environ, **variable}, check=True, capture_output=True)
+
+    settings = {**LEASES_ALONE, "evidence__keep__directory": directory, "evidence__keep__interval": 0.1}
+    with RunningAgent(driver.environment, evidence__enabled=True, **settings) as agent:
+        eventually(lambda: agent.verdict().activity.state is State.IDLE, agent.verdict)
+        keep("4h", "--reason", "evaluation")
+        eventually(lambda: agent.verdict().activity.state is State.BUSY, agent.verdict)
+        (evidence,) = agent.verdict().activity.evidence
+        eventually(lambda: "gpuwatch_keep_lease_expires_timestamp_seconds{" in agent.get("/metrics"))
+        keep("--end")
+        eventually(lambda: agent.verdict().activity.state is State.IDLE, agent.verdict)
+        (directory / "4711.json").touch()
+        eventually(lambda: agent.verdict().activity.state is State.UNKNOWN, agent.verdict)
+
+    assert evidence.name == "keep"
+    assert (evidence.note or "").endswith(": evaluation")
+
+
+def test_an_agent_at_its_defaults_tells_of_every_signal(driver: StubDriver, tmp_path: Path) -> None:
+    """On whatever machine this runs, each signal that is there says something and none fails by a flaw."""
+    directory = tmp_path / "leases"
+    with RunningAgent(driver.environment, evidence__enabled=True, evidence__keep__directory=directory) as agent:
+        always = {"people", "gpu_process_cpu", "cpu", "disk", "network", "keep"}
+
+        def told() -> set[str]:
+            return set(re.findall(r'gpuwatch_node_evidence\{says="\w+",signal="(\w+)"\}', agent.get("/metrics")))
+
+        eventually(lambda: told() >= always, told)
+
+        assert "host signal" not in agent.log

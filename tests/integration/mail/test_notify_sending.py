@@ -1,0 +1,179 @@
+"""A message on its way: to a real mail server with TLS, to web servers, and by apprise; no secret gets into a log."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.notify.message import composed
+from gpuwatch.notify.send import Delivery, sent
+from gpuwatch.notify.settings import AppriseSettings, Listener
+from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.settings import MailSettings, SlackSettings, WebhookSettings
+from tests.support.builders.notices import a_machine, about, an_event
+from tests.support.fakes.http_sink import Answer, serving
+from tests.support.real.alerting import PASSWORD, mail_server, text_of
+from tests.support.real.certificates import Authority
+
+# In apprise 2.2 with Python before 3.13.
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+LINK = "https://gpuwatch.example.com/keep/1.abc.def"
+
+
+def a_parcel(*to: str, copies: tuple[str, ...] = (), mentions: tuple[str, ...] = ()) -> Delivery:
+    """A notice with a keep link."""
+    message = composed([an_event()], about(link=lambda *_: LINK), mentions)
+    return Delivery(message=message, key="gpuwatch-notice-1", to=to, copies=copies)
+
+
+def secret(folder: Path, text: str) -> str:
+    """A file that holds it."""
+    path = folder / "secret"
+    path.write_text(f"{text}\n")
+    return str(path)
+
+
+def test_a_mail_goes_to_the_owner_with_a_copy(tmp_path: Path) -> None:
+    """By STARTTLS with a password: both forms, the link in each, and the same id at each try."""
+    authority = Authority(tmp_path / "ca")
+    with mail_server("notices", authority.issue("mail")) as (address, mails):
+        host, _, port = address.rpartition(":")
+        settings = MailSettings(
+            host=host,
+            port=int(port),
+            tls_ca=str(authority.ca),
+            username="notices",
+            password_file=secret(tmp_path, PASSWORD),
+            sender="gpuwatch@example.com",
+        )
+        parcel = a_parcel("ann@example.com", copies=("ops@example.com",))
+        where = sent(parcel, Listener(mail=settings, owners=True))
+        sent(parcel, Listener(mail=settings, owners=True))
+        mail, again = mails.messages
+
+    assert where == "2 by 127.0.0.1"
+    assert (mail["To"], mail["Cc"]) == ("ann@example.com", "ops@example.com")
+    assert mail["Subject"] == "gpuwatch will stop trainer at Mon 2026-03-02 13:10 CET"
+    assert mail["Message-ID"] == again["Message-ID"] == "<gpuwatch-notice-1@example.com>"
+    assert LINK in text_of(mail)
+    assert f'href="{LINK}"' in text_of(mail, "html")
+
+
+def test_slack_and_a_webhook_get_their_forms(tmp_path: Path) -> None:
+    """Slack blocks that mention the owner; the webhook a document with the message's key beside it."""
+    with serving(lambda _: Answer(body="ok")) as server:
+        slack = Listener(slack=SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET")))
+        told = [
+            sent(a_parcel(mentions=("U1AB",)), slack),
+            sent(a_parcel(), Listener(webhook=WebhookSettings(url=f"{server.url}/in"))),
+        ]
+        first, second = server.asked
+    blocks, document = json.loads(first.body)["blocks"], json.loads(second.body)
+
+    assert told == ["Slack", "127.0.0.1"]
+    assert "<@U1AB>" in blocks[0]["text"]["text"]
+    assert f"<{LINK}|Keep it>" in blocks[1]["text"]["text"]
+    assert (document["event"], document["nodes"][0]["keep_url"]) == ("notice", LINK)
+    assert second.headers["idempotency-key"] == document["key"] == "gpuwatch-notice-1"
+
+
+def test_apprise_delivers_and_names_lines_that_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its json:// reaches a real server; a line that fails beside one that works is told by its number alone."""
+    caplog.set_level(logging.DEBUG)
+    with serving(lambda asked: Answer(body="", status=200 if asked.path == "/good" else 500)) as server:
+        port = server.url.rpartition(":")[2]
+        good, bad = f"json://ann:S3CRET@127.0.0.1:{port}/good", f"json://ann:S3CRET@127.0.0.1:{port}/bad"
+        both = Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, f"# phones\n\n{good}\n{bad}")))
+        where = sent(a_parcel(), both)
+        none = Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, bad)))
+        error = error_of(none)
+        document = json.loads(server.asked[0].body)
+
+    assert where == f"1 by apprise; failed: line 4 of {tmp_path / 'secret'}"
+    assert error == f"apprise could not deliver it to any of its URLs (line 1 of {tmp_path / 'secret'})"
+    assert document["title"].startswith("gpuwatch will stop trainer")
+    assert LINK in document["message"]
+    assert "S3CRET" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("# nothing", "holds no URL"), ("nonsense://S3CRET", "line 1 of"), ("json://a\nS3CRET", "line 2 of")],
+)
+def test_a_file_that_apprise_cannot_use_is_told_without_its_content(tmp_path: Path, text: str, why: str) -> None:
+    """By the number of the line."""
+    error = error_of(Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, text))))
+
+    assert why in error
+    assert "S3CRET" not in error
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "inert"),
+    [
+        ("", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
+        ("&format=text", "plain", "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"),
+        ("&format=html", "html", "&lt;a&nbsp;href=//evil.example&gt;"),
+        ("&format=markdown", "", None),
+    ],
+)
+def test_words_of_others_are_no_markup_by_apprise_either(
+    tmp_path: Path, form: str, kind: str, inert: str | None
+) -> None:
+    """A tag of a machine is text in a mail, whatever form its URL asks for; and lines end where ours do."""
+    name = "<a href=//evil.example>Keep it</a><img src=//evil.example/px>"
+    message = composed([an_event()], about(a_machine(name=name), link=lambda *_: LINK))
+    authority = Authority(tmp_path / "ca")
+    with mail_server("notices", authority.issue("mail")) as (address, mails):
+        url = (
+            f"mailtos://notices:{PASSWORD}@{address}?mode=starttls&verify=no&from=a@example.com&to=b@example.com{form}"
+        )
+        parcel = Delivery(message=message, key="k")
+        assert sent(parcel, Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, url)))) == "1 by apprise"
+        (mail,) = mails.messages
+    whole = "".join(text_of(mail, each) for each in ("plain", "html") if mail.get_body((each,)) is not None)
+
+    if kind:
+        assert mail.get_body((kind,)) is not None
+    if inert is not None:
+        assert inert in text_of(mail, kind)
+    if mail.get_body(("html",)) is not None:
+        assert "<a href=//evil" not in text_of(mail, "html")
+        assert "<img" not in text_of(mail, "html")
+    assert LINK in whole
+
+
+def test_an_unencrypted_url_of_apprise_gets_no_keep_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads it on the way could keep the node; loopback is no such way."""
+    apprise = pytest.importorskip("apprise")
+    bodies: dict[str, str] = {}
+
+    def notify(self: Any, body: str, **_: object) -> bool:  # noqa: ANN401  an Apprise
+        bodies[self[0].url(privacy=True).partition("?")[0]] = body
+        return True
+
+    monkeypatch.setattr(apprise.Apprise, "notify", notify)
+    urls = "json://chat.example.com/\njsons://chat.example.com/\njson://127.0.0.1/\nmailto://u:p@mail.example.com/"
+    sent(a_parcel(), Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, urls))))
+    linked = {url: LINK in body for url, body in bodies.items()}
+
+    assert list(linked.values()) == [False, True, True, False], linked
+    assert all("trainer" in body for body in bodies.values())
+
+
+def test_without_apprise_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way out is the command that installs it."""
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    error = error_of(Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, "json://a"))))
+
+    assert "pip install 'gpuwatch[notify]'" in error
+
+
+def error_of(listener: Listener) -> str:
+    """Why it did not arrive."""
+    with pytest.raises(DeliveryError) as caught:
+        sent(a_parcel(), listener)
+    return str(caught.value)

@@ -1,0 +1,246 @@
+"""A report on its way: to a real mail server with TLS, to web servers that refuse, to files; no secret in any error."""
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import Envelope
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.money.report.report import Report
+from gpuwatch.notify.report_send import ReportDelivery, delivered
+from gpuwatch.notify.report_settings import Destination, ReportFileSettings
+from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.settings import MailSettings, SlackSettings, WebhookSettings
+from tests.support.builders.ledger_fixture import a_fortnight, a_report, at
+from tests.support.fakes.http_sink import Answer, Asked, PriceServer, serving
+from tests.support.real.alerting import PASSWORD, Mails, mail_server, text_of
+from tests.support.real.certificates import Authority
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """Of the first day of a small story."""
+    return a_report(a_fortnight(until=at(date(2026, 3, 15), 2)).ledger, date(2026, 3, 14), now=at(date(2026, 3, 15), 7))
+
+
+@pytest.fixture
+def parcel(report: Report) -> ReportDelivery:
+    """On its way."""
+    return ReportDelivery(report=report, key="gpuwatch-report-1")
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """Who signs the servers' certificates."""
+    return Authority(tmp_path / "ca")
+
+
+def secret(folder: Path, text: str) -> str:
+    """A file that holds it."""
+    path = folder / "secret"
+    path.write_text(f"{text}\n")
+    return str(path)
+
+
+@contextmanager
+def secure(respond: Callable[[Asked], Answer | None], authority: Authority) -> Iterator[PriceServer]:
+    """A web server with TLS."""
+    issued = authority.issue("web")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.certificate, issued.key)
+    server = PriceServer(respond)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+) -> None:
+    """By STARTTLS with a password: HTML with the text beside it, no SVG, and an id by which a second copy is known."""
+    with mail_server("reports", authority.issue("mail")) as (address, mails):
+        host, _, port = address.rpartition(":")
+        settings = MailSettings(
+            host=host,
+            port=int(port),
+            tls_ca=str(authority.ca),
+            username="reports",
+            password_file=secret(tmp_path, PASSWORD),
+            sender="gpuwatch@example.com",
+            to=("ann@example.com", "bob@example.com"),
+        )
+        where = delivered(parcel, Destination(mail=settings))
+        delivered(parcel, Destination(mail=settings))
+        (mail, again) = mails.messages
+
+    assert where == "2 by 127.0.0.1"
+    assert (mail["Subject"], mail["To"]) == ("GPU report for Saturday 2026-03-14", "ann@example.com, bob@example.com")
+    assert mail["Message-ID"] == again["Message-ID"] == "<gpuwatch-report-1@example.com>"
+    assert text_of(mail).startswith("GPU report for Saturday 2026-03-14")
+    assert text_of(mail, "html").startswith("<!DOCTYPE html>")
+    assert "<svg" not in text_of(mail, "html")
+
+
+def test_a_mail_that_does_not_arrive_is_a_sentence(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+) -> None:
+    """A certificate of nobody known, a password that cannot be read, and a server that is not there."""
+    with mail_server("reports", authority.issue("mail")) as (address, mails):
+        host, _, port = address.rpartition(":")
+        settings = MailSettings(host=host, port=int(port), tls_ca=str(authority.ca), to=("ann@example.com",))
+        stranger = replace(settings, tls_ca=str(Authority(tmp_path / "stranger").ca))
+        unread = replace(settings, username="reports", password_file=str(tmp_path / "none"))
+        errors = [error_of(parcel, Destination(mail=each)) for each in (stranger, unread)]
+    errors.append(error_of(parcel, Destination(mail=settings)))
+
+    assert mails.messages == []
+    assert "CERTIFICATE_VERIFY_FAILED" in errors[0]
+    assert "none cannot be read: No such file or directory" in errors[1]
+    assert "refused" in errors[2]
+
+
+def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: ReportDelivery) -> None:
+    """One wrong address keeps nobody else's mail back and sends theirs no second time; all wrong is a failure."""
+
+    class Choosy(Mails):
+        """Knows ann alone."""
+
+        async def handle_RCPT(self, _s: object, _t: object, envelope: Envelope, to: str, _o: object) -> str:  # noqa: N802
+            if not to.startswith("ann@"):
+                return "550 nobody of that name"
+            envelope.rcpt_tos.append(to)
+            return "250 OK"
+
+    mails = Choosy()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = Controller(mails, hostname="127.0.0.1", port=port)
+    server.start()
+    try:
+        settings = MailSettings(host="127.0.0.1", port=port, security="none", to=("ann@example.com", "bob@example.com"))
+        where = delivered(parcel, Destination(mail=settings))
+        error = error_of(parcel, Destination(mail=replace(settings, to=("bob@example.com",))))
+    finally:
+        server.stop()
+
+    assert where == "1 by 127.0.0.1; refused: bob@example.com"
+    assert error == "the mail server takes no mail for bob@example.com"
+    assert len(mails.messages) == 1
+
+
+def test_a_webhook_gets_the_document_with_its_token(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+) -> None:
+    """By https: the JSON of `gpuwatch report --json`, the bearer token, and a key that is the same at each try."""
+    with secure(lambda _: Answer(body="", status=204), authority) as server:
+        url = server.url.replace("http://", "https://") + "/in"
+        settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, "t0ken"), tls_ca=str(authority.ca))
+        delivered(parcel, Destination(webhook=settings))
+        delivered(parcel, Destination(webhook=settings))
+        (first, second) = server.asked
+
+    assert first.headers["authorization"] == "Bearer t0ken"
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == "gpuwatch-report-1"
+    assert json.loads(first.body)["title"] == "GPU report for Saturday 2026-03-14"
+
+
+@pytest.mark.parametrize("token", ["WR0NG\nWR0NG", "WR0NG€"], ids=["two lines", "no latin"])
+def test_a_secret_that_cannot_be_sent_is_in_no_error(
+    parcel: ReportDelivery, authority: Authority, tmp_path: Path, token: str
+) -> None:
+    """A file with two tokens, or letters that no header takes; http.client's own words would repeat it."""
+    with secure(lambda _: Answer(body="", status=204), authority) as server:
+        url = server.url.replace("http://", "https://")
+        settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
+        error = error_of(parcel, Destination(webhook=settings))
+        slack = error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, f"{url}/€/{token[:5]}"))))
+
+    assert "a token holds what cannot be sent" in error
+    assert "a token holds what cannot be sent" in slack
+    assert not any("WR0NG" in each for each in (error, slack))
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(body="no", status=500), "the server answered HTTP 500"),
+        (Answer(body="", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}), "HTTP 302"),
+    ],
+)
+def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(
+    parcel: ReportDelivery, answer: Answer, told: str
+) -> None:
+    """What is not 2xx did not arrive."""
+    with serving(lambda _: answer) as server:
+        error = error_of(parcel, Destination(webhook=WebhookSettings(url=f"{server.url}/in")))
+
+        assert told in error
+        assert len(server.asked) == 1
+
+
+def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: ReportDelivery, tmp_path: Path) -> None:
+    """The first figures and who wasted the most; the URL is a secret, also where it is wrong."""
+    with serving(lambda asked: Answer(body="ok", status=200 if asked.path == "/services/S3CRET" else 404)) as server:
+        good = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET"))
+        delivered(parcel, Destination(slack=good))
+        message = json.loads(server.asked[0].body)
+        bad = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/WR0NG"))
+        errors = [error_of(parcel, Destination(slack=bad))]
+    for text in ("http://example.com/services/WR0NG", "WR0NG", "https://[WR0NG", "https://127.0.0.1:9/WR0NG x"):
+        errors += [error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, text))))]
+
+    assert message["text"].startswith("GPU report for Saturday 2026-03-14: 9 machines cost")
+    assert "Most waste: ann $" in message["blocks"][0]["text"]["text"]
+    assert all(len(field["text"]) < 2000 for field in message["blocks"][1]["fields"])
+    assert all(text["verbatim"] for text in (message["blocks"][0]["text"], *message["blocks"][1]["fields"]))
+    assert not any("WR0NG" in error for error in errors)
+
+
+@pytest.mark.parametrize(("suffix", "begin"), [("html", "<!DOCTYPE"), ("json", "{"), ("txt", "GPU")])
+def test_a_file_is_named_after_the_day_and_is_whole(
+    parcel: ReportDelivery, tmp_path: Path, suffix: str, begin: str
+) -> None:
+    """Its folder is made, its end says its form, and nothing else stays beside it; a second time replaces it."""
+    pattern = str(tmp_path / "reports" / "%Y" / f"%m-%d.{suffix}")
+    for _ in range(2):
+        delivered(parcel, Destination(file=ReportFileSettings(path=pattern)))
+    (path,) = (tmp_path / "reports").rglob("*.*")
+
+    assert path == tmp_path / "reports" / "2026" / f"03-14.{suffix}"
+    assert path.read_text().startswith(begin)
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """A folder that is a file is an error in words."""
+    (tmp_path / "taken").write_text("")
+    report = a_report(Ledger.in_memory(), now=datetime(2026, 3, 29, tzinfo=UTC))
+    error = error_of(
+        ReportDelivery(report=report, key="k"),
+        Destination(file=ReportFileSettings(path=str(tmp_path / "taken" / "x.txt"))),
+    )
+
+    assert "taken" in error
+
+
+def error_of(parcel: ReportDelivery, destination: Destination) -> str:
+    """Why it did not arrive."""
+    with pytest.raises(DeliveryError) as caught:
+        delivered(parcel, destination)
+    return str(caught.value)

@@ -1,0 +1,91 @@
+"""`gpuwatch leftovers`: what is billed and serves no running machine, with its price."""
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpuwatch.cli.main import commands
+from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.money import unused
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.fakes.cloud_worlds import MINE
+from tests.support.fakes.moto_faults import REGION, MotoFaults
+
+GIB = 1024**3
+
+
+def a_volume(number: int, **more: Any) -> Leftover:  # noqa: ANN401  any field
+    """A gp3 volume of 100 GiB that nothing uses."""
+    fields = {"kind": LeftoverKind.UNATTACHED_VOLUME, "region": REGION, "type": "gp3", "size_bytes": 100 * GIB}
+    return Leftover(**{"id": f"vol-{number}", **fields, **more})
+
+
+ADDRESS = Leftover(id="eipalloc-1", kind=LeftoverKind.UNUSED_ADDRESS, region=REGION)
+UNKNOWN = a_volume(9, type="gp9")
+
+
+@pytest.mark.parametrize(
+    ("left", "usd"),
+    [
+        (a_volume(1), Decimal("8.00")),
+        (a_volume(1, iops=4000), Decimal("13.00")),
+        (a_volume(1, size_bytes=None), None),
+        (UNKNOWN, None),
+        (ADDRESS, Decimal("3.65")),
+    ],
+)
+def test_each_has_a_list_price_or_none(left: Leftover, usd: Decimal | None) -> None:
+    """None is not known, never free."""
+    assert unused.usd_per_month(left) == usd
+
+
+def test_people_read_the_dearest_first_and_the_sum() -> None:
+    """What has no price is said to have none, and stays out of the sum."""
+    stopped = a_volume(
+        2, kind=LeftoverKind.STOPPED_VOLUME, node_id="i-1", size_bytes=200 * GIB, account="123456789012", name="data"
+    )
+
+    assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
+        "    $16.00  vol-2                  gp3 200 GiB  volume of the stopped i-1  us-east-1 123456789012  data",
+        "     $8.00  vol-1                  gp3 100 GiB  volume, attached to nothing  us-east-1",
+        "     $3.65  eipalloc-1               address, used by nothing  us-east-1",
+        "         ?  vol-9                  gp9 100 GiB  volume, attached to nothing  us-east-1",
+        "4 left over, $27.65 a month, and 1 without a known price.",
+        "Prices of 2024-02-01: AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing.",
+    ]
+
+
+def test_nothing_left_is_said_in_a_sentence() -> None:
+    """An empty table would look like a failure."""
+    assert unused.as_text([]).startswith("Nothing is left over")
+
+
+@pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
+def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
+    """Money is no float in JSON either, and a price that is not known is null."""
+    told = json.loads(json.dumps(unused.as_object(found)))
+
+    assert [row["usd_per_month"] for row in told["leftovers"]] == ["8.00", "3.65", None][: len(found)]
+    assert told["usd_per_month"] == ("11.65" if found else "0.00")
+
+
+def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gpuwatch leftovers --json reads the account and touches nothing in it."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(f"fleet: lab\ncloud: {{regions: [{REGION}]}}\n")
+    with MotoFaults(ManualClock()) as ec2:
+        ec2.launch(MINE)
+        volume = ec2.client.create_volume(AvailabilityZone=f"{REGION}a", Size=10, VolumeType="gp3")["VolumeId"]
+        ec2.calls.clear()
+
+        told = CliRunner().invoke(commands, ["leftovers", "--config", str(file), "--json"])
+
+        assert told.exit_code == 0, told.output
+        assert [row["id"] for row in json.loads(told.stdout)["leftovers"]] == [volume]
+        assert {call.action for call in ec2.calls if not call.action.startswith(("Describe", "GetCaller"))} == set()

@@ -1,0 +1,145 @@
+"""What is handed out: a wheel that has everything, and one file that runs on a GPU host where nothing is installed."""
+
+import os
+import shlex
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.paths import ROOT
+from tests.support.real.agents import RunningAgent, eventually
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, built without a network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
+    subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def needed(name: str, seen: set[str]) -> Iterator[str]:
+    """That distribution, and what it needs without its extras."""
+    if name in seen:
+        return
+    seen.add(name)
+    yield name
+    for each in map(Requirement, distribution(name).requires or ()):
+        if each.marker is None or each.marker.evaluate({"extra": ""}):
+            yield from needed(each.name.lower(), seen)
+        for extra in each.extras:  # pydantic-settings[yaml]
+            for more in map(Requirement, distribution(each.name).requires or ()):
+                if more.marker is not None and more.marker.evaluate({"extra": extra}):
+                    yield from needed(more.name.lower(), seen)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """A folder with the wheel and what it needs without any extra, and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in needed("gpuwatch", set()):
+        if name == "gpuwatch":
+            continue
+        for file in distribution(name).files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(Path(str(file.locate())).read_bytes())
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has nothing installed."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True, with_pip=False)
+    return folder / "bin/python"
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
+    """The file of `make shiv`: made by its own command, but from what lies here."""
+    made = tmp_path_factory.mktemp("pyz") / "gpuwatch.pyz"
+    planned = subprocess.run(["make", "--dry-run", "shiv"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (command,) = (shlex.split(line) for line in planned.splitlines() if "--console-script" in line)
+    assert command[-2:] == ["dist/gpuwatch.pyz", "."]
+    shiv = [sys.executable, "-m", "shiv", *command[1:-2], str(made), "--site-packages", str(installed)]
+    subprocess.run(shiv, cwd=ROOT, capture_output=True, check=True)
+    return made
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
+    """Tables of prices, pages, templates, the mark of typed code; nothing that is not of the package."""
+    ours = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "gpuwatch").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+
+    assert packed == ours
+    assert "gpuwatch/py.typed" in packed
+
+
+def test_the_wheel_names_its_program_and_its_extras(wheel: Path) -> None:
+    """`gpuwatch`, and what the README tells to install."""
+    with zipfile.ZipFile(wheel) as archive:
+        named = {Path(name).name: name for name in archive.namelist() if ".dist-info/" in name}
+        entry_points = archive.read(named["entry_points.txt"]).decode()
+        metadata = archive.read(named["METADATA"]).decode()
+
+    assert "gpuwatch = gpuwatch.__main__:main" in entry_points
+    extras = ("auth", "aws", "controller", "demo", "forecast", "notify", "postgres")
+    assert {f"Provides-Extra: {extra}" for extra in extras} <= set(metadata.splitlines())
+
+
+def test_an_agent_needs_no_extra(bare_python: Path, installed: Path) -> None:
+    """It judges its settings, reads, and serves with the wheel's own requirements alone."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    with RunningAgent(environment, (str(bare_python), "-P", "-m", "gpuwatch"), source="simulated") as agent:
+        eventually(lambda: agent.health()["gpus_up"], lambda: agent.log)
+
+
+def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> None:
+    """Its probe and the judge of its settings come out of the same file, and metrics are served."""
+    environment = {**os.environ, "SHIV_ROOT": str(tmp_path)}
+    with RunningAgent(environment, (str(bare_python), str(pyz)), source="simulated") as agent:
+        eventually(lambda: agent.health()["gpus_up"], lambda: agent.log)
+        (probe,) = agent.children()
+        started = Path(f"/proc/{probe}/cmdline").read_text(encoding="utf-8").split("\0")
+
+        assert "gpuwatch_gpu_up" in agent.get("/metrics")
+        assert started[2:4] == [str(pyz), "probe"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("probe", "--once", "--source", "simulated"), '"uuid"'),
+        (("keep", "--list"), "No lease holds."),
+        (("--version",), "gpuwatch"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_one_file_is_what_a_host_needs(
+    bare_python: Path, pyz: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    """Probe and keep, too."""
+    environment = {**os.environ, "SHIV_ROOT": str(tmp_path / "shiv"), "HOME": str(tmp_path)}
+    environment["GPUWATCH_AGENT__EVIDENCE__KEEP__DIRECTORY"] = str(tmp_path / "leases")
+    done = subprocess.run([bare_python, pyz, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout

@@ -1,0 +1,222 @@
+"""`gpuwatch backtest --keep`: the command that every refusal for want of a backtest names, run as it stands."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuwatch.cli.backtest_input import Asked
+from gpuwatch.cli.main import commands
+from gpuwatch.config import load
+from gpuwatch.controller.operations import whoever
+from gpuwatch.guard import untried
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.fleet import State
+from gpuwatch.model.orders import BacktestRecord
+from gpuwatch.runtime.clock import ManualClock, SystemClock
+from tests.support.builders.fleet import Desk, a_node
+from tests.support.real.postgresql import postgresql
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """A configuration that requires a backtest, and the ledger of its controller, which runs and leads."""
+
+    file: Path
+    ledger: Ledger
+
+    def gpuwatch(self, *arguments: str | Path) -> Result:
+        """One command."""
+        return CliRunner().invoke(commands, [*map(str, arguments)])
+
+    @property
+    def kept(self) -> tuple[BacktestRecord, ...]:
+        """What the controller's next round sees."""
+        return self.ledger.view(SystemClock().now()).backtests
+
+    def configure(self, **sections: dict[str, Any]) -> None:
+        """Other settings."""
+        told = json.loads(self.file.read_text(encoding="utf-8"))
+        self.file.write_text(json.dumps(told | sections), encoding="utf-8")
+
+
+@pytest.fixture
+def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """In SQLite, where a test does not say otherwise."""
+    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
+    if getattr(request, "param", "sqlite") == "postgresql":
+        settings = LedgerSettings(url=postgresql().database())
+    file = tmp_path / "gpuwatch.yaml"
+    place = {"path": settings.path} if settings.url is None else {"url": settings.url}
+    limits = {"require_backtest": "30d"}
+    file.write_text(json.dumps({"ledger": place, "limits": limits, "pools": {"training": {}}}), encoding="utf-8")
+    monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
+    ledger = Ledger.connect(settings)
+    assert ledger.lead()
+    yield House(file=file, ledger=ledger)
+    ledger.close()
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Six hours: one node works now and then, one was forgotten."""
+    path = tmp_path / "trace.csv"
+    often = [f"often,{at * HOUR:g},{at * HOUR + 1200:g}" for at in range(6)]
+    path.write_text("\n".join(["node,busy_from_s,busy_to_s", *often, "forgotten,0,900"]))
+    return path
+
+
+def lived(ledger: Ledger, hours: float) -> None:
+    """The controller observes until now: every other hour one node works, the other is forgotten."""
+    begin = SystemClock().now() - timedelta(hours=hours)
+    desk = Desk(clock=ManualClock(wall=begin), ledger=ledger, enforce=False)
+    for node_id in ("i-1", "i-2"):
+        desk.fleet.put(a_node(node_id, held=0.0, pool="training", launched_at=begin - timedelta(days=2)))
+    for number in range(int(hours * 60)):
+        if number % 60 == 0:
+            desk.fleet.show("i-1", State.BUSY if number % 120 else State.IDLE)
+        desk.round()
+
+
+@pytest.mark.parametrize(
+    "house", ["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))], indirect=True
+)
+def test_the_command_that_a_refusal_names_ends_the_refusal(house: House) -> None:
+    """Run as it stands, beside the running controller, on what that has observed."""
+    lived(house.ledger, 8)
+    rules = load(house.file, {}).rulebook
+
+    def refused() -> dict[str, str]:
+        return {pool: word[2] for pool, word in untried(["training"], rules, house.kept, SystemClock().now())}
+
+    command = refused()["training"].split("`")[1]
+    done = house.gpuwatch(*shlex.split(command)[1:])
+
+    assert done.exit_code == 0, done.output
+    assert done.stderr.endswith("the backtest of pool training passed.\n")
+    assert refused() == {}
+    assert house.ledger.audit().broken is None
+
+
+def test_a_trace_is_taken_for_the_pools_load_and_what_came_of_it_is_kept(house: House, trace: Path) -> None:
+    """The pool's own rules stand first among those that are compared; what is kept says who, when and over what."""
+    done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "--keep", "--json")
+    told = json.loads(done.stdout)
+    (made,) = house.kept
+
+    assert done.exit_code == 0, done.output
+    assert [each["name"] for each in told["policies"]] == ["training:after=30m", "never"]
+    assert (made.pool, made.source, made.who, made.failure) == ("training", str(trace), whoever(), None)
+    assert (made.stops, made.checked_stops) == (told["policies"][0]["stops"], told["policies"][0]["checked_stops"])
+    assert timedelta(0) <= SystemClock().now() - made.at < timedelta(minutes=5)
+
+
+def test_rules_that_fail_are_kept_as_such(house: House, trace: Path) -> None:
+    """Exit status 1, and the guard goes by it."""
+    house.configure(pools={"training": {"idle": {"after": "25m"}}})
+    done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "--keep")
+    (made,) = house.kept
+
+    assert done.exit_code == 1
+    assert made.failure == "nodes needed again within 15m of their stop, 5 of 6, more than 25%"
+    assert f"the backtest of pool training failed: {made.failure}." in done.stderr
+
+
+def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> None:
+    """As the policy `pool`, beside others."""
+    done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "pool", "--json")
+
+    assert done.exit_code == 0, done.output
+    assert [each["name"] for each in json.loads(done.stdout)["policies"]] == ["never", "training:after=30m"]
+    assert house.kept == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--keep"], "no --pool is given"),
+        (["--compare", "pool"], "no --pool is given"),
+        (["--pool", "telling", "--keep"], "the rules of pool 'telling' never let a node go"),
+        (["--pool", "training", "--keep", "--regret", "1m"], "--keep goes by --regret 15m"),
+        (["--pool", "training", "--keep", "--check-hours", "0"], "--keep needs a check"),
+        (["--pool", "parking", "--keep", "--parked", "busy"], "right would be --parked idle"),
+    ],
+    ids=str,
+)
+def test_what_could_not_be_kept_is_said_before_the_work(
+    house: House, trace: Path, arguments: list[str], told: str
+) -> None:
+    """Exit status 2, and what would be right."""
+    house.configure(
+        pools={"training": {}, "telling": {"idle": {"then": "tell"}}, "parking": {"idle": {"parked": "stop"}}}
+    )
+    done = house.gpuwatch("backtest", "--trace", trace, *arguments)
+
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert house.kept == ()
+
+
+def test_without_a_ledger_nothing_is_tried_in_vain(house: House, trace: Path, tmp_path: Path) -> None:
+    """The controller makes it."""
+    house.configure(ledger={"path": str(tmp_path / "none.db")})
+    done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--keep")
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "none.db does not exist yet; start `gpuwatch controller`" in done.stderr
+
+
+def test_config_check_names_the_pools_that_wait(house: House, trace: Path) -> None:
+    """Until a backtest of their rules passes."""
+    before = house.gpuwatch("config", "check")
+    house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "--keep")
+    after = house.gpuwatch("config", "check")
+
+    assert (before.exit_code, after.exit_code) == (0, 0)
+    assert (
+        "Warning: pool training lets no node go: No backtest of the pool is on record.\n"
+        "    Run `gpuwatch backtest --ledger --pool training --keep`.\n"
+    ) in before.stdout
+    assert "pool default lets no node go" in after.stdout
+    assert "training lets" not in after.stdout
+    house.configure(limits={})
+    assert "Warning" not in house.gpuwatch("config", "check").stdout
+
+
+def test_config_check_says_where_the_ledger_cannot_be_asked(house: House, tmp_path: Path) -> None:
+    """A host without the controller's ledger is no error of the configuration."""
+    (tmp_path / "broken.db").write_text("no database")
+    house.configure(ledger={"path": str(tmp_path / "broken.db")})
+    done = house.gpuwatch("config", "check")
+
+    assert done.exit_code == 0
+    assert "Warning: limits.require_backtest is set, and nobody knows of any backtest: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "pool"),
+    [
+        ({"trace": Path("load.csv")}, Path("g.yaml"), None),
+        ({"prometheus": "http://127.0.0.1:9090"}, None, "training"),
+        ({"prometheus": "\0"}, Path("g.yaml"), "training"),
+        ({"ledger": "copy.db"}, None, "training"),
+    ],
+    ids=str,
+)
+def test_config_and_pool_may_be_about_the_rules_alone(
+    given: dict[str, Any], path: Path | None, pool: str | None
+) -> None:
+    """A source that is named whole needs no configuration, and a file knows of no pool."""
+    nothing = dict.fromkeys(each.name for each in fields(Asked))
+    asked = Asked(**{**nothing, **given, "path": Path("g.yaml"), "pool": "training"}).beside("idle")
+
+    assert (asked.path, asked.pool) == (path, pool)
+    assert asked.parked == (None if asked.trace else "idle")

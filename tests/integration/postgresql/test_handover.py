@@ -1,0 +1,117 @@
+"""Two controllers on one PostgreSQL ledger: the leader dies anywhere, the other goes on, nothing happens twice."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gpuwatch.cli.controller import one_round
+from gpuwatch.clouds import CloudError
+from gpuwatch.controller.round import ControllerContext
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.fleet import NodeState, State
+from tests.support.builders.fleet import Desk, a_node
+from tests.support.crash_points import Fate, Mortal, PowerCut
+from tests.support.real.postgresql import postgresql
+
+pytestmark = pytest.mark.component("pg_ctl")
+
+
+@pytest.fixture
+def ledgers() -> Iterator[tuple[Ledger, Ledger]]:
+    """Two controllers' ledgers on one database; the first leads."""
+    settings = LedgerSettings(url=postgresql().database())
+    first, second = Ledger.connect(settings), Ledger.connect(settings)
+    assert first.lead()
+    yield first, second
+    first.close()
+    second.close()
+
+
+def parts_on(desk: Desk, ledger: Ledger) -> ControllerContext:
+    """A controller over the desk's fleet with a ledger of its own."""
+    return replace(desk.parts, ledger=ledger)
+
+
+def test_who_does_not_lead_does_nothing(ledgers: tuple[Ledger, Ledger]) -> None:
+    """The second controller's rounds ask nobody and write nothing while the first leads."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    first, second = ledgers
+
+    assert one_round(parts_on(desk, second)) is None
+    assert desk.fleet.calls == []
+    done = one_round(parts_on(desk, first))
+    assert done is not None
+    assert [act.review.step.verb for act in done.acts] == [Verb.NOTICE]
+    assert one_round(parts_on(desk, second)) is None
+
+
+def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machine_to_the_next_one(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
+    """Away for 90 s between its confirmation and its call: the other leads and sees work; nothing is stopped (P15)."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    first, second = ledgers
+    for _ in range(10):
+        one_round(parts_on(desk, first))
+        desk.rest(60.0)
+    told: list[str] = []
+    session: int = first.store._session  # type: ignore[attr-defined]  # PostgreSQL's
+
+    def suspended(call: str, _: str) -> CloudError | None:
+        if call == "stop" and not told:
+            told.append(call)
+            desk.clock.suspend(90.0)
+            desk.fleet.show("i-1", State.BUSY)
+            postgresql().execute("postgres", f"SELECT pg_terminate_backend({session})")  # as after `hand_over`
+            assert one_round(parts_on(desk, second)) is not None
+        return None
+
+    desk.fleet.fault = suspended
+
+    assert one_round(parts_on(desk, first)) is None
+    assert told == ["stop"]
+    assert (first.leading(), second.leading()) == (False, True)
+    for _ in range(5):
+        one_round(parts_on(desk, first))
+        one_round(parts_on(desk, second))
+        desk.rest(60.0)
+    assert desk.fleet.stops() == []
+
+
+@pytest.mark.parametrize("fatal", range(2, 120, 9))
+def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
+    """The leader's power is cut around any of its calls; the other takes the lead: one stop, a true ledger (P4, P6)."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1"))
+    desk.fleet.put(a_node("i-2", State.BUSY))
+    first, second = ledgers
+    fate = Fate(fatal)
+    dying = parts_on(desk, first)
+    dying = replace(
+        dying,
+        cloud=Mortal(dying.cloud, fate.die),  # type: ignore[arg-type]  # it has the inner object's methods
+        signals=Mortal(dying.signals, fate.die),  # type: ignore[arg-type]  # likewise
+        ledger=Mortal(dying.ledger, fate.die),  # type: ignore[arg-type]  # likewise
+    )
+    alive = True
+    for _ in range(22):
+        if alive:
+            try:
+                one_round(dying)
+            except PowerCut:
+                alive = False
+                first.close()  # its session ends with its process
+        one_round(parts_on(desk, second))
+        desk.rest(60.0)
+
+    where = f"cut {fatal} ({fate.passed[-1]})"
+    stops = [entry for entry in second.history("i-1", limit=100) if entry.intent.verb is Verb.STOP]
+    assert desk.fleet.stopped_while == [State.IDLE], f"{where}: stopped while {desk.fleet.stopped_while}"
+    assert desk.fleet.nodes_["i-1"].state is NodeState.STOPPED, where
+    assert second.audit().broken is None, where
+    assert second.view(desk.clock.now()).open_intents == (), f"{where}: an intent was left open"
+    assert sum(entry.outcomes[-1].status is Status.SETTLED for entry in stops) == 1, where

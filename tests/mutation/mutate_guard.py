@@ -1,0 +1,233 @@
+"""Break the guard and its policies on purpose, one place at a time: a test must fail each time (`make mutate`).
+
+Every rule is made one that never objects, every comparison turned round, every objection made a consent, every `and` an
+`or`, every `not` dropped, and every verb taken out of every rule's list. pytest collects the tests once; each mutant
+then runs in a child of its own, until the first failure. What survives is printed, and is an error.
+"""
+
+import ast
+import copy
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+
+import pytest
+from hypothesis import Phase, is_hypothesis_test, settings
+
+from gpuwatch import guard
+from gpuwatch.guard import (
+    activity,
+    consent,
+    growth,
+    launches,
+    mass_idleness,
+    ownership,
+    rate_limits,
+)
+from gpuwatch.policies import budget_pressure, capacity, idle, notices, scale_in_protection, unknown_pool
+
+MODULES: tuple[ModuleType, ...] = (
+    *(
+        ownership,
+        consent,
+        activity,
+        rate_limits,
+        launches,
+        growth,
+        mass_idleness,
+        guard,
+    ),
+    *(idle, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+)
+TESTS = (
+    "unit/guard/test_guard",
+    "docs/test_guard_page",
+    "unit/guard/test_guard_edges",
+    "unit/guard/test_guard_rounds",
+    "unit/guard/test_guard_scope",
+    "unit/guard/test_guard_sentences",
+    "properties/test_growth_is_not_blocked",
+    "properties/test_launches",
+    "properties/test_promises_are_kept",
+    "properties/test_group_protection",
+    "unit/guard/test_mass_idleness",
+    "unit/policies/test_scale_in_protection",
+    "unit/policies/test_capacity",
+    "unit/policies/test_capacity_late",
+    "unit/policies/test_idle",
+    "unit/policies/test_idle_choices",
+    "unit/policies/test_budget_pressure",
+    "unit/policies/test_unknown_pool",
+)
+WORKERS = max(1, os.cpu_count() or 1)
+_QUIET = (
+    *("-o", "addopts=--import-mode=importlib", "-n0", "-p", "no:cacheprovider", "-p", "no:terminal"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+
+_TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+# Places where the mutant does the same as the code, each with its reason; by the name that is printed.
+SAME: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One place broken: what it is called, and what breaks it."""
+
+    name: str
+    apply: Callable[[], None]
+
+
+def mutants() -> Iterator[Mutant]:
+    """All of them."""
+    for name, (verbs, rule) in guard.RULES.items():
+        yield Mutant(name=f"{name}: never objects", apply=_code_of(_silent, rule))
+        for verb in sorted(verbs):
+            yield Mutant(name=f"{name}: not for {verb}", apply=_without(name, verb))
+    for module in MODULES:
+        tree = ast.parse(inspect.getsource(module))
+        for function in (node for node in tree.body if isinstance(node, ast.FunctionDef)):
+            yield from _of_function(module, function)
+
+
+def _silent(case: object) -> guard.case.Finding:
+    """A rule that never objects."""
+    del case
+    return False, "", ""
+
+
+def _code_of(new: Callable[..., object], old: Callable[..., object]) -> Callable[[], None]:
+    """Give a function another's code: whoever holds it calls the other."""
+    assert isinstance(new, FunctionType)
+    assert isinstance(old, FunctionType)
+    code = new.__code__
+    return lambda: setattr(old, "__code__", code)
+
+
+def _without(name: str, verb: object) -> Callable[[], None]:
+    """Take a verb out of a rule's list."""
+    verbs, rule = guard.RULES[name]
+    return lambda: guard.RULES.update({name: (frozenset(each for each in verbs if each is not verb), rule)})
+
+
+def _of_function(module: ModuleType, function: ast.FunctionDef) -> Iterator[Mutant]:
+    """Every change of one function."""
+    for number, node in enumerate(ast.walk(function)):
+        broken = _broken(node)
+        if broken is None:
+            continue
+        mutated = copy.deepcopy(function)
+        target = list(ast.walk(mutated))[number]
+        told = f"{module.__name__.removeprefix('gpuwatch.')}.{function.name}: {ast.unparse(node)}"
+        target.__dict__.update(broken.__dict__)
+        target.__class__ = broken.__class__  # a node may become another
+        found = dict(module.__dict__)
+        whole = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
+        exec(compile(whole, module.__file__ or "", "exec"), found)  # noqa: S102  our own source, changed in one place
+        yield Mutant(name=told, apply=_code_of(found[function.name], module.__dict__[function.name]))
+
+
+def _broken(node: ast.AST) -> ast.expr | None:
+    """What a place becomes; None where there is nothing to break."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in _TURNED:
+        return ast.Compare(
+            left=node.left, ops=[_TURNED[type(node.ops[0])](), *node.ops[1:]], comparators=node.comparators
+        )
+    if isinstance(node, ast.BoolOp):
+        return ast.BoolOp(op=ast.Or() if isinstance(node.op, ast.And) else ast.And(), values=node.values)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return ast.Call(func=ast.Name(id="bool", ctx=ast.Load()), args=[node.operand], keywords=[])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "refuse":
+        return ast.Call(func=ast.Name(id="allow", ctx=ast.Load()), args=node.args[:1], keywords=[])
+    return None
+
+
+class Run:
+    """A pytest plugin that runs the collected tests once as they are, and once for each mutant."""
+
+    def __init__(self) -> None:
+        """Nothing found yet."""
+        self.killed: list[str] = []
+        self.survivors: list[str] = []
+        self.sound = False
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of the usual loop."""
+        settings.register_profile(
+            "mutants", max_examples=20, deadline=None, derandomize=True, database=None, phases=[Phase.generate]
+        )
+        settings.load_profile("mutants")
+        session.items.sort(key=lambda item: is_hypothesis_test(getattr(item, "function", None)))  # the quick ones first
+        self.sound = self._wait({_child(session, lambda: None): "nothing broken"})[1]
+        waiting: dict[int, str] = {}
+        for mutant in mutants() if self.sound else ():
+            waiting[_child(session, mutant.apply)] = mutant.name
+            if len(waiting) >= WORKERS:
+                self._note(waiting)
+        while waiting:
+            self._note(waiting)
+        return True
+
+    def _note(self, waiting: dict[int, str]) -> None:
+        name, survived = self._wait(waiting)
+        (self.survivors if survived else self.killed).append(name)
+        if survived and name not in SAME:
+            sys.stdout.write(f"SURVIVED  {name}\n")
+            sys.stdout.flush()
+
+    @staticmethod
+    def _wait(waiting: dict[int, str]) -> tuple[str, bool]:
+        pid, status = os.wait()
+        return waiting.pop(pid), os.waitstatus_to_exitcode(status) == 0
+
+
+def _child(session: pytest.Session, apply: Callable[[], None]) -> int:
+    """A process in which that is broken; it ends with 0 if no test fails."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        apply()
+        for number, item in enumerate(session.items):
+            following = session.items[number + 1] if number + 1 < len(session.items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.testsfailed:
+                os._exit(1)
+        os._exit(0)
+    except BaseException:  # noqa: BLE001  a mutant that breaks the runner is found as well
+        os._exit(1)
+
+
+def main() -> int:
+    """Run it, print the figures."""
+    begun, run = time.perf_counter(), Run()  # the script's own time, told to people
+    files = [f"tests/{name}.py" for name in TESTS]
+    pytest.main([*_QUIET, *files], plugins=[run])
+    if not run.sound:
+        sys.stdout.write("The tests fail on the code as it is.\n")
+        return 1
+    survivors = [name for name in run.survivors if name not in SAME]
+    seconds = time.perf_counter() - begun
+    sys.stdout.write(f"{len(run.killed) + len(run.survivors)} mutants, {len(run.killed)} killed in {seconds:.0f} s\n")
+    for name in sorted(set(SAME) & set(run.survivors)):
+        sys.stdout.write(f"the same  {name}: {SAME[name]}\n")
+    return len(survivors) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

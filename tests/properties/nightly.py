@@ -1,0 +1,49 @@
+"""`make nightly`: thousands of generated lives of fleets (P1 to P21) on all processors, a line for each part.
+
+A part is a process with a seed of its own: Hypothesis keeps what it has tried in memory, some 2 MB a life. A part that
+fails is repeated by the command that its line shows. `python -m tests.properties.nightly FIRST LAST` plays these parts
+alone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.support.paths import ROOT
+
+LIVES = 500  # of a part
+STORIES = ("test_properties", "test_properties_growth")
+PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
+PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
+
+
+def play(number: int) -> bool:
+    """One part; says what came of it."""
+    story, seed = PARTS[number - 1]
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", f"--hypothesis-seed={seed}", f"tests/properties/{story}.py"]
+    begun = time.perf_counter()
+    environment = os.environ | {"GPUWATCH_LIVES": str(LIVES)}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    days = re.search(r"lived ([\d,]+) days", ended.stdout)
+    sys.stdout.write(
+        f"part {number:2} of {len(PARTS)}  {story}  {LIVES} lives  {days[1] if days else '?'} days  "
+        f"{time.perf_counter() - begun:,.0f} s  {'passed' if ended.returncode == 0 else 'FAILED'}\n"
+    )
+    if ended.returncode != 0:
+        sys.stdout.write(f"GPUWATCH_LIVES={LIVES} {' '.join(command)}\n{ended.stdout}{ended.stderr}\n")
+    sys.stdout.flush()
+    return ended.returncode == 0
+
+
+def main(arguments: list[str]) -> int:
+    """The exit status: 1 where a part failed."""
+    first, last = (int(each) for each in arguments) if arguments else (1, len(PARTS))
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return 0 if all(list(pool.map(play, range(first, last + 1)))) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,199 @@
+"""Slips of the hand in the settings that would take machines away from their users, or blind a signal: refused."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.config import keys
+from gpuwatch.config.keys import NAME, Kind
+from gpuwatch.config.settings import Settings
+from gpuwatch.model.duration import format_duration
+from tests.support.builders.configurations import mistakes, read
+
+KEYS = keys.declared(Settings)
+DURATIONS = [key for key in KEYS.values() if key.kind is Kind.DURATION]
+FLOORS = [key for key in DURATIONS if key.floor is not None]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file to write configurations to."""
+    return tmp_path / "gpuwatch.yaml"
+
+
+def written(path: keys.Path, value: object) -> str:
+    """A file that sets one key."""
+    text = str(value)
+    for part in reversed(path):
+        text = f"{{{'default' if part == NAME else part}: {text}}}"
+    return text
+
+
+@pytest.mark.parametrize("key", DURATIONS, ids=lambda key: key.dotted)
+def test_no_duration_is_a_number_without_a_unit(file: Path, key: keys.Key) -> None:
+    """`after: 30` may mean minutes: the refusal names key, value, and how both units are written."""
+    told = mistakes(file, written(key.path, 30))
+
+    assert f"{key.dotted.replace(NAME, 'default')}: 30 has no unit\n" in told
+    assert f"right would be: {key.expected}; write 30m for minutes, 30s for seconds" in told
+
+
+@pytest.mark.parametrize("value", ['"30"', "' 30 '", "30.0", "1e3", "-5", "0.5", '"4"'])
+def test_no_way_to_write_a_number_is_a_duration(file: Path, value: str) -> None:
+    """Quotes and points change nothing."""
+    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{parked: stop, parked_after: {value}}}}}}}")
+    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{after: {value}}}}}}}")
+
+
+@pytest.mark.parametrize("key", FLOORS, ids=lambda key: key.dotted)
+def test_a_wait_below_its_minimum_is_refused_and_the_minimum_is_not(file: Path, key: keys.Key) -> None:
+    """A wait of milliseconds, or of seconds where minutes are meant."""
+    assert key.floor is not None
+    path = key.dotted.replace(NAME, "default")
+    least = key.floor.seconds
+
+    for short in ("1ms", "1s", format_duration(least - 1)):
+        told = mistakes(file, written(key.path, short))
+        assert f"{path}: {format_duration(0.001 if short == '1ms' else 1 if short == '1s' else least - 1)}" in told
+        assert "limits.allow_short_waits: true" in told
+    read(file, written(key.path, format_duration(least)))
+    if key.floor.or_none:
+        read(file, written(key.path, "0s"))
+
+
+def test_tests_may_allow_short_waits_and_are_warned(file: Path) -> None:
+    """One switch lifts the minima of waits, and nothing else."""
+    short = "limits: {allow_short_waits: true}\npools: {default: {warm_up: 1s, idle: {after: 2s, notice: 1s}}}"
+    settings = read(file, short)
+
+    assert settings.pools["default"].idle.after == 2.0
+    (caution,) = settings.cautions
+    assert caution.startswith("limits.allow_short_waits is true: waits of seconds are accepted. It is for tests,")
+    assert Settings().cautions == ()
+    assert "has no unit" in mistakes(file, "limits: {allow_short_waits: true}\npools: {a: {idle: {after: 2}}}")
+    assert "is too large" in mistakes(file, "limits: {allow_short_waits: true, max_verdict_age: 30d}")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("agent.activity.busy_utilization_ratio", 1),
+        ("agent.activity.busy_utilization_ratio", 0.11),
+        ("agent.activity.busy_power_ratio", 1),
+        ("agent.activity.held_memory_bytes", 80 * 10**9),
+        ("agent.activity.max_gap", "10m"),
+        ("agent.activity.forget_after", "1h"),
+        ("agent.evidence.cpu.busy_cores", 8),
+        ("agent.evidence.gpu_process_cpu.busy_cores", 5),
+        ("agent.evidence.disk.busy_bytes_per_second", 5e9),
+        ("agent.evidence.network.busy_bytes_per_second", 1e9),
+        ("agent.evidence.people.interval", "1h"),
+        ("agent.evidence.slurm.interval", "1h"),
+        ("limits.max_verdict_age", "30d"),
+        ("limits.mass_idleness_ratio", 1),
+        ("limits.mass_idleness_nodes", 1000),
+        ("interval", "1d"),
+    ],
+)
+def test_a_number_that_would_switch_a_signal_off_is_refused(file: Path, key: str, value: object) -> None:
+    """Where a signal is to be off, its own switch says so."""
+    assert f"{key}: " in (told := mistakes(file, written(tuple(key.split(".")), value)))
+    assert "is too large" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("agent.evidence.people.silent_after", "30s"),
+        ("agent.evidence.jupyter.silent_after", "30ms"),
+        ("agent.evidence.keep.max", "4m"),
+        ("limits.mass_idleness_window", "2ms"),
+    ],
+)
+def test_a_time_too_short_for_what_it_watches_is_refused(file: Path, key: str, value: str) -> None:
+    """People pause for longer than that between two keystrokes."""
+    assert "is too small" in mistakes(file, written(tuple(key.split(".")), value))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "right"),
+    [
+        ("cloud: {regions: [us-esat-1]}", "cloud.regions: 'us-esat-1' is no region of aws", "us-east-1"),
+        ("cloud: {regions: [us-east-1, EU-central-1]}", "cloud.regions: 'EU-central-1' is no region", "eu-central-1"),
+        ("cloud: {regions: [us-east-1a]}", "cloud.regions: 'us-east-1a' is no region of aws", "us-east-1"),
+        ("cloud: {regions: [' us-east-1']}", "cloud.regions: ' us-east-1' is no region of aws", "us-east-1"),
+        ("cloud: {regions: [all]}", "cloud.regions: 'all' is no region of aws", "each region by its name"),
+        ("cloud: {regions: [Frankfurt]}", "'Frankfurt' is no region of aws", "one such as eu-central-1"),
+        (
+            "cloud: {accounts: {a: {regions: [us-wset-2]}}}",
+            "cloud.accounts.a.regions: 'us-wset-2' is no region of aws",
+            "us-west-2",
+        ),
+        (
+            "pools: {a: {launch: {template: lt-1, region: eu-wst-1}}}",
+            "pools.a.launch.region: 'eu-wst-1' is no region of aws",
+            "eu-west-1",
+        ),
+    ],
+)
+def test_a_region_that_does_not_exist_is_refused(file: Path, text: str, wrong: str, right: str) -> None:
+    """It would look like an empty fleet, or like a cloud that does not answer."""
+    told = mistakes(file, text)
+
+    assert wrong in told
+    assert f"right would be: {right}" in told
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "us-gov-west-1", "cn-northwest-1", "ap-southeast-7"])
+def test_regions_of_every_partition_are_known(file: Path, region: str) -> None:
+    """GovCloud and China, too."""
+    assert read(file, f"cloud: {{regions: [{region}]}}").cloud.regions == (region,)
+
+
+@pytest.mark.parametrize("names", ["{Default: {}}", "{a-b: {}, a_b: {}}", "{train: {}, Train: {}}", "{'defa ult': {}}"])
+def test_pools_that_people_cannot_tell_apart_are_refused(file: Path, names: str) -> None:
+    """`Default` would leave the real default pool as it is."""
+    assert "differ in case, blanks or punctuation only" in mistakes(file, f"pools: {names}")
+
+
+@pytest.mark.parametrize("name", ["' train'", "'train '", "''", "'  '"])
+def test_a_pools_name_has_no_blanks_around_it(file: Path, name: str) -> None:
+    """Nobody sees them in a tag."""
+    assert "is empty or has blanks around it" in mistakes(file, f"pools: {{{name}: {{}}}}")
+
+
+@pytest.mark.parametrize("fleet", ["' lab'", "'lab '", "'  '"])
+def test_a_fleets_name_has_no_blanks_around_it(file: Path, fleet: str) -> None:
+    """No machine would ever be enrolled, and nobody would know why."""
+    assert "fleet: " in (told := mistakes(file, f"fleet: {fleet}"))
+    assert "has blanks around it" in told
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("budgets: {b: {pool: Prod}}", "budgets.b.pool"),
+        ("notify: {to: {chat: {slack: {url_file: /s}, pools: [prod, Prod]}}}", "notify.to.chat.pools"),
+    ],
+)
+def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key: str) -> None:
+    """A budget of no pool would never be spent, and a message about none never sent."""
+    told = mistakes(file, f"pools: {{prod: {{}}}}\n{text}")
+
+    assert f"{key}: the settings have no pool 'Prod'" in told
+    assert "right would be: a pool of the settings. The nearest is 'prod'." in told
+
+
+@given(name=st.text(max_size=12).filter(str.isprintable))
+def test_any_spelling_of_default_but_itself_is_refused(name: str) -> None:
+    """Whatever is put around or between its letters, if only case, blanks and punctuation differ."""
+    from gpuwatch.model.similar_names import folded  # noqa: PLC0415  what the rule goes by
+    from gpuwatch.policies import PoolRules, validation  # noqa: PLC0415  likewise
+
+    found = list(validation.contradictions({name: PoolRules(), "x": PoolRules()}, {}))
+
+    assert bool(found) == (
+        name not in {"default", "x"} and (folded(name) in {"default", "x"} or name != name.strip() or not name.strip())
+    )

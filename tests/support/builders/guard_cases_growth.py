@@ -1,0 +1,212 @@
+"""More rows for `guard_cases.py`: launches that bring no node, starts of what others stopped, oddities of machines."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from gpuwatch.guard import Case
+from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
+from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
+from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
+from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict
+from tests.support.builders.guard_cases import (
+    a_case,
+    a_launch,
+    a_start,
+    asleep,
+    promising,
+    with_idle,
+    with_ledger,
+    with_node,
+)
+from tests.support.builders.past_steps import REASON, a_step
+
+ASKED = {"template": "lt-1", "instance_type": "g6.xlarge"}
+UNSEEN = "the cloud launched i-9, and after 10m it does not appear as a node of pool default: it is in pool dev"
+
+
+def an_unseen(**changes: object) -> OpenIntent:
+    """A launch whose machine is no node of the pool."""
+    at = NOW - timedelta(minutes=20)
+    intent = Intent(
+        key="k-9", verb=Verb.LAUNCH, node_id="new:default:9", pool="default", at=at, reason=REASON, arguments=ASKED
+    )
+    intent = replace(intent, **changes)  # type: ignore[arg-type]
+    last = Outcome(key="k-9", at=NOW, status=Status.UNSEEN, detail=UNSEEN)
+    return OpenIntent(intent=intent, attempts=1, last=last, reached=True)
+
+
+def ended(minutes_ago: float, **changes: object) -> Done:
+    """A launch whose machine was terminated before it was a node."""
+    done = Done(
+        key=f"k-{minutes_ago}",
+        verb=Verb.LAUNCH,
+        node_id="new:default:1",
+        pool="default",
+        status=Status.FAILED,
+        at=NOW - timedelta(minutes=minutes_ago),
+        arguments={"template": "lt-0"},
+        detail="i-9 was launched and is terminated",
+    )
+    return replace(done, **changes)  # type: ignore[arg-type]
+
+
+def three_ended(case: Case, **changes: object) -> Case:
+    """A launch after three of which nothing was left."""
+    return with_ledger(a_launch(case), recent=tuple(ended(minutes, **changes) for minutes in (10.0, 20.0, 59.0)))
+
+
+def beside(case: Case, **changes: object) -> Case:
+    """A stop in a pool that must keep two nodes, where one of the other two is as told."""
+    other = replace(a_node("i-2"), **changes)  # type: ignore[arg-type]
+    nodes = (case.machine, other, a_node("i-3", State.BUSY))
+    fleet = replace(case.observation.fleet, nodes=nodes)
+    observation = replace(case.observation, fleet=fleet)
+    return replace(case, observation=observation, pool_rules=replace(RULES, min_nodes=2))
+
+
+def failing(node_id: str) -> NodeReport:
+    """The word of an agent whose GPU is failing."""
+    finding = Finding(
+        code="xid_79", health=Health.FAILING, sentence="It fell off the bus.", remedy=Remedy.REBOOT, source="a test"
+    )
+    verdict = a_verdict(node_id)
+    health = GpuHealth(state=Health.FAILING, since=NOW, findings=(finding,))
+    return NodeReport(verdict=replace(verdict, gpus=tuple(replace(gpu, health=health) for gpu in verdict.gpus)))
+
+
+def terminating(case: Case, **node: object) -> Case:
+    """A termination in a pool that terminates."""
+    case = promising(case, action="terminate")
+    case = replace(case, step=a_step(verb=Verb.TERMINATE), pool_rules=with_idle(then="terminate"))
+    return with_node(case, **node)
+
+
+ONE_TIME = "its spot request sir-1 is one-time"
+COMES_BACK = "its persistent spot request sir-1 would launch it again"
+
+SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    ("unseen", "launch_unseen", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(),)), "i-9"),
+    (
+        "unseen in another subnet",
+        "launch_unseen",
+        lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(arguments={**ASKED, "subnet": "s-1"}),)),
+        "gpuwatch resume --pool default",
+    ),
+    ("ended", "launch_unseen", three_ended, "3 launched machines"),
+    (
+        "a pause is over",
+        "launch_unseen",
+        lambda c: with_ledger(three_ended(c), resumed=(("default", NOW),), resume_orders=((None, NOW),)),
+        "3 launched machines",
+    ),
+    (
+        "resumed before",
+        "launch_unseen",
+        lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=61)), ("dev", NOW))),
+        "3 launched machines",
+    ),
+    ("others stopped it", "start_consent", lambda c: with_ledger(a_start(c), stopped=()), "did not stop it"),
+    (
+        "started since our stop",
+        "start_consent",
+        lambda c: with_node(a_start(c), launched_at=NOW - timedelta(hours=1)),
+        "did not stop it",
+    ),
+    (
+        "another launch time",
+        "start_consent",
+        lambda c: with_ledger(
+            a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=NOW, launched_at=NOW - timedelta(days=9)),)
+        ),
+        "did not stop it",
+    ),
+    (
+        "stopped after our start",
+        "start_consent",
+        lambda c: with_ledger(
+            replace(a_start(c), pool_rules=replace(RULES, start="any")),
+            stopped=(),
+            recent=(ended(10.0, verb=Verb.START, node_id="i-1", status=Status.SETTLED, detail=""),),
+        ),
+        "stopped again",
+    ),
+    ("one-time spot", "unsupported", lambda c: with_node(c, cannot_stop=ONE_TIME), "one-time"),
+    (
+        "notice of one-time spot",
+        "unsupported",
+        lambda c: with_node(replace(c, step=a_step(verb=Verb.NOTICE)), cannot_stop=ONE_TIME),
+        "one-time",
+    ),
+    ("persistent spot", "unsupported", lambda c: terminating(c, cannot_terminate=COMES_BACK), "launch it again"),
+    (
+        "notice of persistent spot",
+        "unsupported",
+        lambda c: replace(terminating(c, cannot_terminate=COMES_BACK), step=a_step(verb=Verb.NOTICE)),
+        "launch it again",
+    ),
+    (
+        "notice of a stopped one",
+        "unsupported",
+        lambda c: with_node(replace(asleep(c), step=a_step(verb=Verb.NOTICE)), cannot_terminate=COMES_BACK),
+        "launch it again",
+    ),
+    ("host", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
+    ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
+    ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
+    ("dead agent", "floor", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more do not count"),
+    ("failing", "floor", lambda c: beside(c, signal=failing("i-2")), "1 more do not count"),
+    ("deadlock", "floor", lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))), "1 nodes"),
+    ("pending", "floor", lambda c: beside(c, state=NodeState.PENDING), "1 nodes"),
+    ("state of another not known", "floor", lambda c: beside(c, state=NodeState.UNKNOWN), "1 nodes"),
+]
+
+FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
+    ("launch", a_launch),
+    ("launch of another pool", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(pool="dev"),))),
+    (
+        "launch of what is corrected",
+        lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(arguments={**ASKED, "template": "lt-0"}),)),
+    ),
+    ("two ended", lambda c: with_ledger(a_launch(c), recent=(ended(10.0), ended(20.0)))),
+    ("three ended, long ago", lambda c: with_ledger(a_launch(c), recent=tuple(ended(each) for each in (1, 2, 60)))),
+    ("three ended elsewhere", lambda c: three_ended(c, pool="dev")),
+    ("three failed otherwise", lambda c: three_ended(c, detail="no capacity")),
+    ("three settled", lambda c: three_ended(c, status=Status.SETTLED)),
+    ("three starts", lambda c: three_ended(c, verb=Verb.START)),
+    ("resumed", lambda c: with_ledger(three_ended(c), resume_orders=(("default", NOW - timedelta(minutes=5)),))),
+    (
+        "start of anybody's",
+        lambda c: with_ledger(replace(a_start(c), pool_rules=replace(RULES, start="any")), stopped=()),
+    ),
+    (
+        "start after our own stop",
+        lambda c: with_ledger(
+            a_start(c), stopped=(Stopped(node_id="i-1", key="k", at=a_start(c).machine.launched_at or NOW),)
+        ),
+    ),
+    (
+        "start with the same launch time",
+        lambda c: with_ledger(
+            a_start(c),
+            stopped=(
+                Stopped(node_id="i-1", key="k", at=NOW - timedelta(days=9), launched_at=a_start(c).machine.launched_at),
+            ),
+        ),
+    ),
+    ("start without a launch time", lambda c: with_node(a_start(c), launched_at=None)),
+    ("stop persistent spot", lambda c: with_node(c, cannot_terminate=COMES_BACK)),
+    ("terminate one-time spot", lambda c: terminating(c, cannot_stop=ONE_TIME)),
+    (
+        "notice of a termination",
+        lambda c: replace(terminating(c, cannot_stop=ONE_TIME), step=a_step(verb=Verb.NOTICE)),
+    ),
+    (
+        "notice of a stop",
+        lambda c: with_node(replace(c, step=a_step(verb=Verb.NOTICE)), cannot_terminate=COMES_BACK),
+    ),
+    ("a parked one keeps the floor", lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.PARKED)))),
+    ("spot", lambda c: with_node(c, capacity_type=CapacityType.SPOT)),
+]
+
+assert a_case().pool == "default", "the rows name the pool"

@@ -1,0 +1,88 @@
+"""What spoils a case by what its notice promised, and what does not: more of the guard's tests."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from gpuwatch.guard import Case, Limits
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.orders import Approval
+from gpuwatch.model.promise import Interruption
+from tests.support.builders.fleet import NOW, RULES, a_notice
+from tests.support.builders.guard_cases import promising, unshielding, with_group, with_idle, with_ledger, with_node
+from tests.support.builders.past_steps import a_step
+
+
+def interrupted(case: Case, why: str, *, minutes: float = 5.0, until: float | None = 1.0) -> Case:
+    """The case whose notice came before a time without action, which ended so many minutes ago; None: it lasts."""
+    end = None if until is None else NOW - timedelta(minutes=until)
+    told = Interruption(why=why, since=(end or NOW) - timedelta(minutes=minutes), until=end)  # type: ignore[arg-type]
+    return with_ledger(case, notices=(replace(a_notice(), interruptions=(told,)),))
+
+
+def told(case: Case, seconds_ago: float | None) -> Case:
+    """The case where somebody must have been told, and was so long ago."""
+    at = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
+    return with_ledger(replace(case, limits=Limits(require_told=True)), notices=(replace(a_notice(), told_at=at),))
+
+
+def approved(case: Case, **changes: object) -> Case:
+    """The case of a pool that wants approvals, with one."""
+    given = replace(Approval(node_id="i-1", key=a_notice().key, at=NOW, who="ann", reason=""), **changes)  # type: ignore[arg-type]
+    return with_ledger(replace(case, pool_rules=replace(RULES, approval=True)), approvals=(given,))
+
+
+# As in tests.support.builders.guard_cases.
+SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    ("another pool's notice", "no_notice", lambda c: promising(c, pool="training"), "training"),
+    ("notice of a stop", "no_notice", lambda c: promising(with_group(c)), "promised a stop"),
+    ("notice of a stop, unshielded", "no_notice", lambda c: promising(unshielding(c)), "promised a stop"),
+    ("no notice, unshielded", "no_notice", lambda c: with_ledger(unshielding(c), notices=()), "no notice"),
+    ("promised for later", "no_notice", lambda c: promising(c, stop_at=NOW + timedelta(seconds=1)), "Wait for 1s"),
+    ("promised a longer grace", "no_notice", lambda c: promising(c, grace_seconds=901.0), "Wait for 1s"),
+    ("more grace by now", "no_notice", lambda c: replace(c, pool_rules=with_idle(notice=901.0)), "Wait for 1s"),
+    ("clock set forward", "no_notice", lambda c: promising(c, idle_seconds=6601.0), "Wait for 1s"),
+    ("out of date", "no_notice", lambda c: promising(c, age=600.0 + 86401.0, idle_seconds=0.0), "1d1s ago"),
+    ("of an earlier version", "no_notice", lambda c: with_ledger(c, notices=(replace(a_notice(), promise=None),)), "s"),
+    ("paused since", "no_notice", lambda c: interrupted(c, "paused"), "it was paused"),
+    ("paused still", "no_notice", lambda c: interrupted(c, "paused", until=None), "it was paused"),
+    ("observed since", "no_notice", lambda c: interrupted(c, "observed"), "only observed"),
+    ("away since", "no_notice", lambda c: interrupted(c, "away", minutes=11.0), "no rounds"),
+    ("others' shield", "scale_in_protection", lambda c: with_node(with_group(c), scale_in_protected=True), "else"),
+    ("others' shield, unshielded", "scale_in_protection", lambda c: with_ledger(unshielding(c), shields=()), "else"),
+    (
+        "others' shield, notice",
+        "scale_in_protection",
+        lambda c: replace(with_node(with_group(c), scale_in_protected=True), step=a_step(verb=Verb.NOTICE)),
+        "else",
+    ),
+    ("unshielded where it stops", "opt_in", lambda c: replace(unshielding(c), pool_rules=RULES), "stop"),
+    ("unshielded where it tells", "opt_in", lambda c: replace(unshielding(c), pool_rules=with_idle(then="tell")), "t"),
+    ("promised an approval", "approval", lambda c: promising(c, approval=True), "No operator"),
+    ("promised to be heard", "unheard", lambda c: promising(c, heard=True), "anybody"),
+    (
+        "promised a longer hearing",
+        "unheard",
+        lambda c: with_ledger(
+            c,
+            notices=(replace(a_notice(heard=True, grace=700.0), told_at=NOW - timedelta(seconds=699)),),
+        ),
+        "11m40s",
+    ),
+    ("nobody told", "unheard", lambda c: told(c, None), "anybody"),
+    ("told just now", "unheard", lambda c: told(c, 599.0), "9m59s"),
+    ("told tomorrow", "unheard", lambda c: told(c, -86400.0), "-"),
+    ("told of no notice", "unheard", lambda c: with_ledger(told(c, 700.0), notices=()), "anybody"),
+    ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
+    ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
+    ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),
+]
+FAIR_NOTICES: list[tuple[str, Callable[[Case], Case]]] = [
+    ("stop where a termination was promised", lambda c: promising(c, action="terminate")),
+    ("less grace by now", lambda c: replace(c, pool_rules=with_idle(notice=1.0))),
+    ("promised for now", lambda c: promising(c, stop_at=NOW)),
+    ("away for a moment", lambda c: interrupted(c, "away", minutes=10.0)),
+    ("a day after its time", lambda c: promising(c, age=600.0 + 86400.0, idle_seconds=0.0)),
+    ("end a protection", unshielding),
+    ("terminate what gpuwatch shields", lambda c: replace(unshielding(c), step=a_step(verb=Verb.TERMINATE))),
+]

@@ -1,0 +1,230 @@
+"""health.py: what makes a GPU degraded or failing, and what to do about it."""
+
+import pytest
+
+from gpuwatch.agent.health.causes import DOWN, LEVELS
+from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuReading
+from gpuwatch.model.health import Health, Remedy
+from gpuwatch.model.xid import NVLINK_5, XIDS, Severity
+from tests.support.builders.gpu import START, a_busy_reading, a_down, a_reading
+from tests.support.builders.sick_gpus import SEEN, Patient
+
+MINUTE = 60.0
+
+
+# Well, and not known
+
+
+def test_a_gpu_without_a_cause_is_healthy(patient: Patient) -> None:
+    """Idle or busy, with its power limit reached or not."""
+    assert patient.look(a_reading()).state is Health.HEALTHY
+    assert patient.look(a_busy_reading(clock_events=("sw_power_cap",)), times=1000).state is Health.HEALTHY
+    assert patient.verdict.remedy is Remedy.NOTHING
+
+
+@pytest.mark.parametrize("cause", [cause for cause in DownCause if cause not in DOWN])
+def test_a_gpu_that_is_not_read_is_unknown_not_healthy(patient: Patient, cause: DownCause) -> None:
+    """No driver, an error, a release: nothing is said about the GPU, and why is told."""
+    patient.look(a_reading())
+    verdict = patient.look(a_down(cause=cause, detail="the words"), times=1000)
+
+    assert (verdict.state, verdict.doubt) == (Health.UNKNOWN, f"{cause.value}: the words")
+
+
+def test_a_gpu_that_tells_nothing_is_unknown_not_healthy(patient: Patient) -> None:
+    """Where nothing that it could be judged by is supported, its answers are no sign of health, and why is told."""
+    healthy = patient.look(a_reading())
+    mute = patient.look(a_reading(clock_events=None, utilization_ratio=None, energy_joules_total=5.0))
+
+    assert (healthy.state, mute.state) == (Health.HEALTHY, Health.UNKNOWN)
+    assert mute.doubt == "nothing that it could be judged by is supported or could be read"
+
+
+# Causes that can be seen
+
+
+@pytest.mark.parametrize("code", SEEN)
+def test_what_is_seen_is_found(patient: Patient, code: str) -> None:
+    """Two minutes of it are enough for each."""
+    measured, state, remedy = SEEN[code]
+    patient.look(a_reading())
+    verdict = patient.look(a_reading(**measured), times=120)
+
+    assert patient.codes == [code]
+    assert (verdict.state, verdict.remedy) == (state, remedy)
+
+
+def test_no_row_of_the_table_is_left_untested() -> None:
+    """Each level has its case here."""
+    assert {level.finding.code for level in LEVELS} == {*SEEN, "ecc_uncorrected", "ecc_corrected_rate"}
+
+
+@pytest.mark.parametrize("code", SEEN)
+def test_a_gpu_that_shows_a_single_cause_tells_something(patient: Patient, code: str) -> None:
+    """What each cause is seen by is enough by itself to call a GPU healthy while it shows nothing wrong."""
+    wrong = SEEN[code][0]
+    well = {name: value if name.endswith("_max") else type(value)() for name, value in wrong.items()}
+
+    assert patient.look(a_reading(**{"clock_events": None, **well})).state is Health.HEALTHY
+
+
+def test_an_uncorrected_error_is_found_when_the_count_rises(patient: Patient) -> None:
+    """What was counted before the first look, and a counter that starts again, are no news."""
+    patient.look(a_reading(ecc_uncorrected_volatile_errors_total=7), times=3)
+    patient.look(a_reading(ecc_uncorrected_volatile_errors_total=0), times=3)
+    before = patient.codes
+    patient.look(a_reading(ecc_uncorrected_volatile_errors_total=1), times=3)
+
+    assert (before, patient.codes) == ([], ["ecc_uncorrected"])
+
+
+def test_corrected_errors_matter_by_their_rate() -> None:
+    """Five hundred in an hour are borne, two thousand are not."""
+    slow, fast = Patient(), Patient()
+    for minute in range(60):
+        slow.look(a_reading(ecc_corrected_volatile_errors_total=minute * 500 // 60), every=MINUTE)
+        fast.look(a_reading(ecc_corrected_volatile_errors_total=minute * 2000 // 60), every=MINUTE)
+
+    assert (slow.codes, fast.codes) == ([], ["ecc_corrected_rate"])
+
+
+def test_short_throttling_is_borne(patient: Patient) -> None:
+    """Half a minute of heat in ten is no cause, by flags and by counters."""
+    patient.look(a_reading())
+    patient.look(a_reading(clock_events=("hw_thermal_slowdown",)), times=30)
+
+    assert patient.codes == []
+
+
+def test_throttling_is_taken_from_the_drivers_counters_where_it_has_them(patient: Patient) -> None:
+    """They see what happens between two looks: a quarter of the time too hot, and never at the moment of a look."""
+    for minute in range(15):
+        counters = {"sw_thermal_slowdown": 15.0 * minute, "sw_power_cap": 60.0 * minute}
+        patient.look(a_reading(clock_events=(), clock_event_seconds_total=counters), every=MINUTE)
+
+    assert patient.codes == ["thermal_throttling"]
+    assert patient.record.figures.thermal_ratio == pytest.approx(0.19, abs=0.03)
+
+
+def test_a_narrow_link_matters_under_load_and_after_a_while(patient: Patient) -> None:
+    """An idle link may fall back, and a moment says nothing."""
+    narrow = {"pcie_link_width": 8, "pcie_link_width_max": 16}
+    patient.look(a_reading(**narrow), times=1000)
+    patient.look(a_busy_reading(**narrow), times=30)
+    patient.look(a_reading(**narrow), times=5)
+    patient.look(a_busy_reading(**narrow), times=59)
+    before = patient.codes
+    patient.look(a_busy_reading(**narrow), times=5)
+
+    assert (before, patient.codes) == ([], ["pcie_narrow"])
+
+
+def test_what_is_not_known_is_no_cause(patient: Patient) -> None:
+    """A reading that tells nothing accuses of nothing."""
+    assert patient.look(GpuReading(info=a_reading().info, at=START), times=200).state is Health.UNKNOWN
+
+
+# Gone, hung
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "remedy"),
+    [
+        (DownCause.LOST, "gpu_lost", Remedy.REBOOT),
+        (DownCause.MISSING, "gpu_missing", Remedy.REBOOT),
+        (DownCause.HANG, "gpu_hung", Remedy.RESET),
+    ],
+)
+def test_a_gpu_that_is_gone_is_failing(patient: Patient, cause: DownCause, code: str, remedy: Remedy) -> None:
+    """With the remedy of its cause."""
+    verdict = patient.look(a_down(cause=cause), times=12)
+
+    assert (patient.codes, verdict.state, verdict.remedy) == ([code], Health.FAILING, remedy)
+
+
+def test_a_hang_elsewhere_says_nothing(patient: Patient) -> None:
+    """A GPU that a broken cycle did not reach is down for a moment, and well."""
+    patient.look(a_reading())
+    patient.look(a_down(cause=DownCause.HANG), times=3)
+
+    assert patient.look(a_reading()).state is Health.HEALTHY
+
+
+# XIDs
+
+
+@pytest.mark.parametrize("xid", [48, 62, 64, 74, 79, 95, 119, 120])
+def test_critical_xids_fail_a_gpu(patient: Patient, xid: int) -> None:
+    """One is enough, and an hour of good readings does not forgive it."""
+    patient.look(a_reading(), xid)
+    verdict = patient.rest(60)
+
+    assert (patient.codes, verdict.state) == ([f"xid_{xid}"], Health.FAILING)
+    assert verdict.remedy in {Remedy.RESET, Remedy.REBOOT}
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 63, 92, 154, 999])
+def test_xids_of_programs_and_information_leave_it_healthy(patient: Patient, xid: int) -> None:
+    """So do numbers that nobody has heard of: they are counted elsewhere."""
+    assert patient.look(a_reading(), xid).state is Health.HEALTHY
+
+
+def test_a_contained_error_degrades_for_a_while(patient: Patient) -> None:
+    """XID 94 hits a program and asks for nothing; after ten quiet minutes it is over."""
+    assert patient.look(a_reading(), 94).state is Health.DEGRADED
+    assert patient.rest(9).state is Health.DEGRADED
+    assert patient.rest(2).state is Health.HEALTHY
+
+
+@pytest.mark.parametrize("xid", NVLINK_5)
+def test_an_nvlink_5_error_matters_if_the_kernel_calls_it_fatal(xid: int) -> None:
+    """NVML does not say, so its word alone is no cause."""
+    states = {fatal: Patient().look(a_reading(), xid, fatal=fatal).state for fatal in (None, False, True)}
+
+    assert states == {None: Health.HEALTHY, False: Health.HEALTHY, True: Health.FAILING}
+
+
+def test_every_row_of_the_catalogue_that_accuses_has_a_remedy() -> None:
+    """A critical XID asks for a reset or more; what accuses nobody asks for nothing; sentences are sentences."""
+    for xid, row in XIDS.items():
+        strong = row.remedy in {Remedy.RESET, Remedy.REBOOT, Remedy.REPLACE_HARDWARE}
+        assert (row.severity is Severity.CRITICAL) == strong, xid
+        assert row.sentence.endswith("."), xid
+
+
+# What the driver asks for
+
+
+@pytest.mark.parametrize("number", range(1, len(RECOVERY_ACTIONS)))
+def test_what_the_driver_asks_for_is_found(patient: Patient, number: int) -> None:
+    """Each recovery action by its name, from the field or from XID 154 in the kernel log."""
+    code = f"driver_asks_{RECOVERY_ACTIONS[number]}"
+    told = Patient()
+    told.look(a_reading(), 154, recovery_action=number)
+    patient.look(a_reading(recovery_action=number))
+
+    assert patient.codes == told.codes == [code]
+
+
+def test_what_the_driver_asks_for_outranks_guesses(patient: Patient) -> None:
+    """XID 79 guesses a reboot; the driver says that a reset will do."""
+    verdict = patient.look(a_reading(recovery_action=1), 79)
+
+    assert patient.codes == ["driver_asks_reset", "xid_79"]
+    assert (verdict.state, verdict.remedy) == (Health.FAILING, Remedy.RESET)
+
+
+def test_a_driver_that_asks_for_nothing_lets_an_xid_pass(patient: Patient) -> None:
+    """Where the field is known and none, a critical XID is over after ten quiet minutes."""
+    patient.look(a_reading(recovery_action=0), 48)
+
+    assert patient.rest(9, recovery_action=0).state is Health.FAILING
+    assert patient.rest(2, recovery_action=0).state is Health.HEALTHY
+
+
+def test_the_field_is_believed_before_the_log(patient: Patient) -> None:
+    """A recovery action that the kernel log told of is over when the field says so."""
+    patient.look(a_reading(), 154, recovery_action=2)
+    patient.rest(12, recovery_action=0)
+
+    assert patient.codes == []

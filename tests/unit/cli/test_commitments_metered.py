@@ -1,0 +1,106 @@
+"""`gpuwatch advise commitments` from what the ledger has metered."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuwatch.cli.main import commands
+from gpuwatch.ledger import LedgerSettings
+from gpuwatch.model.fleet import Node, NodeReport, State
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.advice.load_curve import LoadError, load_of
+from tests.support.builders.fleet import a_node, a_verdict
+from tests.support.builders.money import a_busy_node, a_round
+from tests.support.real.postgresql import Place
+
+Run = Callable[..., Result]
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+HOURS = 12
+
+
+def an_idle_node(name: str, at: datetime) -> Node:
+    """One GPU, idle for a day."""
+    return a_node(name, signal=NodeReport(verdict=a_verdict(name, State.IDLE, 90_000.0, age=0.0, at=at)))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Half a day at $10 an hour: one machine works, in the second half two do; a third is idle; another type works."""
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
+    ledger = made.open()
+    rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
+    for hour in range(HOURS + 1):
+        at = BEGIN + timedelta(hours=hour)
+        late = [a_busy_node("i-2", at)] if hour >= HOURS // 2 else []
+        other = a_node("i-9", State.BUSY, 9000.0, instance_type="p5.48xlarge")
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at), *late, an_idle_node("i-3", at), other), rules)
+    made.close()
+    return made
+
+
+@pytest.fixture
+def run(place: Place, tmp_path: Path) -> Run:
+    """The command with a configuration that names that ledger."""
+    config = tmp_path / "gpuwatch.yaml"
+    config.write_text(f"ledger: {{path: {place.settings.path}}}\n")
+
+    def advise(*arguments: str) -> Result:
+        return CliRunner().invoke(commands, ["advise", "commitments", *arguments, "--config", str(config)])
+
+    return advise
+
+
+def test_the_load_is_what_was_of_use_hour_by_hour_at_the_price_it_had(run: Run) -> None:
+    """Idle time is no load, and neither are machines of another type."""
+    done = run("--instance-type", "g6.xlarge", "--json")
+    told = json.loads(done.stdout)
+
+    assert done.exit_code == 0, done.output
+    assert told["load"]["hours"] == HOURS
+    assert told["load"]["peak"] == pytest.approx(2.0)
+    assert told["load"]["mean"] == pytest.approx(1.5, abs=0.1)
+    assert (told["terms"]["price_per_hour"], told["terms"]["price_source"]) == ("10", "a list")
+
+
+def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:
+    """A load is of one type; one that was never metered is told with those that were."""
+    for arguments, words in (
+        ([], "several machine types are metered; right would be --instance-type with one of g6.xlarge, p5.48xlarge"),
+        (["--instance-type", "p4d.24xlarge"], "no p4d.24xlarge is metered; right would be --instance-type with one of"),
+    ):
+        done = run(*arguments)
+
+        assert done.exit_code == 2
+        assert words in done.stderr
+
+
+def test_days_that_are_kept_as_days_count_with_their_mean_and_that_is_said(tmp_path: Path) -> None:
+    """A day's rows are summed up once it is long over."""
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
+    ledger = made.open()
+    rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
+    for hour in range(24 * 4 + 1):
+        at = BEGIN + timedelta(hours=hour)
+        SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at)), rules)
+    load = load_of(SpendBook(ledger), None)
+    made.close()
+
+    assert load.instance_type == "g6.xlarge"
+    assert load.coarse_hours >= 24
+    assert [hour for hour in load.hours if hour != pytest.approx(1.0)] == []
+
+
+def test_a_ledger_without_metering_is_no_load(tmp_path: Path) -> None:
+    """The sentence says what to do."""
+    made = Place(LedgerSettings(path=str(tmp_path / "ledger.db")))
+    ledger = made.open()
+
+    with pytest.raises(LoadError, match="nothing is metered yet; let `gpuwatch controller` run, or give --csv"):
+        load_of(SpendBook(ledger), None)
+    made.close()

@@ -1,0 +1,110 @@
+"""`explain` of past rounds: from the ledger alone, under the rules that held then."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuwatch.cli import explain
+from gpuwatch.cli.main import commands
+from gpuwatch.config.settings import Settings
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
+from gpuwatch.model.fleet import State
+from tests.support.builders.fleet import RULES, Desk, a_node
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A controller that has stopped an idle machine and let a busy one be, each round a minute after the other."""
+    desk = Desk(ledger=Ledger.open(tmp_path / "ledger.db"))
+    desk.fleet.put(a_node("i-idle", held=1700.0))
+    desk.fleet.put(a_node("i-busy", State.BUSY))
+    for _ in range(16):
+        desk.round()
+    yield desk
+    desk.ledger.close()
+
+
+def settings(tmp_path: Path) -> Settings:
+    """The settings of an operator's command today: other rules than those of then."""
+    return Settings(ledger=LedgerSettings(path=str(tmp_path / "ledger.db")))
+
+
+def test_every_past_round_can_be_explained_for_every_node(desk: Desk, tmp_path: Path) -> None:
+    """Verdict, policy, all rules' answers: as they were, whether anything was done or not."""
+    lines = desk.ledger.rounds(100)
+
+    assert len(lines) == 16
+    for line in lines:
+        for name in ("i-idle", "i-busy"):
+            told = explain.of_past(settings(tmp_path).ledger, name, number=line.id, when=None)
+            assert f"Round {line.id} of " in told.as_text
+            assert told.as_object["round"] == line.id
+            assert {"unknown", "busy", "floor"} <= {
+                each["rule"] for each in told.as_object["if_stopped_now"]["answers"]
+            }
+
+
+def test_a_past_round_says_what_it_said_when_it_was_this_moment(desk: Desk, tmp_path: Path) -> None:
+    """What explain said then is what it says now of then, the later past of the node left out."""
+    desk.fleet.put(a_node("i-new", held=1200.0))
+    done = desk.round(seconds=0.0)
+    then = explain.of_now(desk.parts, done, "i-new")
+    number = desk.ledger.rounds(1)[0].id
+    for _ in range(20):
+        desk.round()
+
+    told = explain.of_past(settings(tmp_path).ledger, "i-new", number=number, when=None)
+    assert told.as_text.endswith(then.as_text)
+    assert {**told.as_object, "round": None} == then.as_object
+
+
+def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
+    """A floor that was set later does not turn up in an earlier round's explanation."""
+    early = desk.ledger.rounds(1)[0].id
+    desk.rules = replace(RULES, min_nodes=9)
+    desk.round()
+    late = desk.ledger.rounds(1)[0].id
+
+    told = [
+        explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None).as_text for each in (early, late)
+    ]
+    assert ["min_nodes is 9" in text for text in told] == [False, True]
+
+
+def test_a_time_stands_for_the_newest_round_until_then(desk: Desk, tmp_path: Path) -> None:
+    """--at names a moment; a moment before the first round, or no time at all, is told."""
+    middle = desk.ledger.rounds(100)[8]
+
+    told = explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when=f"{middle.at:%Y-%m-%dT%H:%M:59}")
+    assert told.as_object["round"] == middle.id
+    with pytest.raises(LedgerError, match="yesterday"):
+        explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when="yesterday")
+    with pytest.raises(LedgerError):
+        explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when="2001-01-01")
+
+
+def test_the_command_needs_neither_cloud_nor_agents(desk: Desk, tmp_path: Path) -> None:
+    """`gpuwatch explain NODE --round N` beside a running controller; a wrong name or number is told, status 2."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(json.dumps({"ledger": {"path": str(tmp_path / "ledger.db")}}), encoding="utf-8")
+    number = str(desk.ledger.rounds(1)[0].id)
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(commands, ["explain", *words, "--config", str(file)])
+        return done.exit_code, done.output
+
+    code, text = run("i-busy", "--round", number)
+    assert (code, "Verdict: busy" in text) == (0, True), text
+    code, text = run("i-busy", "--round", number, "--json")
+    assert (code, json.loads(text)["round"]) == (0, int(number))
+    for words, word in (
+        (("i-none", "--round", number), "i-busy"),
+        (("i-busy", "--round", "99999"), "99999"),
+        (("i-busy", "--round", "1", "--at", "2026-01-01"), "not both"),
+    ):
+        code, text = run(*words)
+        assert (code, word in text) == (2, True), text

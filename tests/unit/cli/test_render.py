@@ -1,0 +1,133 @@
+"""What operators read: status, plan and explain of one small fleet, word by word."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from gpuwatch.agent.health.causes import xid_finding
+from gpuwatch.cli import render as show
+from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.round import Round, explained
+from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.health import GpuHealth, Health
+from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.gpu import START
+from tests.support.paths import GOLDEN
+
+
+def a_day() -> tuple[Desk, Round]:
+    """An idle machine under notice, a protected one, a busy one, a parked one, a silent one, a stopped one."""
+    desk = Desk()
+    for node in (
+        a_node("i-1", name="forgotten"),
+        a_node("i-2", name="demo-day", protected="tag gpuwatch:protect protects it"),
+        a_node("i-3", State.BUSY, 300.0, name="trainer"),
+        a_node("i-4", State.PARKED, 7200.0, name="notebook"),
+        a_node("i-5", name="silent", signal=NodeReport(failure="its agent did not answer within 5s")),
+        a_node("i-6", name="gone-home", enrolled=False),
+    ):
+        desk.fleet.put(node)
+    for _ in range(6):
+        desk.round()
+    return desk, desk.plan()
+
+
+def check(name: str, text: str) -> None:
+    """Compare with the golden file; GPUWATCH_UPDATE_GOLDEN=1 writes it anew, and the diff is the review."""
+    path = GOLDEN / name
+    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
+        path.write_text(text + "\n", encoding="utf-8")
+
+    assert text + "\n" == path.read_text(encoding="utf-8")
+
+
+def test_status_is_a_table_of_use_next_step_and_reason() -> None:
+    """Busy machines first, then by what they do."""
+    check("status.txt", show.status_table(a_day()[1]))
+
+
+def test_plan_says_what_it_would_do_what_forbids_it_and_what_it_leaves_alone() -> None:
+    """Every objection is on a line of its own."""
+    check("plan.txt", show.plan_text(a_day()[1]))
+
+
+@pytest.mark.parametrize("name", ["forgotten", "trainer", "silent"])
+def test_explain_tells_verdict_evidence_rules_remedies_and_past(name: str) -> None:
+    """Everything that bears on one machine, on one screen."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.node(name)
+    assert node is not None
+
+    check(
+        f"explain-{name}.txt",
+        show.explain_text(
+            node, *explained(plan.observation, plan.decisions, node, desk.rulebook), desk.ledger.history(node.id)
+        ),
+    )
+
+
+def test_explain_shows_each_gpu_that_is_not_well() -> None:
+    """What is wrong with it, since when, what to do and where that is known from; nothing of the healthy ones."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.node("forgotten")
+    assert node is not None
+    assert node.verdict is not None
+    finding = xid_finding(48)
+    assert finding is not None
+    failing = GpuHealth(state=Health.FAILING, since=START, findings=(finding,))
+    healthy = GpuHealth(state=Health.HEALTHY, since=START)
+    gpus = tuple(replace(node.verdict.gpus[0], index=n, health=each) for n, each in enumerate((failing, healthy)))
+    ill = replace(node, signal=NodeReport(verdict=replace(node.verdict, gpus=gpus)))
+    text = show.explain_text(ill, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
+
+    assert "    GPU 0 is failing since 2026-01-05 00:00:00 UTC\n" in text
+    assert "        xid_48: A memory error could not be corrected. Remedy: reset; source: NVIDIA's Xid cat" in text
+    assert "GPU 1" not in text
+
+
+def test_the_same_as_json() -> None:
+    """Each is one JSON document with the same content."""
+    desk, plan = a_day()
+    node = plan.observation.fleet.nodes[0]
+    step, review = explained(plan.observation, plan.decisions, node, desk.rulebook)
+
+    rows = json.loads(json.dumps(fleet_rows(plan)))
+    planned = json.loads(json.dumps(show.plan_object(plan)))
+    told = json.loads(json.dumps(show.explain_object(node, step, review, desk.ledger.history(node.id))))
+
+    assert [row["node"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
+    assert {row["node"]: row["activity"] for row in rows}["i-4"] == "parked"
+    assert planned["reviews"][0]["step"]["node_id"] == "i-2"
+    assert told["activity"]["held_seconds"] == node.activity.held_seconds
+    assert told["if_stopped_now"]["answers"]
+    assert told["history"][0]["intent"]["verb"] == "notice"
+
+
+def test_a_round_is_one_line_in_the_log() -> None:
+    """Counts of use, what was done, and refusals by rule."""
+    desk, _ = a_day()
+
+    assert show.round_line(desk.round()) == (
+        "Round: 6 nodes (1 busy, 1 parked, 3 idle, 1 unknown); no action; refused: not_enrolled 1, protected 1"
+    )
+
+
+def test_no_tag_and_no_agent_moves_the_cursor_of_whoever_reads() -> None:
+    """A name with a line end or an escape sequence stays within its line, in table, plan and explanation."""
+    desk, odd = Desk(), "ann\x1b[2J\nbusy"
+    desk.fleet.put(a_node("i-1", name=odd, owner=odd, signal=NodeReport(failure=odd)))
+    desk.fleet.put(a_node("i-2", name=odd, held=7200.0))
+    desk.ledger.pause(None, odd, odd, desk.clock.now())
+    done = desk.plan()
+    node = done.observation.fleet.nodes[0]
+    texts = [
+        show.status_table(done),
+        *show.remarks(done, odd),
+        show.plan_text(done),
+        show.explain_text(node, *explained(done.observation, done.decisions, node, desk.rulebook), ()),
+    ]
+
+    assert not any("\x1b" in text or "\nbusy" in text for text in texts)
+    assert all(r"ann\x1b[2J\nbusy" in text for text in texts[:2])

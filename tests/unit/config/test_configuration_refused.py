@@ -1,0 +1,296 @@
+"""The configuration: what is refused, and how every mistake is told."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config import ConfigError, load
+from tests.support.builders.configurations import mistakes
+
+REFUSED = {
+    "misspelt": ("mdoe: enforce", 'FILE:1: mdoe: is no key of the configuration (its value is "enforce")', "mode"),
+    "misspelt below": (
+        "pools:\n  a:\n    idle:\n      aftr: 30m",
+        'FILE:4: pools.a.idle.aftr: is no key of the configuration (its value is "30m")',
+        "pools.a.idle.after",
+    ),
+    "misplaced": (
+        "max_stops_per_hour: 3",
+        "FILE:1: max_stops_per_hour: is no key of the configuration (its value is 3)",
+        "limits.max_stops_per_hour",
+    ),
+    "unheard of": (
+        "ledger: {colour: red}",
+        'FILE:1: ledger.colour: is no key of the configuration (its value is "red")',
+        "one of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
+    ),
+    "secret": (
+        "cloud: {secret_key: hush}",
+        "FILE:1: cloud.secret_key: is no key of the configuration (its value is (hidden))",
+        "one of provider, regions, accounts, profile, endpoint_url",
+    ),
+    "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is none of the choices', "one of observe, enforce"),
+    "no duration": (
+        "interval: soon",
+        'FILE:1: interval: "soon" is not a duration',
+        "a duration at least 1s and at most 1h, written as 90s, 30m, 1h30m or 2d",
+    ),
+    "clock time": (
+        "interval: 1:30",
+        'FILE:1: interval: "1:30" is not a duration',
+        "a duration at least 1s and at most 1h, written as 90s, 30m, 1h30m or 2d",
+    ),
+    "too small": (
+        "interval: 10ms",
+        'FILE:1: interval: "10ms" is too small',
+        "a duration at least 1s and at most 1h",
+    ),
+    "not above": (
+        "limits: {max_verdict_age: 0}",
+        "FILE:1: limits.max_verdict_age: 0 is too small",
+        "a duration above 0s and at most 5m",
+    ),
+    "too large": (
+        "signals: {port: 70000}",
+        "FILE:1: signals.port: 70000 is too large",
+        "a whole number at least 1 and at most 65535",
+    ),
+    "no number": (
+        "signals: {port: http}",
+        'FILE:1: signals.port: "http" is not a whole number',
+        "a whole number at least 1 and at most 65535",
+    ),
+    "a fraction": (
+        "pools: {a: {min_nodes: 1.5}}",
+        "FILE:1: pools.a.min_nodes: 1.5 is not a whole number",
+        "a whole number at least 0",
+    ),
+    "a switch": (
+        "pools: {a: {min_nodes: true}}",
+        "FILE:1: pools.a.min_nodes: true is not a whole number",
+        "a whole number at least 0",
+    ),
+    "not finite": (
+        "interval: .inf",
+        "FILE:1: interval: Infinity is not finite",
+        "a duration at least 1s and at most 1h",
+    ),
+    "no text": (
+        "ledger: {path: 7}",
+        "FILE:1: ledger.path: 7 is not a text",
+        'a text that is not empty; write "7" with quotes',
+    ),
+    "empty text": ("ledger: {path: ''}", 'FILE:1: ledger.path: "" is empty', "a text that is not empty"),
+    "no value": ("mode:", "FILE:1: mode: null is none of the choices", "one of observe, enforce"),
+    "no list": (
+        "cloud: {regions: eu-west-1}",
+        'FILE:1: cloud.regions: "eu-west-1" is not a list of texts',
+        "a list of texts, written as [one, another]",
+    ),
+    "a list's item": (
+        "cloud: {regions: [eu-west-1, 7]}",
+        "FILE:1: cloud.regions.1: 7 is not a list of texts",
+        "a list of texts, written as [one, another]",
+    ),
+    "secret in a url": (
+        "ledger: {urls: 'postgresql://me:hush@db/gpuwatch'}",
+        "FILE:1: ledger.urls: is no key of the configuration (its value is (hidden))",
+        "ledger.url",
+    ),
+    "no section": (
+        "ledger: x.db",
+        'FILE:1: ledger: "x.db" is not a section',
+        "a section of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
+    ),
+    "a list for names": (
+        "pools: [a]",
+        "FILE:1: pools: a list is not a section of names",
+        "a section of names",
+    ),
+    "twice": (
+        "mode: observe\nfleet: x\nmode: enforce",
+        "FILE:3: mode: is written twice, first in line 1",
+        "one of the two",
+    ),
+    "tag": ("fleet: !secret x", "FILE:1: fleet: has the tag !secret", "a plain value without a tag"),
+    "untrue tag": (
+        "fleet: !!int x",
+        "FILE:1: fleet: is no value: invalid literal for int() with base 10: 'x'",
+        "a plain value",
+    ),
+    "no url": (
+        "signals: {targets: {i-1: host:80}}",
+        "FILE:1: signals.targets.i-1: 'host:80' is no URL",
+        "a URL such as http://10.0.0.7:9460",
+    ),
+    "gap": (
+        "agent:\n  interval: 20s\n",
+        "FILE:2: agent.interval: agent.activity.max_gap (10s) does not exceed agent.interval (20s): no time counts",
+        "an agent.activity.max_gap of several intervals, such as 3m20s",
+    ),
+    "restarts": (
+        "agent: {restart_min: 10s, restart_max: 5s}",
+        "FILE:1: agent.restart_max: agent.restart_max (5s) is shorter than agent.restart_min (10s)",
+        "an agent.restart_max of 10s or more",
+    ),
+    "nothing to replay": (
+        "agent: {source: replay}",
+        "FILE:1: agent.source: agent.source is replay, but agent.capture names no recording",
+        "agent.capture: the file of a recorded probe stream",
+    ),
+    "always stale": (
+        "signals: {timeout: 40s}",
+        (
+            "FILE:1: signals.timeout: limits.max_verdict_age (30s) does not exceed "
+            "signals.timeout + agent.interval (41s): good answers would count as stale"
+        ),
+        "a limits.max_verdict_age above 41s",
+    ),
+    "no mapping": (
+        "- mode",
+        "FILE:1: the file holds a list and no keys",
+        "lines such as `mode: observe`, indented with spaces",
+    ),
+    "a tabulator": (
+        "ledger:\n\tpath: x",
+        "FILE:2: is no YAML: found character '\\t' that cannot start any token",
+        "lines such as `mode: observe`, indented with spaces",
+    ),
+    "endless": (
+        "pools: &a [*a]",
+        "FILE: is no YAML: aliases repeat or contain each other without end",
+        "lines such as `mode: observe`, indented with spaces",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "wrong", "right"), REFUSED.values(), ids=REFUSED)
+def test_a_mistake_in_the_file_is_told_with_place_value_and_remedy(
+    file: Path, text: str, wrong: str, right: str
+) -> None:
+    """Each kind of mistake names file, line, key and value, says what is wrong and what would be right."""
+    assert mistakes(file, text) == f"{wrong}\n    right would be: {right}"
+
+
+REFUSED_VARIABLES = {
+    "misspelt": ({"GPUWATCH_MDOE": "enforce"}, "GPUWATCH_MDOE: is no setting", "GPUWATCH_MODE"),
+    "one underscore": (
+        {"GPUWATCH_LIMITS_MAX_STOPS_PER_HOUR": "3"},
+        "GPUWATCH_LIMITS_MAX_STOPS_PER_HOUR: is no setting",
+        "GPUWATCH_LIMITS__MAX_STOPS_PER_HOUR",
+    ),
+    "in a pool": (
+        {"GPUWATCH_POOLS__training__IDLE__AFTR": "45m"},
+        "GPUWATCH_POOLS__training__IDLE__AFTR: is no setting",
+        "GPUWATCH_POOLS__training__IDLE__AFTER",
+    ),
+    "prefix": ({"GPUWATHC_MODE": "enforce"}, "GPUWATHC_MODE: is no setting", "GPUWATCH_MODE"),
+    "small letters": ({"gpuwatch_mode": "enforce"}, "gpuwatch_mode: is no setting", "GPUWATCH_MODE"),
+    "unheard of": (
+        {"GPUWATCH_QQQQ": "1"},
+        "GPUWATCH_QQQQ: is no setting",
+        "a setting of docs/CONFIGURATION.md",
+    ),
+    "a whole section": (
+        {"GPUWATCH_LEDGER": "{}"},
+        "GPUWATCH_LEDGER: names a section",
+        "one key of it, such as GPUWATCH_LEDGER__PATH",
+    ),
+    "twice": (
+        {"GPUWATCH_MODE": "enforce", "GPUWATCH_Mode": "observe"},
+        "GPUWATCH_Mode: sets mode, as does GPUWATCH_MODE",
+        "one of the two",
+    ),
+    "bad value": (
+        {"GPUWATCH_POOLS__training__IDLE__AFTER": "soon"},
+        'GPUWATCH_POOLS__training__IDLE__AFTER: pools.training.idle.after: "soon" is not a duration',
+        "a duration of at least 5m, or break_even, or learned, written as 90s, 30m, 1h30m or 2d",
+    ),
+    "bad number": (
+        {"GPUWATCH_POOLS__training__MIN_NODES": "true"},
+        'GPUWATCH_POOLS__training__MIN_NODES: pools.training.min_nodes: "true" is not a whole number',
+        "a whole number at least 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("env", "wrong", "right"), REFUSED_VARIABLES.values(), ids=REFUSED_VARIABLES)
+def test_a_mistake_in_the_environment_names_the_variable(
+    file: Path, env: dict[str, str], wrong: str, right: str
+) -> None:
+    """A variable that names no key, or holds what its key does not take, is refused with the right one."""
+    assert mistakes(file, env=env) == f"environment variable {wrong}\n    right would be: {right}"
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    """Nobody has to run the check once for each mistake."""
+    told = mistakes(file, "mdoe: x\nfleet: 3\ninterval: true", {"GPUWATCH_FLET": "x"})
+
+    assert re.findall(r"^(?:FILE:\d+|environment variable): (\w+)|variable (\w+)", told, re.MULTILINE) == [
+        ("interval", ""),
+        ("", "GPUWATCH_FLET"),
+        ("fleet", ""),
+        ("mdoe", ""),
+    ]
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A named file must exist: defaults in its place would be a surprise."""
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml", {})
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """A folder in the file's place is told."""
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        ("us-east-1", ("us-east-1",)),
+        ("us-east-1, eu-west-1", ("us-east-1", "eu-west-1")),
+        ("[us-east-1, eu-west-1]", ("us-east-1", "eu-west-1")),
+        ('["us-east-1", "eu-west-1"]', ("us-east-1", "eu-west-1")),
+    ],
+)
+def test_a_variable_sets_a_list(value: str, texts: tuple[str, ...]) -> None:
+    """Separated by commas, or in brackets."""
+    assert load(None, {"GPUWATCH_CLOUD__REGIONS": value}).cloud.regions == texts
+
+
+def test_a_text_of_a_list_may_hold_a_comma() -> None:
+    """In brackets and quotes."""
+    assert load(None, {"GPUWATCH_CONTROLLER__NAMES": '["a, b", "c"]'}).controller.names == ("a, b", "c")
+
+
+def test_a_variable_that_is_no_list_is_refused() -> None:
+    """What begins like a list must be one: a command cut in pieces would be another command."""
+    with pytest.raises(ConfigError, match="GPUWATCH_CLOUD__REGIONS: is no list"):
+        load(None, {"GPUWATCH_CLOUD__REGIONS": '["sh", "-c", "exit 3'})
+
+
+def test_a_pipe_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    """What is named and cannot be read twice must not quietly mean "all defaults"."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ConfigError, match="cannot be read: not a regular file"):
+        load(tmp_path / "pipe", {})
+
+
+def test_a_file_of_bytes_is_told(file: Path) -> None:
+    """What is no UTF-8 is no configuration."""
+    file.write_bytes(b"fleet: \xff")
+
+    with pytest.raises(ConfigError, match="is no YAML: 'utf-8' codec"):
+        load(file, {})
+
+
+def test_a_bomb_of_aliases_is_refused(file: Path) -> None:
+    """A small file that unfolds to millions of values is refused before it is unfolded."""
+    lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+
+    assert "aliases repeat or contain each other without end" in mistakes(file, "\n".join(lines))

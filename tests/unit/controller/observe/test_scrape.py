@@ -1,0 +1,170 @@
+"""Asking agents: only a whole, fresh, possible answer of the right node is believed; all else is unknown, with why."""
+
+import socket
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, read_answer
+from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.runtime.clock import SystemClock
+from tests.support.builders.fleet import NOW, a_node, a_verdict
+from tests.support.fakes.scraped_agent import a_good_agent, an_agent, told
+
+MAX_AGE = 30.0
+
+
+def test_a_fresh_answer_of_the_node_that_was_asked_is_believed() -> None:
+    """The verdict comes through as it is."""
+    verdict = a_verdict("i-1", State.BUSY)
+
+    assert read_answer(told(verdict), a_node("i-1"), NOW, MAX_AGE).verdict == verdict
+
+
+def test_an_agent_may_call_itself_by_its_nodes_name() -> None:
+    """A node's id or its name will do."""
+    node = a_node("i-1", name="trainer-3")
+
+    assert read_answer(told(a_verdict("trainer-3")), node, NOW, MAX_AGE).verdict is not None
+
+
+DOUBTS = {
+    "nothing": (b"", "no verdict"),
+    "no JSON": (b"<html>502 Bad Gateway</html>", "no verdict"),
+    "half an answer": (told(a_verdict())[:-40], "no verdict"),
+    "another document": (b'{"status": "ok"}', "no verdict"),
+    "a number for a text": (told(a_verdict()).replace(b'"i-1"', b"1", 1), "no verdict"),
+    "not a number": (told(a_verdict()).replace(b'"held_seconds":7200.0', b'"held_seconds":NaN'), "no verdict"),
+    "another node": (told(a_verdict("i-2")), "'i-2'"),
+    "another schema": (told(replace(a_verdict(), schema=2)), "schema 2"),
+    "old by its own count": (told(replace(a_verdict(), age_seconds=31.0)), "stale"),
+    "an old time stamp": (told(replace(a_verdict(), at=NOW - timedelta(hours=2))), "stale"),
+    "a time to come": (told(replace(a_verdict(), at=NOW + timedelta(minutes=1))), "stale"),
+    "a time without a zone": (told(a_verdict()).replace(b"Z", b"", 1), "zone"),
+    "a negative age": (told(replace(a_verdict(), age_seconds=-1.0)), "negative"),
+    "a GPU twice": (told(replace(a_verdict(), gpus=a_verdict().gpus * 2)), "twice"),
+    "a document without a bottom": (b'{"schema":1,"more":' + b"[" * 100_000, "no verdict"),
+    "far too much": (b" " * 1_000_001, "too large"),
+}
+
+
+@pytest.mark.parametrize(("body", "why"), DOUBTS.values(), ids=DOUBTS)
+def test_a_doubtful_answer_is_unknown_and_says_why(body: bytes, why: str) -> None:
+    """The node's activity is unknown, never idle."""
+    signal = read_answer(body, a_node(), NOW, MAX_AGE)
+    node = a_node(signal=signal)
+
+    assert node.activity.state is State.UNKNOWN
+    assert why in (node.activity.doubt or "")
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_whatever_break_the_reader(body: bytes) -> None:
+    """Garbage is an answer in words, not an exception."""
+    assert read_answer(body, a_node(), NOW, MAX_AGE).failure
+
+
+@given(place=st.integers(0, 400), byte=st.integers(0, 255))
+def test_one_broken_byte_never_makes_a_busy_node_idle(place: int, byte: int) -> None:
+    """A verdict damaged on its way is still busy, or unknown."""
+    body = bytearray(told(a_verdict("i-1", State.BUSY)))
+    body[place % len(body)] = byte
+
+    signal = read_answer(bytes(body), a_node("i-1"), NOW, MAX_AGE)
+
+    assert a_node(signal=signal).activity.state in {State.BUSY, State.UNKNOWN}
+
+
+def a_source(timeout: float = 0.3, **targets: str) -> ScrapeSource:
+    """A source that knows these agents."""
+    named = {name.replace("_", "-"): url for name, url in targets.items()}
+    return ScrapeSource(
+        settings=ObserveSettings(timeout=timeout, targets=named), clock=SystemClock(), max_age_seconds=MAX_AGE
+    )
+
+
+def test_each_running_node_is_asked_and_one_that_fails_costs_the_others_nothing() -> None:
+    """One answers, one is not there, one is broken, one is stopped, one has no address: five signals."""
+
+    def broken(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(500)
+        request.end_headers()
+
+    with socket.socket() as unused, an_agent(a_good_agent) as good, an_agent(broken) as bad:
+        unused.bind(("127.0.0.1", 0))  # bound, not listening: a connection is refused
+        source = a_source(i_1=good, i_2=f"http://127.0.0.1:{unused.getsockname()[1]}", i_3=bad)
+        nodes = [a_node("i-1"), a_node("i-2"), a_node("i-3"), replace(a_node("i-4"), state=NodeState.STOPPED)]
+        fleet = source.observe([*nodes, a_node("i-5", address=None)])
+
+    seen = {node.id: (node.activity.state, node.activity.doubt or "") for node in fleet.nodes}
+    assert seen["i-1"][0] is State.BUSY
+    assert {state for name, (state, _) in seen.items() if name != "i-1"} == {State.UNKNOWN}
+    assert "could not be asked" in seen["i-2"][1]
+    assert "HTTP 500" in seen["i-3"][1]
+    assert "stopped" in seen["i-4"][1]
+    assert "no address" in seen["i-5"][1]
+
+
+def test_a_name_that_two_machines_share_identifies_neither() -> None:
+    """One agent answers for both by their common name: the other machine's work must not hide behind its idleness."""
+
+    def idle(request: BaseHTTPRequestHandler) -> None:
+        body = told(a_verdict("trainer", at=SystemClock().now()))
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    with an_agent(idle) as url:
+        fleet = a_source(trainer=url).observe([a_node("i-1", name="trainer"), a_node("i-2", name="trainer")])
+
+    assert [node.activity.state for node in fleet.nodes] == [State.UNKNOWN, State.UNKNOWN]
+    assert "share the name" in (fleet.nodes[0].activity.doubt or "")
+
+
+def test_an_agent_that_trickles_is_as_silent_as_one_that_is_dead() -> None:
+    """The deadline covers the whole answer, not the next byte."""
+    hold = threading.Event()
+
+    def trickle(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        while not hold.wait(0.05):
+            request.wfile.write(b" ")
+
+    with an_agent(trickle) as url:
+        try:
+            signal = a_source(i_1=url).confirm(a_node("i-1"))
+        finally:
+            hold.set()
+
+    assert signal.failure == "its agent did not answer within 0.3s"
+
+
+def test_an_agent_that_never_stops_talking_is_cut_off() -> None:
+    """An answer without end is refused at its size, not read into memory."""
+
+    def babble(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        for _ in range(3000):
+            request.wfile.write(b" " * 1000)
+
+    with an_agent(babble) as url:
+        signal = a_source(timeout=10.0, i_1=url).confirm(a_node("i-1"))
+
+    assert signal.failure == "its agent's answer is too large to be a verdict"
+
+
+def test_the_address_of_the_cloud_leads_to_the_agents_port() -> None:
+    """Without a target of its own a node is asked at its address; IPv6 in brackets."""
+    settings = ObserveSettings(port=9999)
+
+    assert settings.base_url(a_node(address="10.1.2.3")) == "http://10.1.2.3:9999"
+    assert settings.base_url(a_node(address="fd00::1")) == "http://[fd00::1]:9999"

@@ -1,0 +1,53 @@
+"""Calls that the cloud does not allow: one machine's policy, or credentials that nobody accepts."""
+
+from gpuwatch.clouds import AuthFailedError, CloudError
+from tests.support.builders.desk import a_desk, ledger_statuses
+from tests.support.builders.fleet import a_node
+
+
+def test_one_machine_that_the_cloud_denies_us_holds_up_no_other() -> None:
+    """A policy that forbids one machine ends neither the round's calls nor anybody else's turn."""
+    desk = a_desk(a_node("i-1"), a_node("i-2"), a_node("i-3"))
+    desk.fleet.fault = lambda call, node: (
+        AuthFailedError("UnauthorizedOperation") if call == "stop" and node == "i-1" else None
+    )
+    for _ in range(14):
+        desk.round()
+
+    assert desk.fleet.stops() == ["i-2", "i-3"]
+    assert ledger_statuses(desk, "i-1")[1] == ["stop", "denied"]
+
+
+def test_a_denied_stop_is_asked_for_a_few_times_a_day() -> None:
+    """Somebody has to change a tag or a policy: asking every minute helps nobody."""
+    desk = a_desk(a_node("i-1"))
+    asked: list[str] = []
+
+    def deny(call: str, _node: str) -> CloudError | None:
+        if call != "stop":
+            return None
+        asked.append(call)
+        return AuthFailedError("UnauthorizedOperation")
+
+    desk.fleet.fault = deny
+    for _ in range(24 * 60):
+        desk.round()
+
+    assert 2 <= len(asked) <= 16
+
+
+def test_credentials_that_nobody_accepts_end_the_rounds_calls() -> None:
+    """Three denied calls in a row are about us, not about one machine."""
+    desk = a_desk(*(a_node(f"i-{n}") for n in range(9)))
+    asked: list[str] = []
+
+    def deny(call: str, node: str) -> CloudError | None:
+        if call != "tag":
+            return None
+        asked.append(node)
+        return AuthFailedError("AuthFailure") if node != "i-1" else None
+
+    desk.fleet.fault = deny
+    desk.round()
+
+    assert asked == ["i-0", "i-1", "i-2", "i-3", "i-4"]

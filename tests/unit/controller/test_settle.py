@@ -1,0 +1,49 @@
+"""What became of a removal, where the cloud alone cannot tell whose it was."""
+
+from dataclasses import replace
+
+from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.model.decision import Status
+from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
+from tests.support.builders.fleet import Desk, a_node
+
+
+def a_desk(then: str) -> Desk:
+    """One idle machine, whose pool gives no grace."""
+    desk = Desk(rules=PoolRules(idle=IdleRules(notice=0.0, then=then)))  # type: ignore[arg-type]
+    desk.fleet.put(a_node("i-1"))
+    return desk
+
+
+def test_a_termination_whose_answer_was_lost_counts_as_ours() -> None:
+    """The machine is gone and the call was made: the limits of the hour hold for it (P4)."""
+    desk = a_desk("terminate")
+    desk.fleet.lose = lambda call, _: CloudUnavailableError("reset") if call == "terminate" else None
+    for _ in range(4):
+        desk.round()
+
+    past = desk.ledger.view(desk.clock.now()).recent
+    assert desk.fleet.nodes_["i-1"].state is NodeState.TERMINATED
+    assert [(done.node_id, done.status) for done in past] == [("i-1", Status.SETTLED)]
+
+
+def test_a_machine_that_its_owner_started_and_stopped_unseen_was_not_stopped_by_us() -> None:
+    """While no controller looked somebody used it again: the ladder has no claim on it (P3)."""
+    desk = a_desk("stop")
+    for _ in range(2):
+        desk.round()
+    assert desk.fleet.stops() == ["i-1"]
+    desk.rest(3600.0)
+    desk.fleet.start("i-1", "owner")
+    desk.fleet.show("i-1", State.BUSY)
+    desk.rest(3600.0)
+    desk.fleet.put(
+        replace(desk.fleet.nodes_["i-1"], state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
+    )
+    desk.round()
+
+    view = desk.ledger.view(desk.clock.now())
+    assert view.stopped == ()
+    assert [done.status for done in view.recent] == [Status.FAILED]

@@ -1,0 +1,37 @@
+"""What people read when a guard rule refuses: every sentence with its remedy, word for word."""
+
+import os
+
+from gpuwatch.guard import RULES, judge
+from tests.support import paths
+from tests.support.builders.guard_cases import SPOILED, a_case
+from tests.support.builders.guard_cases_growth import SPOILED_GROWTH
+from tests.support.builders.guard_cases_notices import SPOILED_NOTICES
+
+GOLDEN = paths.GOLDEN / "guard_sentences.txt"
+
+
+def said() -> str:
+    """Each spoiled case with the answer of the rule that it is about."""
+    lines = [
+        f"{rule} ({name}): {answer.sentence} {answer.remedy}"
+        for name, rule, spoil, _ in [*SPOILED, *SPOILED_GROWTH, *SPOILED_NOTICES]
+        for answer in judge(spoil(a_case())).refusals
+        if answer.rule == rule
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_every_refusal_reads_as_recorded() -> None:
+    """GPUWATCH_UPDATE_GOLDEN=1 writes it again; the diff is the review."""
+    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
+        GOLDEN.write_text(said(), encoding="utf-8")
+
+    assert said() == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_every_rule_has_a_recorded_refusal() -> None:
+    """A rule without one could say anything."""
+    recorded = {line.split(" (", 1)[0] for line in GOLDEN.read_text(encoding="utf-8").splitlines()}
+
+    assert recorded == set(RULES)

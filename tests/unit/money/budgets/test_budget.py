@@ -1,0 +1,363 @@
+"""What of a month's budget is spent, where its month will end, and what follows from that."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.model.budget import BudgetState
+from gpuwatch.model.money import Price
+from gpuwatch.model.usage import Terms
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown
+from gpuwatch.money.budgets.settings import Budget
+from tests.support.builders.configurations import mistakes, read
+from tests.support.builders.fleet import a_node, an_observation
+
+HOUR, DAY = 3600, 86400
+TERMS = Terms(
+    pool="default",
+    owner="ann",
+    account="1",
+    region="us-east-1",
+    instance_type="g6.xlarge",
+    capacity_type="on_demand",
+    gpus=1,
+    usd_per_hour=Decimal(10),
+    price_as_of=None,
+    price_source="a list",
+    tags=(("team", "vision"),),
+)
+
+
+def at(text: str) -> datetime:
+    """UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def a_month(now: str = "2026-03-20T12:30", *, began: str | None = "2025-10-01T00:00", zone: str = "UTC") -> Month:
+    """The month of a moment; metering began long ago unless told otherwise."""
+    moment = at(now)
+    edge = moment.replace(minute=0)
+    return Month(now=moment, edge=edge, zone=ZoneInfo(zone), began=None if began is None else at(began))
+
+
+def an_hour(begin: datetime, machines: float = 1.0, **terms: object) -> Billed:
+    """So many machines for one hour at ten dollars."""
+    made = replace(TERMS, **terms)  # type: ignore[arg-type]
+    return Billed(begin=int(begin.timestamp()), span=HOUR, terms=made, node_ms=int(machines * HOUR * 1000))
+
+
+def hours(first: str, last: str, machines: float = 1.0) -> list[Billed]:
+    """Every hour from one time to another."""
+    count = int((at(last) - at(first)).total_seconds()) // HOUR
+    return [an_hour(at(first) + number * timedelta(hours=1), machines) for number in range(count)]
+
+
+def a_state(rows: list[Billed], month: Month, budget: Budget | None = None, machines: int = 0) -> BudgetState:
+    """The budget now, while so many machines run."""
+    budget = budget or Budget()
+    edge = month.edge.timestamp()
+    mine = counted(budget, rows)
+    known = past([row for row in mine if row.begin < edge], month, None)
+    known = replace(known, ahead=forecast(budget, [row for row in mine if row.begin < edge], month))
+    price = Price(usd_per_hour=Decimal(10), as_of=month.now.date(), source="a list")
+    nodes = [a_node(f"i-{number}") for number in range(machines)]
+    seen = replace(an_observation(*nodes, now=month.now), prices={"g6.xlarge": price})
+    return state("ml", budget, month, known, [row for row in mine if row.begin >= edge], priced(seen))
+
+
+def test_spent_is_what_was_billed_since_the_month_began_to_the_minute() -> None:
+    """Half an hour of the hour under way counts, February does not."""
+    rows = [*hours("2026-02-27T00:00", "2026-03-20T12:00"), an_hour(at("2026-03-20T12:00"), 0.5)]
+    told = a_state(rows, a_month())
+
+    assert told.spent_usd == Decimal(10) * (19 * 24 + 12) + 5
+    assert told.month == "2026-03"
+    assert told.ends_at == at("2026-04-01T00:00")
+
+
+def test_a_steady_load_is_forecast_to_go_on_and_the_interval_is_narrow() -> None:
+    """Ten dollars an hour make 7440 in March; the day that lies across the month's begin is not counted twice."""
+    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(7000)))
+
+    assert told.forecast_usd == Decimal(7440)
+    assert told.lower_usd is not None
+    assert told.upper_usd is not None
+    assert told.lower_usd <= Decimal(7440) <= told.upper_usd
+    assert told.probability_over is not None
+    assert told.probability_over > 0.5
+
+
+def test_the_day_on_which_all_will_be_spent_follows_from_the_forecasts_pace() -> None:
+    """Of 6000 dollars 4680 are spent; the rest lasts for 132 more hours."""
+    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(6000)))
+
+    assert told.reaches_at is not None
+    assert abs(told.reaches_at - at("2026-03-26T00:00")) < timedelta(hours=1)
+    assert (
+        a_state(
+            hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(8000))
+        ).reaches_at
+        is None
+    )
+
+
+def test_with_less_than_a_day_on_record_the_forecast_is_what_runs_now_and_has_no_effect() -> None:
+    """Two machines until the month's end: far above, but that is no forecast to act on, nor to warn of."""
+    month = a_month("2026-03-02T05:00", began="2026-03-02T00:00")
+    budget = Budget(block_growth="forecast", hasten="forecast")
+    told = a_state(hours("2026-03-02T00:00", "2026-03-02T05:00", 2.0), month, budget, machines=2)
+
+    assert told.spent_usd == 100
+    assert told.forecast_usd == 100 + 20 * (29 * 24 + 19)
+    assert told.method == "what runs now"
+    assert (told.lower_usd, told.probability_over, told.blocked, told.hastening) == (None, None, None, None)
+    assert crossed(told, budget, None, month.now).crossings == ()
+    assert any("less than a day" in each for each in told.notes)
+    assert any("earlier this month is not in it" in each for each in told.notes)
+
+
+def test_a_few_days_give_a_forecast_to_warn_of_but_not_to_act_on() -> None:
+    """No interval can be told of five days: 100 % is crossed by the forecast, and growth is not blocked."""
+    month = a_month("2026-03-06T00:00", began="2026-03-01T00:00")
+    budget = Budget(block_growth="forecast", hasten="forecast")
+    told = crossed(a_state(hours("2026-03-01T00:00", "2026-03-06T00:00"), month, budget), budget, None, month.now)
+
+    assert told.forecast_usd == 7440
+    assert [(each.ratio, each.on) for each in told.crossings] == [
+        (0.5, "forecast"),
+        (0.8, "forecast"),
+        (1.0, "forecast"),
+    ]
+    assert (told.blocked, told.hastening) == (None, None)
+    assert any("history is too short" in each for each in told.notes)
+
+
+def test_on_the_first_day_of_a_month_the_last_months_tell_what_comes() -> None:
+    """Nothing is spent yet but an hour, and the forecast has its interval."""
+    told = a_state(hours("2025-12-01T00:00", "2026-03-01T01:00"), a_month("2026-03-01T01:00"))
+
+    assert told.spent_usd == 10
+    assert told.forecast_usd == 7440
+    assert told.lower_usd is not None
+
+
+def test_in_the_last_hour_the_forecast_is_what_is_spent_and_a_little() -> None:
+    """Where the month is as good as over, nothing much is left to be unsure of."""
+    told = a_state(hours("2025-12-01T00:00", "2026-03-31T23:00"), a_month("2026-03-31T23:30"))
+
+    assert told.spent_usd == 7430
+    assert told.forecast_usd == 7440
+
+
+@pytest.mark.parametrize(("zone", "length"), [("Europe/Berlin", 743), ("UTC", 744), ("America/New_York", 743)])
+def test_a_month_with_a_clock_change_is_an_hour_shorter(zone: str, length: int) -> None:
+    """March has 743 hours where clocks go forward, and its begin is the place's own."""
+    month = a_month(zone=zone)
+    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), month)
+
+    assert (month.end - month.begin) == timedelta(hours=length)
+    assert told.forecast_usd == 10 * length
+
+
+def test_december_ends_with_the_year() -> None:
+    """The next month is January."""
+    month = a_month("2026-12-31T23:59")
+
+    assert (month.begin, month.end, month.name) == (at("2026-12-01T00:00"), at("2027-01-01T00:00"), "2026-12")
+
+
+def test_hours_without_a_price_are_counted_and_in_no_sum() -> None:
+    """Three of them; what has a price is the least that it can be."""
+    rows = [an_hour(at("2026-03-20T08:00")), an_hour(at("2026-03-20T09:00"), 2.0, usd_per_hour=None)]
+    rows.append(an_hour(at("2026-03-20T12:00"), 1.0, usd_per_hour=None))
+    told = a_state(rows, a_month())
+
+    assert told.spent_usd == 10
+    assert told.unpriced_hours == 3.0
+
+
+def test_a_price_of_zero_is_a_price() -> None:
+    """A machine that costs nothing has no unpriced hours."""
+    told = a_state([an_hour(at("2026-03-20T08:00"), usd_per_hour=Decimal(0))], a_month())
+
+    assert (told.spent_usd, told.unpriced_hours) == (Decimal(0), 0.0)
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"pool": "training"},
+        {"owner": "bob"},
+        {"account": "2"},
+        {"tag": "team=speech"},
+        {"pool": "default", "owner": "bob"},
+    ],
+)
+def test_what_is_out_of_the_scope_does_not_count(scope: dict[str, str]) -> None:
+    """All that a scope names must be so, of what is spent and of what runs now."""
+    rows = [an_hour(at("2026-03-20T08:00"))]
+    out = a_state(rows, a_month(), Budget(**scope), machines=1)  # type: ignore[arg-type]
+    inside = a_state(rows, a_month(), Budget(pool="default", owner="ann", account="1", tag="team=vision"))
+
+    assert out.spent_usd == 0
+    assert inside.spent_usd == 10
+
+
+@pytest.mark.parametrize(
+    ("when", "spent", "blocked"), [("actual", 7000, False), ("forecast", 7000, True), ("never", 5000, False)]
+)
+def test_a_budget_blocks_growth_by_what_is_spent_or_forecast_as_it_says(
+    when: str, spent: int, *, blocked: bool
+) -> None:
+    """Spent are 4680, forecast 7440."""
+    budget = Budget(usd_per_month=Decimal(spent), block_growth=when, hasten=when)  # type: ignore[arg-type]
+    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), budget)
+
+    assert (told.blocked is not None) is blocked
+    assert (told.hastening is not None) is blocked
+
+
+def test_effects_say_what_they_rest_on() -> None:
+    """By the forecast, and once it is spent by that alone."""
+    rows = hours("2025-12-01T00:00", "2026-03-20T12:00")
+    ahead = a_state(rows, a_month(), Budget(usd_per_month=Decimal(6000), block_growth="forecast", hasten="forecast"))
+    spent = a_state(rows, a_month(), Budget(usd_per_month=Decimal(4680), block_growth="forecast", hasten="actual"))
+
+    assert ahead.blocked == (
+        "$4680.00 of the $6000.00 of the budget ml are spent in 2026-03, and the month is forecast to end at $7440.00"
+    )
+    assert ahead.hastening is not None
+    assert ahead.hastening.why == "the budget ml is forecast at 124%"
+    assert spent.blocked == "$4680.00 of the $4680.00 of the budget ml are spent in 2026-03"
+    assert spent.hastening is not None
+    assert spent.hastening.why == "the budget ml is spent at 100%"
+    assert spent.probability_over is not None
+
+
+def test_what_is_spent_is_certain_and_no_forecast_is_below_it() -> None:
+    """A load that has ended: past the budget for good."""
+    rows = [*hours("2025-12-01T00:00", "2026-03-01T00:00"), *hours("2026-03-19T00:00", "2026-03-20T12:00", 40.0)]
+    told = a_state(rows, a_month())
+
+    assert told.spent_usd == 14400
+    assert told.probability_over == 1.0
+    assert told.forecast_usd is not None
+    assert min(told.forecast_usd, told.lower_usd or told.forecast_usd) >= 14400
+    assert told.reaches_at is None
+
+
+def test_a_threshold_is_crossed_once_a_month_and_stays_so() -> None:
+    """The next round knows since when; another month begins anew."""
+    budget, month = Budget(usd_per_month=Decimal(8000)), a_month()
+    rows = hours("2025-12-01T00:00", "2026-03-20T12:00")
+    first = crossed(a_state(rows, month, budget), budget, None, month.now)
+    later = a_month("2026-03-20T12:45")
+    second = crossed(a_state(rows, later, budget), budget, first, later.now)
+    april = a_month("2026-04-01T00:30")
+    third = crossed(
+        a_state(hours("2025-12-01T00:00", "2026-04-01T00:00", 0.1), april, budget), budget, second, april.now
+    )
+
+    assert {(each.ratio, each.on, each.at) for each in first.crossings} == {
+        (0.5, "actual", month.now),
+        (0.5, "forecast", month.now),
+        (0.8, "forecast", month.now),
+    }
+    assert second.crossings == first.crossings
+    assert third.crossings == ()
+
+
+def test_before_anything_was_metered_nothing_is_spent_and_that_is_said() -> None:
+    """The first round."""
+    told = a_state([], a_month(began=None), machines=1)
+
+    assert told.spent_usd == 0
+    assert told.notes == ("nothing has been metered yet",)
+
+
+def test_a_budget_of_which_nothing_is_known_has_no_effect_of_its_own() -> None:
+    """No figure, no haste; growth is for the guard to refuse."""
+    told = unknown("ml", Budget(block_growth="actual", hasten="actual"), a_month(), None, "no ledger")
+
+    assert (told.spent_usd, told.hastening, told.block_growth, told.doubt) == (None, None, "actual", "no ledger")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60 * 24), st.integers(0, 10**9), st.sampled_from(["0.8048", "3", None])), max_size=30
+    ),
+    st.integers(0, 31 * 24),
+)
+def test_scopes_that_divide_a_fleet_add_up_to_it_to_the_cent_however_rows_are_cut(
+    found: list[tuple[int, int, str | None]], cut: int
+) -> None:
+    """Where the edge lies does not matter either."""
+    month = a_month("2026-03-31T23:30")
+    rows = [
+        replace(
+            an_hour(at("2026-01-31T00:00") + hour * timedelta(hours=1)),
+            node_ms=ms,
+            terms=replace(TERMS, usd_per_hour=None if usd is None else Decimal(usd), pool=f"p{hour % 3}"),
+        )
+        for hour, ms, usd in found
+    ]
+    edge = month.begin.timestamp() + cut * HOUR
+    parts = [
+        past(counted(Budget(pool=pool), some), month, None).usd
+        for pool in ("p0", "p1", "p2")
+        for some in ([row for row in rows if row.begin < edge], [row for row in rows if row.begin >= edge])
+    ]
+
+    assert sum(parts, Fraction(0)) == past(rows, month, None).usd
+
+
+def test_days_and_hours_of_the_same_spending_give_the_same_forecast() -> None:
+    """Sealed days are one row; what is spent evenly is forecast evenly."""
+    month = a_month("2026-03-20T00:00")
+    by_hours = hours("2025-12-01T00:00", "2026-03-20T00:00")
+    by_days = [
+        replace(row, span=DAY, node_ms=DAY * 1000)
+        for row in by_hours
+        if row.begin % DAY == 0 and row.begin < month.edge.timestamp()
+    ]
+
+    assert a_state(by_days, month).forecast_usd == a_state(by_hours, month).forecast_usd == 7440
+
+
+def test_what_no_budget_can_mean_is_refused_with_what_would_be_right(tmp_path: Path) -> None:
+    """Percentages, KEY=VALUE, a tag that is kept; sums above zero."""
+    file = tmp_path / "gpuwatch.yaml"
+    text = "budgets:\n  a: {thresholds: ['0.5']}\n  b: {tag: team}\n  c: {tag: squad=x}\n"
+    told = mistakes(file, text)
+
+    assert "FILE:2: budgets.a.thresholds: '0.5' is no percentage above 0" in told
+    assert "FILE:3: budgets.b.tag: 'team' is no KEY=VALUE" in told
+    assert "the tag 'squad' of budgets.c is not among cost.tags" in told
+    assert "budgets.a.usd_per_month: 0 is too small" in mistakes(file, "budgets: {a: {usd_per_month: 0}}\n")
+    assert "hasten_to" in mistakes(file, "budgets: {a: {hasten_to: 59s}}\n")
+
+
+def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_does_nothing(tmp_path: Path) -> None:
+    """The defaults."""
+    settings = read(tmp_path / "gpuwatch.yaml", "budgets: {a: {}}\n")
+    budget = settings.budgets["a"]
+
+    assert (budget.usd_per_month, budget.block_growth, budget.hasten) == (Decimal(5000), "never", "never")
+    assert budget.ratios == (Decimal("0.5"), Decimal("0.8"), Decimal(1))
+
+
+def test_a_past_of_which_no_forecast_was_made_is_told_with_what_runs_now() -> None:
+    """A state needs no forecast."""
+    month = a_month()
+    told = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [])
+
+    assert told.spent_usd == Decimal("0.33")
+    assert told.forecast_usd == Decimal("0.33")

@@ -1,0 +1,151 @@
+"""The report on a day in all of its forms: golden pages, and what no page may hold."""
+
+import json
+import os
+import re
+from dataclasses import replace
+from datetime import date
+from functools import cache
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.report import Report
+from gpuwatch.money.report.sections import headline, sections
+from gpuwatch.notify.report_send import FORMS, slack_message
+from tests.support import paths
+from tests.support.builders.ledger_fixture import ODD, a_fortnight, a_report, at, the_fortnight
+
+GOLDEN = paths.GOLDEN / "reports"
+PAGES = {f"saturday.{form}": render for form, render in FORMS.items()}
+PAGES["saturday.mail.html"] = lambda report: as_html(report, mail=True)
+
+
+@cache
+def saturday() -> Report:
+    """The 28th of March, told the morning after."""
+    return a_report(the_fortnight())
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_day_on_one_page(name: str) -> None:
+    """Every form of the report is as it was; GPUWATCH_UPDATE_GOLDEN=1 writes it anew, and the diff is the review."""
+    path, told = GOLDEN / name, PAGES[name](saturday())
+    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(told, encoding="utf-8")
+
+    assert told == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mail", [False, True])
+def test_the_page_is_well_formed_and_loads_nothing(mail: bool) -> None:
+    """It is XML, has no script, no form, and no address of anything to load or to go to."""
+    page = as_html(saturday(), mail=mail)
+    root = ET.fromstring(page.partition("\n")[2])  # noqa: S314  our own
+    names = {element.tag for element in root.iter()}
+    told = {name for element in root.iter() for name in element.attrib}
+
+    assert names & {"script", "link", "img", "iframe", "form", "object", "a", "input"} == set()
+    assert told & {"src", "href", "background", "action"} == set()
+    assert not any(name.startswith("on") for name in told)
+    assert re.findall(r"(?i)https?://|url\(|@import|javascript:", page) == []
+    assert ("svg" in names) is not mail
+
+
+def test_a_mail_is_shown_whole() -> None:
+    """Gmail cuts what is longer than 102 kB: a fleet's mail stays well below."""
+    assert len(as_html(saturday(), mail=True).encode()) < 80_000
+
+
+def test_names_of_others_are_no_markup() -> None:
+    """An owner with tags in the name is shown as it is, and is neither an element nor a mention."""
+    report = saturday()
+    page = as_html(report)
+    said: list[str] = []
+
+    class Reader(HTMLParser):
+        """What a browser shows."""
+
+        def handle_data(self, data: str) -> None:
+            said.append(data)
+
+    Reader().feed(page)
+
+    assert ODD in said
+    assert "<script" not in page
+    assert "<script" not in json.dumps(slack_message(report))
+
+
+def test_what_would_break_a_terminal_or_a_page_is_shown_by_its_code() -> None:
+    """Control characters in a name reach neither the screen nor the page, which stays well-formed."""
+    told = a_fortnight(until=at(date(2026, 3, 15), 5))
+    told.nodes["note-1"] = replace(told.nodes["note-1"], owner="eve\x1b[2J\x00\n| x")
+    told.round(at(date(2026, 3, 15), 6))
+    told.round(at(date(2026, 3, 15), 7))
+    report = a_report(told.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
+    text = FORMS["txt"](report)
+
+    assert "\x1b" not in text
+    assert any(r"eve\x1b[2J\x00\n| x" in line for line in text.splitlines())
+    ET.fromstring(as_html(report).partition("\n")[2])  # noqa: S314  our own
+
+
+def test_the_page_reads_without_colours() -> None:
+    """Every figure of a bar is also written, headings are headings, and cells have heads."""
+    root = ET.fromstring(as_html(saturday()).partition("\n")[2])  # noqa: S314  our own
+    data = [table for table in root.iter("table") if table.get("role") != "presentation"]
+    heads = [element.text for element in root.iter("h2")]
+
+    assert root.get("lang") == "en"
+    assert len(list(root.iter("h1"))) == 1
+    assert heads == [section.title for section in sections(saturday())]
+    assert data
+    assert all(table.find("caption") is not None for table in data)
+    rows = [row for table in data for row in table.findall("tbody/tr")]
+    assert all(row.find("th") is not None or "colspan" in row[0].attrib for row in rows)
+
+
+def test_nothing_metered_is_said_and_no_figure_is_made_up() -> None:
+    """Of an empty ledger every form says that nothing is known."""
+    report = a_report(Ledger.in_memory())
+    document = json.loads(FORMS["json"](report))
+
+    assert headline(report).startswith("Nothing is metered yet")
+    assert all("Nothing is metered yet" in render(report) for render in FORMS.values())
+    assert (document["total"]["usd"], document["before"], document["machines"]) == ("0.00", None, None)
+    assert document["forecast"]["none_because"] == "nothing is metered yet"
+    assert document["total"]["waste_ratio"] is None
+
+
+def test_a_day_without_machines_is_no_day_without_rounds() -> None:
+    """Where nothing was billed although rounds looked, it costs nothing, and nothing is missing."""
+    told = a_fortnight(until=at(date(2026, 3, 14), 3))
+    told.nodes.clear()
+    for hour in range(4, 24):
+        told.round(at(date(2026, 3, 14), hour))
+    for hour in range(24):
+        told.round(at(date(2026, 3, 15), hour))
+    report = a_report(told.ledger, date(2026, 3, 15), now=at(date(2026, 3, 16), 7))
+
+    assert headline(report) == "No machine was billed."
+    assert (report.facts.rounds.count, report.facts.rounds.gaps, report.facts.unseen) == (24, (), frozenset())
+    assert report.month is not None
+    assert report.month.missing_steps == 0
+
+
+def test_a_day_that_nobody_saw_is_no_day_of_zero() -> None:
+    """Where neither a row nor a round is of a day, the forecast has a hole there, and the report says so."""
+    told = a_fortnight(until=at(date(2026, 3, 14), 3))
+    told.nodes.clear()
+    told.round(at(date(2026, 3, 14), 4))
+    told.round(at(date(2026, 3, 16), 4))
+    report = a_report(told.ledger, date(2026, 3, 16), now=at(date(2026, 3, 17), 7))
+
+    assert report.facts.unseen == {date(2026, 3, 15)}
+    assert report.month is not None
+    assert report.month.missing_steps == 1
+    assert "and that hold no value: 1." in FORMS["txt"](report)

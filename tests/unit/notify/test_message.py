@@ -1,0 +1,248 @@
+"""Messages: who, what, when, why and what prevents it, in every form; and nothing in a name that does anything."""
+
+import re
+import shlex
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from email.message import EmailMessage
+from typing import Any
+from xml.etree import ElementTree as ET
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.guard import Limits, Rulebook
+from gpuwatch.model.decision import Reason, Verb
+from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.promise import Notice
+from gpuwatch.notify.formats import as_document, as_html, as_slack, as_text, subject
+from gpuwatch.notify.message import Message, composed, due_at, verb_of
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
+from tests.support.builders.fleet import NOW
+from tests.support.builders.notices import GRACE, a_machine, about, an_event
+
+LINK = "https://gpuwatch.example.com/keep/1.abc.def"
+ODD = "<!channel> <script>alert(1)</script>\r\nBcc: all@example.com https://evil.example `x` \u202e"
+
+
+def rulebook(*, require_told: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of settings
+    """Of the one pool."""
+    rules = PoolRules(approval=approval, idle=IdleRules(notice=GRACE.total_seconds(), **idle))
+    return Rulebook(pools={"default": rules}, limits=Limits(require_told=require_told))
+
+
+def noticed(**other: Any) -> Message:  # noqa: ANN401  of `about`
+    """A notice to one machine, with a link and a page."""
+    told = about(page="https://gpuwatch.example.com", link=lambda *_: LINK, **other)
+    return composed([an_event()], told)
+
+
+def test_a_notice_says_all_that_its_owner_needs() -> None:
+    """Which node, what, when, why, on what ground, and each way to prevent it."""
+    text = as_text(noticed())
+
+    assert subject(noticed()) == "gpuwatch will stop trainer at Mon 2026-03-02 13:10 CET"
+    assert text == (
+        "gpuwatch will stop trainer (i-1) at Mon 2026-03-02 13:10 CET (12:10 UTC), "
+        "unless something below prevents it.\n"
+        "\n"
+        "trainer (i-1): pool default, p4d.24xlarge, 1 GPU, us-east-1, $32.77 an hour, owner ann\n"
+        "  When: Mon 2026-03-02 13:10 CET (12:10 UTC), to be stopped\n"
+        "  Why: It has been idle for 2h, longer than 30m.\n"
+        "  Evidence: 1 signal: 1 idle; all of it: `gpuwatch explain i-1`\n"
+        f"  Keep it: {LINK}\n"
+        "\n"
+        "What prevents it, each by itself:\n"
+        "- Use it: work on a GPU, or somebody at a terminal or notebook of it, withdraws this notice.\n"
+        "- Type `gpuwatch keep 4h` on the host.\n"
+        "- Open its link above, which asks for how long.\n"
+        "- Ask an operator to keep it on the page.\n"
+        "- Set its tag `gpuwatch:snooze-until` to a later time, such as `2026-03-02T16:00Z`.\n"
+        "\n"
+        "The page: https://gpuwatch.example.com\n"
+        "Sent by gpuwatch, fleet lab, Mon 2026-03-02 13:00 CET (12:00 UTC).\n"
+    )
+
+
+def test_an_approval_is_told_where_the_pool_wants_one() -> None:
+    """Then nothing goes by itself, and the message says who has to say yes, and how."""
+    text = as_text(noticed(rules=rulebook(approval=True)))
+
+    assert "An operator must approve it first." in text
+    assert "`gpuwatch approve i-1`" in text
+    assert "Not before: " in text
+
+
+def test_what_a_stop_destroys_is_told_before() -> None:
+    """Local disks lose their data; of a machine without any nothing is said."""
+    text = as_text(composed([an_event()], about(a_machine(instance_store=True))))
+
+    assert "Local disks: what is on them will be lost" in text
+    assert "Local disks" not in as_text(noticed())
+
+
+def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
+    """It stays on."""
+    event = an_event(Verb.WITHDRAW, reason=Reason(code="busy", sentence="It has been busy for 2s."))
+    message = composed([event], about())
+
+    assert subject(message) == "gpuwatch: trainer stays, the notice is withdrawn"
+    assert "Why: It has been busy for 2s." in as_text(message)
+    assert "prevents" not in as_text(message)
+
+
+def test_a_stop_says_what_it_saves_and_how_to_get_it_back() -> None:
+    """The command is for the machine and its region; what it saves is for a day."""
+    message = composed([an_event(Verb.STOP)], about())
+
+    assert subject(message) == "gpuwatch stopped trainer"
+    assert "Saves: $786.54 a day, less what its disks cost" in as_text(message)
+    assert "Back: `aws ec2 start-instances --instance-ids i-1 --region us-east-1`" in as_text(message)
+
+
+def test_a_termination_promises_no_way_back() -> None:
+    """No command starts it again; one without a price claims no saving."""
+    message = composed([an_event(Verb.TERMINATE, usd_per_hour=None)], about())
+
+    assert subject(message) == "gpuwatch terminated trainer"
+    assert "A terminated node does not come back" in as_text(message)
+    assert "start-instances" not in as_text(message)
+    assert "$" not in as_text(message)
+
+
+def test_a_node_that_the_fleet_no_longer_has_is_told_by_its_id() -> None:
+    """What the event itself holds is enough."""
+    text = as_text(composed([an_event(Verb.TERMINATE, "i-gone")], about()))
+
+    assert "i-gone: pool default, $32.77 an hour, owner ann" in text
+
+
+def test_the_last_step_of_the_ladder_says_start_it() -> None:
+    """A stopped machine is kept by a start; nobody can type on it."""
+    event = an_event(reason=Reason(code="ladder", sentence="gpuwatch stopped it 13d ago; it is kept for 14d."))
+    text = as_text(composed([event], about(replace(a_machine(), state=NodeState.STOPPED))))
+
+    assert "gpuwatch will terminate trainer" in text
+    assert "Start it: a stopped node that runs again is kept." in text
+    assert "gpuwatch keep" not in text
+
+
+@pytest.mark.parametrize(
+    ("state", "verb"), [(State.IDLE, Verb.TERMINATE), (State.PARKED, Verb.STOP), (State.UNKNOWN, None)]
+)
+def test_what_will_be_done_follows_from_what_the_node_does(state: State, verb: Verb | None) -> None:
+    """Idle ones may be terminated while parked ones are stopped; where nobody knows, both are named."""
+    told = about(a_machine(state=state), rules=rulebook(then="terminate", parked="stop"))
+
+    assert verb_of(an_event(), told) is verb
+
+
+def test_where_people_must_be_told_the_time_runs_from_then() -> None:
+    """The guard counts the grace from the first message, and so does the message."""
+    late = NOW + timedelta(hours=1)
+    rules = rulebook(require_told=True)
+    first = about(rules=rules, now=late)
+    notice = Notice(node_id="i-1", key="k1", at=NOW, told_at=NOW + timedelta(minutes=1))
+    second = about(rules=rules, now=late, notices={"k1": notice})
+
+    assert due_at(an_event(), first) == late + GRACE
+    assert due_at(an_event(), second) == NOW + timedelta(minutes=1) + GRACE
+    assert due_at(an_event(), about(now=late)) == NOW + GRACE
+
+
+def test_many_nodes_are_one_message_that_counts_the_rest() -> None:
+    """Sixty at once: mail lists forty, Slack fifteen, and the document all."""
+    nodes = [a_machine(f"i-{number}") for number in range(60)]
+    events = [an_event(node_id=node.id, key=node.id) for node in nodes]
+    message = composed(events, about(*nodes))
+    slack = as_slack(message)
+
+    assert subject(message).startswith("gpuwatch will stop 60 nodes at ")
+    assert "… and 20 more" in as_text(message)
+    assert "… and 45 more" in str(slack)
+    assert len(slack["blocks"]) <= 50
+    assert len(as_html(message).encode()) < 102_000  # where Gmail cuts
+    assert len(as_document(message, "key")["nodes"]) == 60
+
+
+def test_commands_to_copy_have_the_node_as_one_word() -> None:
+    """Whatever stands in its id: it ends no quotes, and nothing else is run."""
+    odd = "i-1`;reboot;` $(reboot)"
+    there = a_machine(odd)
+    stopped = as_text(composed([an_event(Verb.STOP, odd)], about(there)))
+    notice = as_text(composed([an_event(node_id=odd)], about(there, rules=rulebook(approval=True))))
+    typed = [shlex.split(each) for each in re.findall(r"`(.*?)`", stopped + notice) if "i-1" in each]
+    node = "i-1';reboot;' $(reboot)"
+    start = ["aws", "ec2", "start-instances", "--instance-ids", node, "--region", "us-east-1"]
+    explain, approve = ["gpuwatch", "explain", node], ["gpuwatch", "approve", node]
+
+    assert typed == [explain, start, explain, approve]
+
+
+def test_slack_reads_no_call_into_plain_words() -> None:
+    """It would make links and mentions of names such as @channel and #general by itself."""
+    blocks = as_slack(noticed())["blocks"]
+    texts = [block["text"] if block["type"] == "section" else block["elements"][0] for block in blocks]
+
+    assert {text["verbatim"] for text in texts} == {True}
+
+
+def test_names_do_nothing_anywhere() -> None:
+    """No header, no tag of HTML, no call of a channel, no link that is not ours, no end of a quoted command."""
+    event = an_event(owner=ODD, pool=ODD, node_id=f"i-1{ODD}", reason=Reason(code="x", sentence=ODD))
+    message = composed([event], about(a_machine(f"i-1{ODD}", name=ODD, instance_type=ODD), link=lambda *_: LINK))
+    mail = EmailMessage()
+    mail["Subject"] = subject(message)
+    slack = str(as_slack(message))
+
+    assert "Bcc" not in mail
+    assert "\n" not in subject(message)
+    assert "<script" not in as_html(message)
+    assert "<!channel>" not in slack
+    assert "\u202e" not in as_text(message)
+    for form in (as_text(message), as_html(message), slack):
+        assert "https://evil" not in form
+
+
+@given(st.text(max_size=300), st.text(max_size=60), st.sampled_from([Verb.NOTICE, Verb.WITHDRAW, Verb.STOP]))
+def test_any_words_make_a_whole_message(sentence: str, name: str, verb: Verb) -> None:
+    """Every form can be made; the subject is a header and HTML is well-formed, whatever others write."""
+    event = an_event(verb, owner=name or None, pool=name, reason=Reason(code="x", sentence=sentence))
+    message = composed([event], about(a_machine(name=name), link=lambda *_: LINK, page="https://g.example.com"))
+    mail = EmailMessage()
+    mail["Subject"] = subject(message)
+    mail.set_content(as_text(message))
+    slack = as_slack(message)
+
+    ET.fromstring(as_html(message).removeprefix("<!DOCTYPE html>\n"))  # noqa: S314  our own
+    assert all(len(block["text"]["text"]) <= 3000 for block in slack["blocks"] if block["type"] == "section")
+
+
+def test_the_document_holds_what_a_program_needs() -> None:
+    """Times in ISO 8601, money as text, the evidence whole; the schema has a number."""
+    document = as_document(noticed(), "gpuwatch-notice-1")
+    (node,) = document["nodes"]
+
+    assert (document["schema"], document["event"], document["key"]) == (1, "notice", "gpuwatch-notice-1")
+    assert (node["node"], node["key"], node["verb"]) == ("i-1", "k1", "stop")
+    assert (node["due"], node["usd_per_hour"], node["usd_per_day"]) == (
+        "2026-03-02T12:10:00+00:00",
+        "32.7726",
+        str(Decimal("786.5424")),
+    )
+    assert (node["keep_url"], node["evidence"][0]["says"]) == (LINK, "idle")
+
+
+def test_a_test_says_so_in_every_form() -> None:
+    """Nobody takes it for a notice."""
+    message = Message(kind="test", fleet="lab", made_at=NOW, zone=ZoneInfo("UTC"), sent_by="ann@host")
+
+    assert subject(message) == "gpuwatch: test message of fleet lab"
+    assert "This is a test by ann@host" in as_text(message)
+    assert "This is a test" in as_html(message)
+    assert "This is a test" in str(as_slack(message))
+    assert as_document(message, "k")["event"] == "test"

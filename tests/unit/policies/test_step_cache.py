@@ -1,0 +1,88 @@
+"""What is noted of nodes that stay the very same values changes no decision."""
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.model.decision import LedgerView, Observation, Stopped, Wait
+from gpuwatch.model.fleet import Fleet, Node, NodeState, State
+from gpuwatch.model.money import Price
+from gpuwatch.model.promise import Notice
+from gpuwatch.policies import idle
+from gpuwatch.policies.idle import IdleRules
+from tests.support.builders.fleet import NOW, a_node
+
+IDS = ["i-1", "i-2", "i-3"]
+RULES = [
+    IdleRules(after=600.0, notice=300.0),
+    IdleRules(after=600.0, notice=300.0, terminate_after=7200.0),
+    IdleRules(after="learned", notice=0.0, max_age=86400.0),
+    IdleRules(after="break_even", restart_usd=Decimal(1)),
+]
+PRICE = Price(usd_per_hour=Decimal("0.8"), as_of=NOW.date(), source="a test")
+# One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed.
+ROUNDS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(IDS), st.sampled_from([*State, NodeState.STOPPED, None])),
+        st.sets(st.sampled_from(IDS)),
+        st.sets(st.sampled_from(IDS)),
+        st.dictionaries(st.sampled_from(IDS), st.sampled_from([60.0, 900.0])),
+        st.sampled_from([None, PRICE, replace(PRICE, usd_per_hour=Decimal(3))]),
+        st.sampled_from(RULES),
+        st.sampled_from([0, 60, 400]),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+def shown(node_id: str, what: State | NodeState | None) -> Node:
+    """The node as it is now."""
+    if isinstance(what, State):
+        return a_node(node_id, what, 700.0)
+    return replace(a_node(node_id), state=what or NodeState.RUNNING)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rounds=ROUNDS)
+def test_a_fleet_with_notes_gets_the_proposal_of_a_fleet_without(rounds: list[tuple[object, ...]]) -> None:
+    """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, or nothing."""
+    now, nodes = NOW, {name: a_node(name) for name in IDS}
+    fleet = Fleet(observed_at=now, nodes=())
+    for changed, noticed, stopped, waits, price, rules, seconds in rounds:
+        now += timedelta(seconds=seconds)  # type: ignore[arg-type]
+        for name, what in changed.items():  # type: ignore[attr-defined]
+            if what is None:
+                nodes.pop(name, None)
+            else:
+                nodes[name] = shown(name, what)
+        fleet = fleet.later(observed_at=now, nodes=tuple(nodes.values()))
+        observation = Observation(
+            now=now,
+            fleet=fleet,
+            ledger=LedgerView(
+                notices=tuple(Notice(node_id=name, key="k", at=NOW) for name in sorted(noticed)),  # type: ignore[call-overload]
+                stopped=tuple(Stopped(node_id=name, key="k", at=NOW) for name in sorted(stopped)),  # type: ignore[call-overload]
+            ),
+            prices={} if price is None else {"us-east-1/g6.xlarge/on_demand": price, "g6.xlarge": price},  # type: ignore[dict-item]
+            waits={name: Wait(seconds=wait, why="so") for name, wait in waits.items()},  # type: ignore[attr-defined]
+        )
+        bare = replace(observation, fleet=Fleet(observed_at=now, nodes=fleet.nodes))
+
+        assert idle.propose(observation, "default", rules) == idle.propose(bare, "default", rules)  # type: ignore[arg-type]
+
+
+def test_notes_are_shared_by_later_looks_and_by_no_other_fleet() -> None:
+    """They hold for the very same values alone, are no part of the value, and go with the fleets that share them."""
+    node = a_node()
+    fleet = Fleet(observed_at=NOW, nodes=(node,))
+    fleet.notes("somebody")["i-1"] = node
+    later = fleet.later(observed_at=NOW + timedelta(minutes=1))
+
+    assert later.notes("somebody") is fleet.notes("somebody")
+    assert later.notes("somebody", "something else") == {}
+    assert Fleet(observed_at=NOW, nodes=(node,)).notes("somebody") == {}
+    assert fleet == Fleet(observed_at=NOW, nodes=(node,))

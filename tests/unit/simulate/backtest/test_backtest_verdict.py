@@ -1,0 +1,168 @@
+"""A backtest of a pool's own rules: what is played of them, when it passes, and what is kept of it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuwatch.model.orders import BacktestRecord
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.fingerprint import fingerprint
+from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.schedule import Window
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.simulate.backtest import pool_rules
+from gpuwatch.simulate.backtest import verdict as kept
+from gpuwatch.simulate.backtest.compare import Terms
+from gpuwatch.simulate.backtest.gaps import history_of
+from gpuwatch.simulate.backtest.report import Backtest, backtest
+from gpuwatch.simulate.backtest.safety_check import Bounds
+from gpuwatch.simulate.fleet.options import Options
+from tests.support.builders.fleet import NOW, RULES
+
+HOUR = 3600
+
+
+def tried(folder: Path, rules: PoolRules, bounds: Bounds | None = Bounds(hours=6)) -> Backtest:  # noqa: B008  a value
+    """The pool's rules over six hours in which one node works now and then, one always, and one was forgotten."""
+    path = folder / "trace.csv"
+    often = [f"often,{at * HOUR},{at * HOUR + 1200}" for at in range(6)]
+    path.write_text("\n".join(["node,busy_from_s,busy_to_s", *often, f"always,0,{6 * HOUR}", "forgotten,0,900"]))
+    options = Options(trace=path)
+    policies = kept.policies_of("training", rules)
+    return backtest("trace.csv", history_of(options), options, policies, Terms(), bounds, SystemClock())
+
+
+def record(told: Backtest, rules: PoolRules = RULES) -> BacktestRecord:
+    """What is kept."""
+    return kept.record(told, "training", rules, NOW, "ann@host")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Backtest:
+    """A backtest of RULES that passes."""
+    return tried(tmp_path_factory.mktemp("traces"), RULES)
+
+
+def spoiled(told: Backtest, figures: dict[str, Any], checked: dict[str, Any]) -> Backtest:
+    """The same with other results."""
+    (line,) = told.lines
+    assert line.checked is not None
+    line = replace(line, figures=replace(line.figures, **figures), checked=replace(line.checked, **checked))
+    return replace(told, lines=(line,))
+
+
+def test_what_is_kept_says_what_was_tried_and_what_came_of_it(told: Backtest) -> None:
+    """Gaps of 40 minutes end as the notice does, so the forgotten node alone goes."""
+    made = record(told)
+
+    assert (made.pool, made.at, made.who, made.rules) == ("training", NOW, "ann@host", fingerprint(RULES))
+    assert (made.source, round(made.node_hours, 2), round(made.checked_node_hours, 2)) == ("trace.csv", 18.0, 18.0)
+    assert (made.stops, made.suspected_wrong_stops) == (1, 0)
+    assert (made.checked_stops, made.wrongly_stopped, made.violations) == (1, 0, 0)
+    assert made.saved_ratio == pytest.approx((5.75 - 2 / 3) / 18)
+    assert made.failure is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "checked", "failure"),
+    [
+        ({}, {"stops": 0}, "no stop was played by the real controller"),
+        ({}, {"stops": 9, "wrongly_stopped": 2}, "wrong stops, 2 of 9"),
+        ({}, {"violations": ("i-1: P2", "i-1: P9")}, "violations, 2"),
+        (
+            {"stops": 11, "suspected_wrong_stops": 3},
+            {"violations": ("i-1: P2",)},
+            "violations, 1; nodes needed again within 15m of their stop, 3 of 11, more than 25%",
+        ),
+        ({"stops": 12, "suspected_wrong_stops": 3}, {}, None),
+    ],
+    ids=str,
+)
+def test_it_passes_unless_something_speaks_against_it(
+    told: Backtest, figures: dict[str, Any], checked: dict[str, Any], failure: str | None
+) -> None:
+    """Nothing tried, a wrong stop, a broken property, or too many stops that were soon regretted."""
+    assert record(spoiled(told, figures, checked)).failure == failure
+
+
+def test_without_a_check_it_does_not_pass(tmp_path: Path) -> None:
+    """Figures alone say nothing of wrong stops."""
+    assert record(tried(tmp_path, RULES, None)).failure == "no stop was played by the real controller"
+
+
+def test_rules_that_stop_too_soon_do_not_pass(tmp_path: Path) -> None:
+    """A node that is needed again five minutes after each stop."""
+    hasty = PoolRules(warm_up=0.0, idle=IdleRules(after=1500.0, notice=600.0))
+    made = record(tried(tmp_path, hasty), hasty)
+
+    assert made.failure == "nodes needed again within 15m of their stop, 5 of 7, more than 25%"
+
+
+def test_every_wait_that_the_pool_may_use_is_tried_and_must_pass(tmp_path: Path) -> None:
+    """A window's wait as well as its own; the words say which one failed."""
+    rules = replace(RULES, schedule={"night": Window(hours="22:00-06:00", after=1500.0)})
+    told = tried(tmp_path, rules)
+    made = record(told, rules)
+
+    assert [line.figures.policy.name for line in told.lines] == ["training:after=30m", "training:after=25m"]
+    assert made.failure == ("training:after=25m: nodes needed again within 15m of their stop, 5 of 7, more than 25%")
+    assert made.stops == 1 + 7
+    assert made.saved_ratio == told.lines[0].figures.bill_saved_ratio
+
+
+def test_the_rules_are_played_at_their_harshest() -> None:
+    """What only keeps nodes is left out; a termination is played as a stop, after the same wait."""
+    idle = IdleRules(
+        after="learned",
+        then="terminate",
+        parked="terminate",
+        stalled="tell",
+        terminate_after=HOUR,
+        requires=("gpu*.power",),
+        notice=300.0,
+        max_age=86400.0,
+    )
+    (played,) = pool_rules.trials(PoolRules(min_nodes=3, max_nodes=5, warm_up=60.0, idle=idle))
+
+    assert played == PoolRules(
+        warm_up=60.0,
+        idle=IdleRules(
+            after="learned", then="stop", parked="stop", instance_store="discard", notice=300.0, max_age=86400.0
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "seconds"),
+    [
+        ({"after": 1800.0}, 1800.0),
+        ({"after": "break_even"}, 600.0),
+        ({"after": "break_even", "restart_cost": "measured"}, 0.0),
+        ({"after": "learned"}, 60.0),
+        ({"after": "learned", "restart_cost": 30.0}, 30.0),
+        ({"after": 1800.0, "parked": "stop", "parked_after": 900.0}, 900.0),
+        ({"after": 1800.0, "max_age": 86400.0}, 300.0),
+    ],
+    ids=str,
+)
+def test_the_witness_knows_the_shortest_idleness_before_a_stop(rules: dict[str, Any], seconds: float) -> None:
+    """A stop after less breaks P9."""
+    assert pool_rules.least_seconds(IdleRules(**rules)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("rules", "wait", "seconds"),
+    [
+        ({"after": 1800.0, "notice": 600.0}, 1800.0, 2400.0),
+        ({"after": "learned", "notice": 600.0}, 700.0, 700.0),
+        ({"after": "learned", "notice": 600.0}, 200.0, 660.0),
+    ],
+    ids=str,
+)
+def test_the_notice_follows_a_wait_that_is_set_and_is_a_part_of_one_that_is_found(
+    rules: dict[str, Any], wait: float, seconds: float
+) -> None:
+    """As the idle policy has it; nobody is told before a minute is over."""
+    assert pool_rules.in_all(IdleRules(**rules), wait) == seconds
