@@ -1,1 +1,1 @@
-"""What dashboards/*.json are made from: `python -m dashboards.source` writes them anew."""
+"""The source of dashboards/*.json; `python -m dashboards.source` writes them."""

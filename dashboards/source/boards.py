@@ -24,7 +24,7 @@ def variable(
     several: bool = True,
     hidden: bool = False,
 ) -> Json:
-    """What can be chosen, as Prometheus knows it within the time range; all of it unless told otherwise."""
+    """A variable: the values that Prometheus has within the time range. All are selected by default."""
     made: Json = {
         "allowCustomValue": False,
         "datasource": SOURCE,

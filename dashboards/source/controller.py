@@ -105,7 +105,7 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Open intents",
-            "Steps on record whose end is not known yet: a few for some minutes are normal.",
+            "Recorded actions without a known result. A few for some minutes are normal.",
             f"max({led('controller_open_intents')})",
             "none",
             limits=steps((None, GREEN), (10, ORANGE)),
@@ -290,7 +290,7 @@ _DONE = Row(
         ),
         series(
             "Open intents",
-            "Steps on record whose end is not known yet.",
+            "Recorded actions without a known result.",
             [Query(expr=f"max({led('controller_open_intents')})", legend="open")],
             "none",
             width=8,
@@ -298,7 +298,7 @@ _DONE = Row(
         ),
         series(
             "Age of the oldest open intent",
-            "None where none is open. Past some minutes the cloud does not do what it accepted.",
+            "No value if no intent is open. After some minutes the cloud has not done what it accepted.",
             [
                 Query(
                     expr=f"time() - min({led('controller_oldest_open_intent_timestamp_seconds')})",
@@ -311,7 +311,7 @@ _DONE = Row(
         ),
         series(
             "Settled an hour",
-            "Intents whose end was seen in the cloud, by how they ended.",
+            "Actions with a result that was seen in the cloud, by result.",
             [Query(expr=f"sum by (status) ({rate(told('controller_settled_total'))}) * 3600", legend="{{status}}")],
             "none",
             width=8,

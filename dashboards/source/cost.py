@@ -1,4 +1,4 @@
-"""Money: what was spent, what of it was waste and whose, the budgets with their forecasts, and what was saved."""
+"""Money: spending, waste by owner, budgets with their forecasts, and savings."""
 
 from dashboards.source.boards import JOB, POOL, board, node_link, variable
 from dashboards.source.parts import (
@@ -307,8 +307,7 @@ def cost() -> Json:
     )
     return board(
         "cost",
-        "What was spent, what of it was waste and whose, the budgets with their forecasts, and what was saved. Needs "
-        "the controller's metrics.",
+        "Spending, waste by owner, budgets with their forecasts, and savings. Needs the controller's metrics.",
         [JOB, POOL, budget],
         [_AT_A_GLANCE, _BUDGETS, _SPEND, _OWNERS],
         since="now-7d",

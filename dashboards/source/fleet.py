@@ -127,8 +127,8 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Last round",
-            "How old all this is: time since the controller that leads last saw the fleet. Nobody leads: what stands "
-            "beside it is what agents say, or old.",
+            "How old all this is: time since the controller that leads last saw the fleet. Without a leader the "
+            "other numbers come from agents, or are old.",
             f"time() - max({led('controller_last_round_timestamp_seconds')})",
             "s",
             limits=steps((None, GREEN), (180, ORANGE), (600, RED)),
@@ -231,8 +231,8 @@ _RISK = Row(
     panels=[
         table(
             "Sick GPUs",
-            "What agents hold against GPUs, and the remedy: drain, reset, reboot or replace_hardware. docs/health.md "
-            "tells each cause.",
+            "Health problems that agents found, and the remedy: drain, reset, reboot or replace_hardware. "
+            "docs/health.md explains each cause.",
             [on_machines(f"max by (job, instance, gpu, uuid, code, remedy) ({_agents('gpu_health_cause_info')})")],
             [
                 Column(source="node", title="Machine", properties=node_link()),

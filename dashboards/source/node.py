@@ -144,7 +144,7 @@ _AT_A_GLANCE = Row(
             trend=False,
         ),
         table(
-            "Whose it is",
+            "Owner",
             "As its tags tell the controller, and since when its owner has a notice of a stop. `gpuwatch explain` says "
             "what the rules think of it.",
             [f"{_WHO} * on (node) group_left {_NOTICE} or {_WHO} * 0"],
@@ -288,7 +288,7 @@ _GPUS = Row(
         ),
         series(
             "Temperature",
-            "Core, and memory where the GPU tells it.",
+            "Core, and memory if the GPU reports it.",
             [
                 Query(expr=of_gpus("gpu_temperature_celsius"), legend=_GPU),
                 Query(expr=of_gpus("gpu_memory_temperature_celsius"), legend=f"{_GPU} memory"),

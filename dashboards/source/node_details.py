@@ -153,7 +153,7 @@ _LIMITS = Row(
         ),
         series(
             "Fans",
-            "Intended speed, of the maximum; boards without fans have none.",
+            "Intended speed, as a share of the maximum. Boards without fans have no value.",
             [Query(expr=of_gpus("gpu_fan_speed_ratio"), legend=_GPU)],
             "percentunit",
             most=1,

@@ -41,7 +41,7 @@ PROCESSES = Row(
     panels=[
         table(
             "Processes",
-            "The largest of each GPU and whose they are; no command lines, which hold secrets too often.",
+            "The largest processes of each GPU and their owners. No command lines: they often hold secrets.",
             [f"max by (gpu, pid, {_WHOSE}) ({_NAMED} or {_NAMELESS})"],
             [
                 Column(source="gpu", title="GPU", properties={"custom__width": 55}),

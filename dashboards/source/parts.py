@@ -108,7 +108,7 @@ def override(name: str, **properties: Any) -> Json:  # noqa: ANN401  JSON
 
 
 def matching(pattern: str, colour: str, mode: str = "fixed") -> Json:
-    """One colour for the series whose names match; `shades` of it where several would lie on each other."""
+    """One colour for the series with a matching name; `shades` of it if several would overlap."""
     color = {"id": "color", "value": {"fixedColor": colour, "mode": mode}}
     return {"matcher": {"id": "byRegexp", "options": f"/{pattern}/"}, "properties": [color]}
 

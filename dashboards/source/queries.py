@@ -1,4 +1,4 @@
-"""How the dashboards ask: whose series count, and how an agent's series get the name of their machine.
+"""How the dashboards ask: which series count, and how an agent's series get the name of their machine.
 
 Of several controllers on one ledger only the one that leads is believed: the others show old pictures. Nothing here
 needs recording rules.
@@ -34,17 +34,17 @@ def told(name: str, *matchers: str) -> str:
 
 
 def led(name: str, *matchers: str) -> str:
-    """What the controller that leads tells."""
+    """The series of the leading controller."""
     return f"({told(name, *matchers)} {LEADS})"
 
 
 def here(name: str, *matchers: str) -> str:
-    """What the chosen machine's agent tells."""
+    """The series of the chosen machine's agent."""
     return f"gpuwatch_{name}{{{', '.join([HERE, *matchers])}}}"
 
 
 def of_gpus(name: str, *matchers: str) -> str:
-    """What it tells of the chosen GPUs. One that the driver no longer lists may have lost its index, and is shown."""
+    """The series of the chosen GPUs. One that the driver no longer lists may have lost its index, and is shown."""
     return here(name, ANY_GPU, *matchers)
 
 
@@ -77,7 +77,7 @@ _NUMBERS = {"busy": " * 4", "stalled": " * 3", "parked": " * 2", "idle": "", "un
 
 
 def doing_by_node() -> str:
-    """The controller's word for each machine."""
+    """The controller's series for each machine."""
     each = (told("fleet_node_activity", IN_POOL, eq("activity", state)) + number for state, number in _NUMBERS.items())
     return f"max by (node) (({' or '.join(each)}) {LEADS})"
 

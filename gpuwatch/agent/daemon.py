@@ -83,7 +83,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         leases=host.leases,
         users=users.view,
         instance=instance.status,
-        certificates=Ends([files_of(settings, "agent")], by_handshake).told,
+        certificates=Ends([files_of(settings, "agent")], by_handshake).by_setting,
         logins=door.failures,
         foreign=_foreign(settings, users),
     )

@@ -2,9 +2,11 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +33,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 SECTIONS = {
     "On a GPU host": ("agent", "probe", "keep"),
     "Where the controller runs": ("controller", "config", "doctor", "notify"),
-    "Look": ("status", "plan", "explain", "rounds", "audit", "leftovers"),
+    "Look": ("status", "plan", "explain", "rounds", "audit", "unused"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
-    "Money": ("cost", "budget", "forecast", "report", "prices", "advise"),
+    "Money": ("cost", "budget", "forecast", "report", "prices", "recommend"),
     "Try": ("demo", "backtest"),
 }
 
@@ -108,6 +110,20 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
             yield parts, step(parts, act=False)
 
 
+def install_hint(error: ImportError) -> str:
+    """What is missing, and the command that installs the extra that brings it."""
+    if "pip install" in str(error):
+        return str(error)
+    module = (error.name or "").partition(".")[0]
+    try:
+        wanted = metadata.requires("gpuwatch") or ()
+    except metadata.PackageNotFoundError:
+        wanted = ()
+    brought = (re.match(rf"{re.escape(module)}\b.*extra == ['\"](\w+)", each, re.IGNORECASE) for each in wanted)
+    extra = next((found[1] for found in brought if found is not None), "controller")
+    return f"{error}: pip install 'gpuwatch[{extra}]'"
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn what a person can mend into a sentence on stderr and exit status 2."""
@@ -120,7 +136,7 @@ def explained() -> Iterator[None]:
     except (CloudError, LedgerError, PricesError) as error:
         say(error, err=True)
     except ImportError as error:
-        say(f"This command needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+        say(f"This command needs a part that is not installed: {install_hint(error)}", err=True)
     else:
         return
     sys.exit(2)
@@ -137,7 +153,7 @@ def settings_of(path: Path | None) -> "Settings":
         sys.exit(2)
     from gpuwatch.runtime.secrets import use  # noqa: PLC0415  likewise
 
-    use(settings.secrets)
+    use(settings.cloud.secret_stores)
     return settings
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="pool, owner, account, node, type, region, capacity, day or tag:KEY.",
 )
 @click.option("--explain", is_flag=True, help="Make all totals again from single rows; exit status 1 if one differs.")
-@click.option("--leftovers", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")
+@click.option("--unused", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")
 @config_option
 @json_option
 @click.pass_context
@@ -43,7 +43,7 @@ def cost(  # noqa: PLR0913  one for each option
     path: Path | None,
     *,
     explain: bool,
-    leftovers: bool,
+    unused: bool,
     as_json: bool,
 ) -> None:
     """Show what was billed, how much of it was useful or wasted, and the energy, from the ledger's metering."""
@@ -66,13 +66,13 @@ def cost(  # noqa: PLR0913  one for each option
         if proved is not None:
             document["wrong"] = proved.wrong
             lines += ["", proof.as_text(proved)]
-        if leftovers:
+        if unused:
             from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
             from gpuwatch.money import unused as left  # noqa: PLC0415  likewise
 
             found = cloud_of(settings, SystemClock()).leftovers()
-            document["leftovers"] = left.as_object(found)
-            lines += ["", "Beside that, now, with no running machine:", left.as_text(found)]
+            document["unused"] = left.as_object(found)
+            lines += ["", "In addition, now, without a running machine:", left.as_text(found)]
         say(json.dumps(document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 

@@ -1,4 +1,4 @@
-"""Commands about the fleet: controller, plan, status, explain, leftovers."""
+"""Commands about the fleet: controller, plan, status, explain, unused."""
 
 import json
 import os
@@ -48,21 +48,27 @@ def plan(path: Path | None, *, as_json: bool) -> None:
 @config_option
 @json_option
 def status(path: Path | None, *, as_json: bool) -> None:
-    """List the nodes: how each is used, what happens to it next, and why."""
+    """List the nodes: how each is used, what happens to it next, and why.
+
+    --json prints what GET /api/v1/nodes answers.
+    """
     with a_plan(path) as (parts, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.controller.node_row import fleet_rows  # noqa: PLC0415  likewise
+        from gpuwatch.controller.node_row import nodes_page  # noqa: PLC0415  likewise
 
         if done.trouble:
             say(done.trouble, err=True)
             sys.exit(1)
-        say(json.dumps(fleet_rows(done)) if as_json else show.status_table(done))
-        told = (
+        page = nodes_page(done, parts.rules)
+        if as_json:
+            say(show.as_json(page))
+            return
+        say(show.status_table(page.nodes))
+        for line in (
             *show.cautions(parts.rules),
             *show.remarks(done, parts.ledger.leader()),
             *show.untried(done, parts.rules),
-        )
-        for line in () if as_json else told:
+        ):
             say(line)
 
 
@@ -76,10 +82,12 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
     """Explain NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its history.
 
     Without --round or --at, the cloud and the agents are asked now. With one of them, only the ledger is read.
+    --json prints what GET /api/v1/nodes/NODE answers.
     """
     if number is not None and when is not None:
         raise click.UsageError("give --round or --at, not both")
     from gpuwatch.cli import explain as explaining  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.cli import render as show  # noqa: PLC0415  likewise
     from gpuwatch.controller.explain import UnknownNodeError  # noqa: PLC0415  likewise
 
     try:
@@ -88,20 +96,20 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
                 if done.trouble:
                     say(done.trouble, err=True)
                     sys.exit(1)
-                told = explaining.of_now(parts, done, node)
+                text, found = explaining.of_now(parts, done, node)
         else:
             with explained():
-                told = explaining.of_past(settings_of(path).ledger, node, number=number, when=when)
+                text, found = explaining.of_past(settings_of(path).ledger, node, number=number, when=when)
     except UnknownNodeError as error:
         say(error, err=True)
         sys.exit(2)
-    say(json.dumps(told.as_object) if as_json else told.as_text)
+    say(show.as_json(found) if as_json else text)
 
 
 @commands.command()
 @config_option
 @json_option
-def leftovers(path: Path | None, *, as_json: bool) -> None:
+def unused(path: Path | None, *, as_json: bool) -> None:
     """List volumes and addresses that cost money and serve no running machine. Nothing is changed."""
     with explained():
         from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise

@@ -1,8 +1,6 @@
 """The command line: every room of commands, and the way in."""
 
 from gpuwatch.cli import (
-    advise,
-    advise_commitments,
     agent,
     backtest,
     budget,
@@ -14,14 +12,14 @@ from gpuwatch.cli import (
     notify,
     operations,
     prices,
+    recommend,
+    recommend_commitments,
     report,
 )
 from gpuwatch.cli.base import commands
 from gpuwatch.cli.doctor import command as doctor
 
 __all__ = [
-    "advise",
-    "advise_commitments",
     "agent",
     "backtest",
     "budget",
@@ -36,6 +34,8 @@ __all__ = [
     "notify",
     "operations",
     "prices",
+    "recommend",
+    "recommend_commitments",
     "report",
 ]
 

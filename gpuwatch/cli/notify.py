@@ -1,4 +1,4 @@
-"""The commands on messages to people."""
+"""The command `notify test`."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ def notify() -> None:
 
 @notify.command()
 @click.argument("name", required=False)
-@click.option("--owner", metavar="OWNER", help="As if the nodes were this owner's, where mail goes to owners.")
+@click.option("--owner", metavar="OWNER", help="Send as for this owner's nodes, where mail goes to owners.")
 @config_option
 def test(name: str | None, owner: str | None, path: Path | None) -> None:
     """Send a test message to NAME of notify.to, or to all of them."""
@@ -30,9 +30,9 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
         settings = settings_of(path)
         there = settings.notify.to
         if name is not None and name not in there:
-            raise click.BadParameter(f"{name!r} is no destination; notify.to has {', '.join(there) or 'none'}")
+            raise click.BadParameter(f"{name!r} is not a receiver; notify.to has {', '.join(there) or 'none'}")
         if not there:
-            raise click.UsageError("notify.to names nobody: nothing is sent")
+            raise click.UsageError("notify.to has no receiver: nothing is sent")
         sender = Sender(
             notify=settings.notify,
             fleet=settings.fleet,
@@ -40,8 +40,9 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
             clock=SystemClock(),
             who=whoever(),
         )
-        results = send_test(sender, [name] if name is not None else list(there), owner)
-        for each in results:
-            say(legible(f"{each.name}: {each.told}"), err=not each.arrived)
-    if not all(each.arrived for each in results):
+        failed = False
+        for each in send_test(sender, [name] if name is not None else list(there), owner):
+            say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
+            failed |= not each.arrived
+    if failed:
         sys.exit(1)

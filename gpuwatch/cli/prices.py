@@ -33,7 +33,7 @@ def prices(
             raise click.UsageError(f"--provider: {provider!r} is none of {', '.join(catalogue.PROVIDERS)}")
         settings, clock = settings_of(path), SystemClock()
         chosen = settings.prices
-        live, own = open_live(chosen, clock=clock, background=False, profile=settings.cloud.profile), open_own(chosen)
+        live, own = open_live(chosen, clock=clock, background=False, cloud=settings.cloud), open_own(chosen)
         if refresh:
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}

@@ -1,7 +1,7 @@
 """How rounds, nodes and reasons look to people and to `--json`; pure rendering, no decision is made here."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,8 @@ import msgspec
 
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
-from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.explain import NodePage
+from gpuwatch.controller.node_row import NodeRow, NodesPage
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -23,8 +24,6 @@ from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
 
 _NAMED = 5  # machines that one line names
-
-_NAMED = 5
 
 
 def round_line(done: Round) -> str:
@@ -40,23 +39,23 @@ def round_line(done: Round) -> str:
     return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {told or 'nothing'}"
 
 
-def status_table(done: Round) -> str:
+def status_table(nodes: Iterable[NodeRow]) -> str:
     """`status`: the fleet as a table, busy first."""
-    order = {state.value: rank for rank, state in enumerate(State)}
-    rows = sorted(fleet_rows(done), key=lambda row: (order.get(row["activity"] or "", len(order)), row["node"]))
+    order: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
+    rows = sorted(nodes, key=lambda row: (order.get(row.activity, len(order)), row.id))
     head = ("NODE", "NAME", "POOL", "TYPE", "GPUS", "STATE", "USE", "FOR", "NEXT", "WHY")
     body = [
         (
-            row["node"],
-            row["name"],
-            row["pool"],
-            row["instance_type"],
-            "?" if row["gpus"] is None else str(row["gpus"]),
-            row["state"] + ("" if row["enrolled"] else " (not enrolled)"),
-            row["activity"] or "-",
-            format_duration(row["held_seconds"]) if row["held_seconds"] is not None else "-",
-            row["next"],
-            row["why"],
+            row.id,
+            row.name,
+            row.pool,
+            row.instance_type,
+            "?" if row.gpu_count is None else str(row.gpu_count),
+            row.state.value + ("" if row.enrolled else " (not enrolled)"),
+            "-" if row.activity is None else row.activity.value,
+            "-" if row.held_seconds is None else format_duration(row.held_seconds),
+            row.action.value,
+            row.why,
         )
         for row in rows
     ]
@@ -133,16 +132,15 @@ def plan_text(done: Round) -> str:
     return "\n".join(map(legible, lines)) or "There are no nodes."
 
 
+def as_json(page: NodesPage | NodePage) -> str:
+    """`status --json` and `explain --json`: the very objects of the API."""
+    return msgspec.json.encode(page).decode()
+
+
 def plan_object(done: Round) -> dict[str, Any]:
     """`plan --json`: proposals, decisions and reviews as they are."""
     parts = {"proposals": done.proposals, "decisions": done.decisions, "reviews": done.reviews}
     return {"at": done.observation.now.isoformat(), "trouble": done.trouble, **msgspec.to_builtins(parts)}
-
-
-def explain_object(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> dict[str, Any]:
-    """`explain --json`: everything that bears on one node."""
-    parts = {"node": node, "activity": node.activity, "step": step, "if_stopped_now": review, "history": history}
-    return dict(msgspec.to_builtins(parts))
 
 
 def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
 @click.option("--html", "form", flag_value="html", help="One HTML page, for a browser or a mail.")
 @click.option(
-    "--leftovers", is_flag=True, help="Ask the cloud what stopped machines cost; it is taken off the savings."
+    "--unused", is_flag=True, help="Ask the cloud what stopped machines cost, and subtract it from the savings."
 )
 @click.option(
     "--send", metavar="NAME", help="Send it to this one of report.to, now, whether or not it was sent before."
@@ -41,7 +41,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     send: str | None,
     path: Path | None,
     *,
-    leftovers: bool,
+    unused: bool,
     as_json: bool,
 ) -> None:
     """Report what a day's machines cost, what was wasted and by whom, and what was saved."""
@@ -52,21 +52,22 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
         raise click.UsageError("--json excludes --html")
     with explained():
         from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.notify.report_send import FORMS  # noqa: PLC0415  likewise
+        from gpuwatch.notify.reports import ReportContent  # noqa: PLC0415  likewise
+        from gpuwatch.notify.transports.file import FORMATS  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
         if send is not None and send not in settings.report.to:
             there = ", ".join(settings.report.to) or "none"
-            raise click.BadParameter(f"{send!r} is no destination; report.to has {there}", param_hint="--send")
+            raise click.BadParameter(f"{send!r} is not a receiver; report.to has {there}", param_hint="--send")
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
             if year is not None:
                 first, last = f"{year}-01-01", f"{year}-12-31"
-            told = _made(settings, ledger, day, month, first, last, leftovers=leftovers)
+            made = _made(settings, ledger, day, month, first, last, unused=unused)
             if send is None:
-                say(FORMS["json" if as_json else form or "txt"](told), nl=False)
+                say(FORMATS["json" if as_json else form or "txt"](ReportContent(made)), nl=False)
             else:
-                _send(settings, ledger, told, send)
+                _send(settings, ledger, made, send)
         finally:
             ledger.close()
 
@@ -79,7 +80,7 @@ def _made(
     first: str | None,
     last: str | None,
     *,
-    leftovers: bool,
+    unused: bool,
 ) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
     from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
@@ -96,20 +97,20 @@ def _made(
         period = period_of(zone, now, first=first, last=last, month=month, day=day)
     except PeriodError as error:
         raise click.UsageError(str(error)) from None
-    left = cloud_of(settings, clock).leftovers() if leftovers else None
+    left = cloud_of(settings, clock).leftovers() if unused else None
     stretch = Stretch(zone=zone, first=period.first, after=period.after)
     return gathered(ledger, stretch, now, settings.cost, settings.interval, left)
 
 
-def _send(settings: "Settings", ledger: "Ledger", told: "Report", name: str) -> None:
-    """To one destination; the controller's own report of the day goes out all the same."""
-    from gpuwatch.notify.report_job import key_of  # noqa: PLC0415  likewise
-    from gpuwatch.notify.report_send import ReportDelivery, delivered  # noqa: PLC0415  likewise
-    from gpuwatch.notify.transports.errors import DeliveryError  # noqa: PLC0415  loaded by this command only
+def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -> None:
+    """Send it to one receiver; the controller's own report of the day is sent as well."""
+    from gpuwatch.notify.reports import report_delivery, report_key  # noqa: PLC0415  likewise
+    from gpuwatch.notify.transports.base import DeliveryError  # noqa: PLC0415  loaded by this command only
 
-    key = key_of(ledger, name, f"{told.facts.stretch}-{told.facts.now:%Y%m%dT%H%M%S}")
+    to = settings.report.to[name]
+    key = report_key(ledger, name, f"{report.facts.stretch}-{report.facts.now:%Y%m%dT%H%M%S}")
     try:
-        say(f"Sent: {delivered(ReportDelivery(report=told, key=key), settings.report.to[name])}")
+        say(f"Sent: {to.transport.send(report_delivery(report, to, key))}")
     except DeliveryError as error:
-        say(f"The report did not get to {name}: {error}", err=True)
+        say(f"The report did not reach {name}: {error}", err=True)
         sys.exit(1)

@@ -1,14 +1,13 @@
 """The clouds behind one protocol with typed errors. "Already stopped" or "already gone" is success.
 
-A cloud is one module here and one line in CLOUDS. `tests/contracts/test_clouds.py` holds every one of them to these
-sentences.
+A cloud is one package here, one field of `CloudSettings` and one extra in pyproject.toml.
+`tests/contracts/test_clouds.py` tests every cloud against the docstrings of `Cloud`.
 """
 
-import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, cast
+from typing import Protocol
 
 from gpuwatch.clouds.errors import (
     AuthFailedError,
@@ -26,7 +25,6 @@ from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 
 __all__ = [
-    "CLOUDS",
     "FLEET_TAG",
     "OWNER_TAG",
     "POOL_TAG",
@@ -49,12 +47,8 @@ __all__ = [
     "ProtectedError",
     "QuotaExceededError",
     "ThrottledError",
-    "connect",
     "refuse_foreign_tags",
 ]
-
-# Name in the configuration -> what makes it; imported only when it is chosen, so each SDK stays an extra.
-CLOUDS = {"aws": "gpuwatch.clouds.aws.cloud:AwsCloud"}
 
 
 class LeftoverKind(StrEnum):
@@ -234,23 +228,6 @@ class Cloud(Protocol):
 
         """
         ...
-
-
-def connect(name: str, **options: object) -> Cloud:
-    """The cloud of that name; the options are its constructor's.
-
-    Raises:
-        ValueError: there is no such cloud.
-        ImportError: its extra is not installed.
-
-    """
-    if name not in CLOUDS:
-        raise ValueError(f"no cloud is named {name!r}; there are: {', '.join(sorted(CLOUDS))}")
-    try:
-        make = pkgutil.resolve_name(CLOUDS[name])
-    except ImportError as error:
-        raise ImportError(f"the cloud {name!r} needs its extra: pip install 'gpuwatch[{name}]' ({error})") from error
-    return cast("Cloud", make(**options))
 
 
 # The states in which a stop, a termination or a start has nothing left to do.

@@ -22,12 +22,12 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """One call of the cloud's API at one place. `allowed` None: it could not be tried, and `told` says why."""
+    """One call of the cloud's API at one place. `allowed` None: it could not be tried, and `reason` says why."""
 
     call: str
     where: str
     allowed: bool | None
-    told: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

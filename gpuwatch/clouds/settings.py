@@ -1,25 +1,20 @@
-"""Where machines are looked for and acted on."""
+"""The section `cloud`: where machines are looked for and acted on, and the table of clouds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, get_type_hints
 
 from annotated_types import MinLen
 
+from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.aws.settings import AwsSettings
+from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.model.similar_names import nearest
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.secrets import NoStores, Stores
 
 _Text = Annotated[str, MinLen(1)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountSettings:
-    """One account of the cloud by a name for messages, and how it is entered."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    role_arn: Annotated[_Text | None, Setting("The role to assume. None: the credentials' own account.")] = None
-    external_id: Annotated[_Text | None, Setting("What the role's trust policy asks for as sts:ExternalId.")] = None
-    regions: Annotated[tuple[_Text, ...], Setting("Its regions; none given: those of cloud.regions.")] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,42 +23,83 @@ class CloudSettings:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    provider: Annotated[Literal["aws"], Setting("The cloud.")] = "aws"
+    provider: Annotated[_Text, Setting("The cloud; what only this cloud needs is in the section of its name.")] = "aws"
     regions: Annotated[tuple[_Text, ...], Setting("Regions to look at; none given: the SDK's default region.")] = ()
-    accounts: Annotated[
-        dict[str, AccountSettings],
-        Setting("Accounts to look at, by a name; none: the one that the credentials belong to."),
-    ] = field(default_factory=dict)
-    profile: Annotated[_Text | None, Setting("The SDK's named profile; without it, the SDK's default credentials.")] = (
-        None
-    )
     endpoint_url: Annotated[_Text | None, Setting("Base URL of the cloud's API, for private endpoints and tests.")] = (
         None
     )
+    # The table of clouds: one field for each, by its name.
+    aws: AwsSettings = field(default_factory=AwsSettings)
+
+    @property
+    def own(self) -> ProviderSettings:
+        """The section of the cloud that is chosen.
+
+        Raises:
+            ValueError: no cloud has that name.
+
+        """
+        if self.provider not in CLOUDS:
+            raise ValueError(f"no cloud is named {self.provider!r}; there are: {', '.join(sorted(CLOUDS))}")
+        own: ProviderSettings = getattr(self, self.provider)
+        return own
+
+    @property
+    def secret_stores(self) -> Stores:
+        """The stores that references to secrets may lead to."""
+        if self.provider not in CLOUDS:
+            return NoStores()
+        return self.own.secret_stores(regions=self.regions, endpoint_url=self.endpoint_url)
+
+
+# The settings of each cloud, by its name.
+CLOUDS: dict[str, type[ProviderSettings]] = {
+    name: section
+    for name, section in get_type_hints(CloudSettings).items()
+    if isinstance(section, type) and issubclass(section, ProviderSettings)
+}
+
+
+def connect(cloud: CloudSettings, *, fleet: str, clock: Clock) -> Cloud:
+    """The cloud of the settings; nothing is sent yet.
+
+    Raises:
+        ValueError: no cloud has that name.
+        CloudError: it cannot be set up (no profile, no region).
+        ImportError: its extra is not installed.
+
+    """
+    try:
+        return cloud.own.connect(fleet=fleet, clock=clock, regions=cloud.regions, endpoint_url=cloud.endpoint_url)
+    except ImportError as error:
+        hint = f"the cloud {cloud.provider!r} needs its extra: pip install 'gpuwatch[{cloud.provider}]' ({error})"
+        raise ImportError(hint, name=error.name) from error
 
 
 def contradictions(cloud: CloudSettings) -> Iterator[Contradiction]:
-    """What no single key's bounds can tell."""
-    named: dict[str | None, str] = {}  # by the account's number
-    for name, account in cloud.accounts.items():
-        path = ("cloud", "accounts", name, "role_arn")
-        number = None if account.role_arn is None else account_of(account.role_arn)
-        if number == "":
-            yield Contradiction(
-                keys=(path,),
-                wrong=f"{account.role_arn!r} is no role's ARN",
-                right="an ARN such as arn:aws:iam::123456789012:role/gpuwatch",
-            )
-        elif number in named:
-            yield Contradiction(
-                keys=(path,),
-                wrong=f"cloud.accounts.{name} is the same account as cloud.accounts.{named[number]}",
-                right="one entry for each account, with all its regions",
-            )
-        named.setdefault(number, name)
+    """Mistakes that no single key's bounds show."""
+    if cloud.provider not in CLOUDS:
+        near = nearest(cloud.provider, CLOUDS) or f"one of {', '.join(CLOUDS)}"
+        yield Contradiction(keys=(("cloud", "provider"),), wrong=f"no cloud is named {cloud.provider!r}", right=near)
+        return
+    yield from cloud.own.contradictions()
 
 
-def account_of(arn: str) -> str:
-    """The account's number in an ARN; "" where the text is none."""
-    parts = arn.split(":", 5)
-    return parts[4] if len(parts) > 5 and parts[0] == "arn" and parts[4].isdigit() else ""  # noqa: PLR2004  an ARN has six parts
+def unknown_regions(cloud: CloudSettings, launches: Iterable[tuple[tuple[str, ...], str]]) -> Iterator[Contradiction]:
+    """Regions that the cloud does not have: of the section `cloud`, and those where pools launch, by their keys."""
+    if cloud.provider not in CLOUDS:
+        return
+    own = ((("cloud", "regions"), region) for region in cloud.regions)
+    written = [*own, *cloud.own.regions_named(), *launches]
+    names = cloud.own.region_names() if written else None
+    for path, region in written if names is not None else ():
+        if names is None or region in names:
+            continue
+        near = nearest(region, names)
+        if region.strip().lower() == "all":
+            right = "each region by its name; `gpuwatch doctor controller` names those that have GPU machines"
+        elif near is not None:
+            right = near
+        else:
+            right = f"a region that it has; if it is new, a newer SDK: pip install -U 'gpuwatch[{cloud.provider}]'"
+        yield Contradiction(keys=(path,), wrong=f"{region!r} is no region of {cloud.provider}", right=right)

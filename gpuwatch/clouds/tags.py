@@ -63,7 +63,7 @@ def _protected(tags: Mapping[str, str], now: datetime) -> str | None:
 
 def _misspelt(tags: Mapping[str, str]) -> str | None:
     """A key that only looks like one of ours protects, whatever its value is."""
-    return next((told for key in sorted(tags) if (told := doubt(key)) is not None), None)
+    return next((why for key in sorted(tags) if (why := doubt(key)) is not None), None)
 
 
 def _snoozed(tags: Mapping[str, str], now: datetime) -> tuple[str | None, str | None]:

@@ -25,10 +25,10 @@ from pydantic_settings import (
 )
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
-from gpuwatch.clouds import region_names as cloud_regions
+from gpuwatch.clouds.settings import unknown_regions
 from gpuwatch.config import keys, minimum_waits, yaml_file
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
-from gpuwatch.config.settings import Settings, contradictions, regions
+from gpuwatch.config.settings import Settings, contradictions, launch_regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
@@ -74,7 +74,7 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
     settings, origin = _read(path, env)
     found = [
         *minimum_waits.too_short(settings, _KEYS),
-        *cloud_regions.unknown(settings.cloud.provider, regions(settings)),
+        *unknown_regions(settings.cloud, launch_regions(settings)),
         *contradictions(settings),
     ]
     if found:

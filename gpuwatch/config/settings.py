@@ -11,7 +11,6 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.clouds import settings as cloud_settings
-from gpuwatch.clouds.secret_stores import SecretStores
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.controller.observe import settings as signal_settings
 from gpuwatch.controller.observe.settings import ObserveSettings
@@ -91,12 +90,6 @@ class Settings:
         return Rulebook(pools=pools, limits=self.limits, enforce=self.mode == "enforce")
 
     @property
-    def secrets(self) -> SecretStores:
-        """Where references to secrets in AWS lead: the first region, of the credentials' own account."""
-        region = next(iter(self.cloud.regions), None)
-        return SecretStores(profile=self.cloud.profile, region=region, endpoint_url=self.cloud.endpoint_url)
-
-    @property
     def cautions(self) -> tuple[str, ...]:
         """What is in force and no fleet that people use should have, in sentences."""
         return self.limits.cautions
@@ -113,12 +106,8 @@ class Settings:
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
 
-def regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every region that the settings name, and the key that names it."""
-    cloud = settings.cloud
-    yield from ((("cloud", "regions"), region) for region in cloud.regions)
-    for name, account in cloud.accounts.items():
-        yield from ((("cloud", "accounts", name, "regions"), region) for region in account.regions)
+def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every region that a pool launches in, and the key that names it."""
     for name, rules in settings.pools.items():
         if rules.launch.region is not None:
             yield ("pools", name, "launch", "region"), rules.launch.region
@@ -172,7 +161,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from notify_settings.contradictions(settings.notify, require_told=settings.limits.require_told)
     yield from cloud_settings.contradictions(settings.cloud)
     yield from price_settings.contradictions(settings.prices)
-    yield from secrets.contradictions(settings)
+    yield from secrets.contradictions(settings, settings.cloud.secret_stores.forms)
     yield from validation.contradictions(settings.pools, settings.calendars)
     yield from validation.unknown(settings.pools, _pools(settings))
     if settings.fleet != settings.fleet.strip():

@@ -220,9 +220,11 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
     ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=said.pauses, keeps=said.keeps)
-    fresh = replace(observation, now=now, ledger=ledger, fleet=fleet.later(observed_at=now, nodes=nodes, groups=groups))
+    fresh = replace(
+        observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
+    )
     rules = parts.rules.pool(node.pool)
-    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool))
+    proposals = policies.propose(fresh, node.pool, rules, doubt=parts.rules.doubt(node.pool), cache=parts.memory.steps)
     decision = policies.resolve(fresh, node.pool, proposals, rules)
     found = next((each for each in decision.steps if each.node_id == node_id), None)
     if found is None or found.verb is not review.step.verb:

@@ -15,6 +15,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Decision, LedgerView, Observation, Outcome, Proposal, Review
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.accounting.store import Meter
+from gpuwatch.policies.step_cache import StepCache
 from gpuwatch.runtime.clock import Clock
 
 
@@ -32,6 +33,7 @@ class Memory:
 
     missing: dict[str, Missing] = field(default_factory=dict)
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
+    steps: StepCache = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,16 @@
 """`explain`: one node in one round, of this moment or of the past, judged again from what the round saw."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.node_row import NodeRow, RequiredApproval, node_rows, required_approval
 from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, PastRound
-from gpuwatch.model.decision import Review, Step
-from gpuwatch.model.fleet import Node
+from gpuwatch.model.decision import LedgerView, Review, Step
+from gpuwatch.model.fleet import Activity, GpuVerdict, Node
+from gpuwatch.model.orders import Keep
 from gpuwatch.runtime.printable import legible
 
 
@@ -16,35 +19,77 @@ class UnknownNodeError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A node in a round: its step, every guard rule's answer had it been a removal, its past, what its pool says."""
+class NodePage:
+    """One node explained: what `gpuwatch explain --json` prints. `if_stopped_now` has every guard rule's answer.
 
-    node: Node
+    `round` is the past round that this is about, null for the newest one; `at` is its time. `keep` and `approval` are
+    those in force now; a keep may last `keep_most_seconds`. `pool_reasons` is what else was decided for its pool.
+    """
+
+    row: NodeRow
+    round: int | None
+    at: datetime
+    activity: Activity
+    gpus: tuple[GpuVerdict, ...]
+    agent_version: str | None
+    verdict_age_seconds: float | None
     step: Step
-    review: Review
+    if_stopped_now: Review
+    pool_reasons: tuple[str, ...]
     history: tuple[Entry, ...]
-    pool_says: tuple[str, ...]
+    keep: Keep | None
+    keep_most_seconds: float
+    approval: RequiredApproval | None
 
 
-def judged(done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, *, round_id: int | None) -> Judged:
-    """A node in a round; in a past one, which has an id, its past ends with that round.
+def find_node(done: Round | PastRound, name: str) -> Node:
+    """The round's node of that id or unique name.
 
     Raises:
         UnknownNodeError: the round has no such node.
 
     """
-    observation = done.observation
-    node = observation.fleet.node(name)
+    node = done.observation.fleet.node(name)
     if node is None:
-        known = ", ".join(legible(each.name) for each in observation.fleet.nodes[:10]) or "none"
+        known = ", ".join(legible(each.name) for each in done.observation.fleet.nodes[:10]) or "none"
         raise UnknownNodeError(f"No GPU node has the id or the unique name {name!r}. There are: {known}.")
+    return node
+
+
+def node_page(
+    done: Round | PastRound, rules: Rulebook, ledger: Ledger, node: Node, orders: LedgerView, *, round_id: int | None
+) -> NodePage:
+    """A node in a round. In a past round, which has an id, its history ends with that round.
+
+    `orders` is what the ledger holds of keeps and approvals now.
+    """
+    observation, verdict = done.observation, node.verdict
     step, review = explained(observation, done.decisions, node, rules)
     history: tuple[Entry, ...] = ledger.history(node.id)
     if round_id is not None:
         history = tuple(entry for entry in history if entry.intent.at <= observation.now)
-    pool = [each for each in done.proposals if each.pool == node.pool and each.policy != "idle"]
     decided = next(each for each in done.decisions if each.pool == node.pool)
-    advice = [each for each in decided.advice if each.target in {node.id, node.pool}]
-    lines = [f"{each.policy}: {each.reason.sentence}" for each in pool] + list(decided.clamps)
-    lines += [f"advice: {each.reason.sentence}" for each in advice]
-    return Judged(node=node, step=step, review=review, history=history, pool_says=tuple(lines))
+    return NodePage(
+        row=next(row for row in node_rows(done, rules) if row.id == node.id),
+        round=round_id,
+        at=observation.now,
+        activity=node.activity,
+        gpus=() if verdict is None else verdict.gpus,
+        agent_version=None if verdict is None else verdict.agent_version,
+        verdict_age_seconds=None if verdict is None else verdict.age_seconds,
+        step=step,
+        if_stopped_now=review,
+        pool_reasons=(
+            *(
+                f"{each.policy}: {each.reason.sentence}"
+                for each in done.proposals
+                if each.pool == node.pool and each.policy != "idle"
+            ),
+            *decided.clamps,
+            *(f"advice: {each.reason.sentence}" for each in decided.advice if each.target in {node.id, node.pool}),
+        ),
+        history=history,
+        keep=next((each for each in orders.keeps if each.node_id == node.id), None),
+        keep_most_seconds=rules.pool(node.pool).idle.snooze_max,
+        approval=required_approval(node, orders, rules),
+    )

@@ -1,37 +1,201 @@
-"""One node of a round as people want to see it: the row of status, page and demo."""
+"""One node of a round as people see it: the row of `gpuwatch status`, of the page, of the API and of the demo."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
 
-from gpuwatch.controller.round import Round
-from gpuwatch.model.decision import Answer, Step, Verb
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.controller.context import Round
+from gpuwatch.guard import Rulebook
+from gpuwatch.guard.consent import wants_approval
+from gpuwatch.ledger import PastRound
+from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
+from gpuwatch.model.health import Health
+from gpuwatch.policies import idle
+
+_REMOVES = frozenset(verb.value for verb in REMOVALS)
 
 
-def fleet_rows(done: Round) -> list[dict[str, Any]]:
-    """`status --json`: one object a node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU of a node. Ratios are means of the last minutes. Without a verdict only its number is known."""
+
+    index: int | None
+    activity: State
+    health: Health | None = None
+    utilization_ratio: float | None = None
+    memory_used_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextAction:
+    """What happens to the node next, if nothing changes.
+
+    `at` is the earliest time; the round's own time if it is due already. `removal_at` is the earliest time of the
+    removal that it leads to. `refused_by` are the guard rules that block it; for an action that is not due yet, those
+    that are certain to block it then.
+    """
+
+    verb: Verb
+    at: datetime
+    removal_at: datetime | None = None
+    refused_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredApproval:
+    """An operator's approval that the pool requires. `notice` is the notice's key; `who` is null until it is given."""
+
+    notice: str
+    who: str | None = None
+    at: datetime | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node at a glance.
+
+    `action` is what the round does with it: `hold` also where the guard refuses. `why` contains the guard's objections.
+    `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
+    if the pool requires none, or there is no notice to approve yet.
+    """
+
+    id: str
+    name: str
+    pool: str
+    instance_type: str
+    region: str
+    zone: str
+    capacity_type: str
+    state: NodeState
+    enrolled: bool
+    gpu_count: int | None
+    gpus: tuple[Gpu, ...]
+    action: Verb
+    why: str
+    owner: str | None = None
+    activity: State | None = None
+    held_seconds: float | None = None
+    doubt: str | None = None
+    usd_per_hour: Decimal | None = None
+    notified_at: datetime | None = None
+    next: NextAction | None = None
+    approval: RequiredApproval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesPage:
+    """Nodes of one round; `total` is how many match the query."""
+
+    at: datetime
+    total: int
+    nodes: tuple[NodeRow, ...]
+
+
+def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
+    """All nodes: what `gpuwatch status --json` prints."""
+    rows = node_rows(done, rules)
+    return NodesPage(at=done.observation.now, total=len(rows), nodes=rows)
+
+
+def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
+    """One row for each node, in the cloud's order."""
     steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
     refusals = {review.step.node_id: review.refusals for review in done.reviews}
-    return [_row(node, steps[node.id], refusals.get(node.id, ()), done) for node in done.observation.fleet.nodes]
+    seen = done.observation
+    return tuple(_row(node, steps[node.id], refusals.get(node.id, ()), seen, rules) for node in seen.fleet.nodes)
 
 
-def _row(node: Node, step: Step, refusals: Sequence[Answer], done: Round) -> dict[str, Any]:
-    """What a person wants to know of a node at a glance."""
-    activity, notice = node.activity, done.observation.ledger.notice(node.id)
-    objections = "".join(f" But: {answer.sentence}" for answer in refusals)
-    return {
-        "node": node.id,
-        "name": node.name,
-        "pool": node.pool,
-        "instance_type": node.instance_type,
-        "gpus": node.gpu_count,
-        "state": node.state.value,
-        "enrolled": node.enrolled,
-        "activity": activity.state.value if node.state is NodeState.RUNNING else None,
-        "held_seconds": activity.held_seconds if node.state is NodeState.RUNNING else None,
-        "doubt": activity.doubt,
-        "notified_at": None if notice is None else notice.at.isoformat(),
-        "next": Verb.HOLD.value if refusals else step.verb.value,
-        "why": step.reason.sentence + objections,
-        "refused_by": [answer.rule for answer in refusals],
-    }
+def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook) -> NodeRow:
+    running, activity = node.state is NodeState.RUNNING, node.activity
+    price, notice = seen.price(node), seen.ledger.notice(node.id)
+    known = running and activity.state is not State.UNKNOWN
+    return NodeRow(
+        id=node.id,
+        name=node.name,
+        pool=node.pool,
+        instance_type=node.instance_type,
+        region=node.region,
+        zone=node.zone,
+        capacity_type=node.capacity_type.value,
+        state=node.state,
+        enrolled=node.enrolled,
+        gpu_count=node.gpu_count,
+        gpus=_gpus(node),
+        action=Verb.HOLD if refusals else step.verb,
+        why=reason_with_refusals(step, refusals),
+        owner=node.owner,
+        activity=activity.state if running else None,
+        held_seconds=activity.held_seconds if known else None,
+        doubt=activity.doubt if running else None,
+        usd_per_hour=price.usd_per_hour if running and price is not None else None,
+        notified_at=None if notice is None else notice.at,
+        next=_next_action(node, step, refusals, seen, rules),
+        approval=required_approval(node, seen.ledger, rules),
+    )
+
+
+def _gpus(node: Node) -> tuple[Gpu, ...]:
+    """A running node's GPUs as its agent reports them; without a report, as many unknown ones as its type has."""
+    if node.state is not NodeState.RUNNING:
+        return ()
+    reported = () if node.verdict is None else tuple(map(_gpu, node.verdict.gpus))
+    return reported or tuple(Gpu(index=number, activity=State.UNKNOWN) for number in range(node.known_gpus))
+
+
+def _gpu(verdict: GpuVerdict) -> Gpu:
+    return Gpu(
+        index=verdict.index,
+        activity=verdict.activity.state,
+        health=None if verdict.health is None else verdict.health.state,
+        utilization_ratio=None if verdict.use is None else verdict.use.utilization_ratio,
+        memory_used_ratio=None if verdict.use is None else verdict.use.memory_used_ratio,
+    )
+
+
+def required_approval(node: Node, ledger: LedgerView, rules: Rulebook) -> RequiredApproval | None:
+    """The approval that the node's removal requires. None: it requires none, or there is no notice to approve yet."""
+    notice, approval = ledger.notice(node.id), ledger.approval(node.id)
+    if notice is None or not wants_approval(rules.pool(node.pool), notice):
+        return None
+    if approval is None:
+        return RequiredApproval(notice=notice.key)
+    return RequiredApproval(notice=notice.key, who=approval.who, at=approval.at, reason=approval.reason)
+
+
+def _next_action(
+    node: Node, step: Step, refusals: Sequence[Answer], observation: Observation, rulebook: Rulebook
+) -> NextAction | None:
+    """What happens next. None: nothing, or its time is not known."""
+    rules, now = rulebook.pool(node.pool), observation.now
+    grace = timedelta(seconds=rules.idle.notice)
+    if step.verb is not Verb.HOLD:
+        removal = now + grace if step.verb is Verb.NOTICE else None
+        refused = tuple(answer.rule for answer in refusals)
+        return NextAction(verb=step.verb, at=now, removal_at=removal, refused_by=refused)
+    if not node.enrolled or node.protected is not None or node.snoozed is not None:
+        return None
+    choice, wait = idle.chosen(node, observation, rules.idle) if node.state is NodeState.RUNNING else (None, None)
+    if choice not in _REMOVES:
+        return None
+    notice = observation.ledger.notice(node.id)
+    if step.reason.code == "grace" and notice is not None:
+        at = max(now, notice.at + grace if notice.promise is None else notice.promise.due(notice.at))
+        required = required_approval(node, observation.ledger, rulebook)
+        waits = ("approval",) if required is not None and required.who is None else ()
+        refused = (*_certain_refusals(node, observation, rulebook, at), *waits)
+        return NextAction(verb=Verb(choice), at=at, removal_at=at, refused_by=refused)
+    if step.reason.code == "waiting" and wait is not None:
+        at = now + timedelta(seconds=max(0.0, wait - node.activity.held_seconds))
+        refused = _certain_refusals(node, observation, rulebook, at)
+        return NextAction(verb=Verb.NOTICE, at=at, removal_at=at + grace, refused_by=refused)
+    return None
+
+
+def _certain_refusals(node: Node, observation: Observation, rulebook: Rulebook, at: datetime) -> tuple[str, ...]:
+    """The rules that will still block an action at that time."""
+    pauses = (each for each in observation.ledger.pauses if each.pool in {None, node.pool})
+    paused = any(each.until is None or each.until > at for each in pauses)
+    return tuple(["observe_only"] * (not rulebook.enforce) + ["paused"] * paused)

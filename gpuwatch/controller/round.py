@@ -21,6 +21,7 @@ from gpuwatch.policies import scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.timeouts import timed
+from gpuwatch.policies.step_cache import StepCache
 
 __all__ = ["Act", "ControllerContext", "Round", "decide", "explained", "observe", "step"]
 
@@ -36,7 +37,7 @@ def step(parts: ControllerContext, *, act: bool = True) -> Round:
     except CloudError as error:
         blind = Observation(now=parts.clock.now(), fleet=Fleet(observed_at=parts.clock.now(), nodes=()))
         return Round(observation=blind, settled=settled, trouble=f"The cloud gave no whole picture: {error}")
-    proposals, decisions = decide(observation, parts.rules)
+    proposals, decisions = decide(observation, parts.rules, parts.memory.steps)
     reviews = guard.review(observation, decisions, parts.rules)
     acts: tuple[Act, ...] = ()
     if act:
@@ -59,7 +60,7 @@ def observe(parts: ControllerContext) -> Observation:
     expressions = [query for query in queries if query.expression is not None]
     listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
     measures = parts.signals.measure(listed, expressions) if expressions else ()
-    fleet = parts.signals.observe(nodes).later(groups=groups, named=named)
+    fleet = replace(parts.signals.observe(nodes), groups=groups, named=named)
     told = [query for query in queries if query.expression is None]
     measures += parts.signals.measure(fleet, told) if told else ()
     now = parts.clock.now()
@@ -68,7 +69,7 @@ def observe(parts: ControllerContext) -> Observation:
     past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
     ledger = with_foreign(parts, past, fleet.nodes)
     if ledger.keeps:
-        fleet = fleet.later(nodes=tuple(map(ledger.kept, fleet.nodes)))
+        fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
     seen = Observation(
         now=now,
         fleet=fleet,
@@ -108,13 +109,15 @@ def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:
     return timedelta(seconds=max(waits))
 
 
-def decide(observation: Observation, rulebook: Rulebook) -> tuple[tuple[Proposal, ...], tuple[Decision, ...]]:
+def decide(
+    observation: Observation, rulebook: Rulebook, cache: StepCache | None = None
+) -> tuple[tuple[Proposal, ...], tuple[Decision, ...]]:
     """All proposals, and one decision for each pool that has nodes or groups."""
     proposals: list[Proposal] = []
     decisions: list[Decision] = []
     for pool in observation.fleet.pools:
         rules = rulebook.pool(pool)
-        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool))
+        proposed = policies.propose(observation, pool, rules, doubt=rulebook.doubt(pool), cache=cache)
         proposals.extend(proposed)
         decisions.append(policies.resolve(observation, pool, proposed, rules))
     return tuple(proposals), tuple(decisions)

@@ -101,9 +101,9 @@ def stale(case: Case) -> Finding:
     if worst <= limit:
         slow = "Something that the round asks is slow: the cloud, or other agents. The log says which."
         return refuse(f"It answered {format_duration(waited)} ago and the round has been going on since.", slow)
-    told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
+    ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
     return refuse(
-        f"Its verdict is stale: {told}.", f"At most {format_duration(limit)}; check its agent and both clocks."
+        f"Its verdict is stale: {ages}.", f"At most {format_duration(limit)}; check its agent and both clocks."
     )
 
 
@@ -181,11 +181,11 @@ def blind(case: Case) -> Finding:
     if case.asleep:
         return allow("It does not run.")
     roster = case.observation.fleet.roster(case.pool)
-    told = f"{roster.known} of {len(roster.members)} running nodes of the pool are known"
+    coverage = f"{roster.known} of {len(roster.members)} running nodes of the pool are known"
     if roster.members and roster.known / len(roster.members) >= case.limits.min_coverage_ratio:
-        return allow(f"{told}.")
+        return allow(f"{coverage}.")
     return refuse(
-        f"Only {told}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them."
+        f"Only {coverage}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them."
     )
 
 
@@ -205,7 +205,8 @@ def mass_idleness(case: Case) -> Finding:
     found = case.burst
     if found is None or case.asleep:
         return allow("The pool did not turn idle all at once.")
-    told = f"{found.count} of {found.members} working nodes of the pool turned idle at once, by {found.last:%H:%M} UTC"
+    nodes = f"{found.count} of {found.members} working nodes of the pool"
+    sentence = f"{nodes} turned idle at once, by {found.last:%H:%M} UTC"
     _, wait = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     # Counted from the first possible notice: people need the time after something showed, not before. Nothing showed
     # while the pool was paused, or nobody made rounds.
@@ -213,6 +214,6 @@ def mass_idleness(case: Case) -> Finding:
     begins = max(found.last + timedelta(seconds=wait or 0.0), *resumed, found.last)
     ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
     if case.observation.now >= ends:
-        return allow(f"{told}; that was thought over until {ends:%H:%M} UTC.")
+        return allow(f"{sentence}; that was thought over until {ends:%H:%M} UTC.")
     remedy = f"`gpuwatch acknowledge --pool {shlex.quote(case.pool)}` if that is true"
-    return refuse(f"{told}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")
+    return refuse(f"{sentence}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")

@@ -101,8 +101,8 @@ def unheard(case: Case) -> Finding:
     since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.notice
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
-        told = f"The first message about it is {format_duration(since)} old."
-        return refuse(told, f"The grace period is {format_duration(grace)}.")
+        sentence = f"The first message about it is {format_duration(since)} old."
+        return refuse(sentence, f"The grace period is {format_duration(grace)}.")
     return allow(f"The first message about it is {format_duration(since)} old.")
 
 
@@ -139,8 +139,8 @@ def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRe
     if age < 0:
         return refuse(f"{_called(found)} is ahead of our clock.", remedy)
     if age > limit:
-        told = f"{format_duration(age)} old, limits.require_backtest allows {format_duration(limit)}"
-        return refuse(f"{_called(found)} is {told}.", remedy)
+        age_text = f"{format_duration(age)} old, limits.require_backtest allows {format_duration(limit)}"
+        return refuse(f"{_called(found)} is {age_text}.", remedy)
     return allow(f"{_called(found)} passed.")
 
 

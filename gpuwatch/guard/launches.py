@@ -32,9 +32,9 @@ def launch_unseen(case: Case) -> Finding:
     ledger, asked = case.observation.ledger, _launch(case.step.arguments)
     for entry in ledger.open_intents:
         if entry.intent.pool == case.pool and unseen(entry) and _launch(entry.intent.arguments) == asked:
-            told = "" if entry.last is None else entry.last.detail
+            detail = "" if entry.last is None else entry.last.detail
             return refuse(
-                f"A launch of the pool brought no node: {told}.",
+                f"A launch of the pool brought no node: {detail}.",
                 "Terminate that machine or make it a node of the pool, and correct the template or "
                 f"pools.{case.pool}.launch; `gpuwatch resume --pool {case.pool}` goes on without it.",
             )
@@ -75,5 +75,5 @@ def start_consent(case: Case) -> Finding:
 
 def _launch(arguments: object) -> dict[str, str]:
     """What was asked for, wherever it was tried."""
-    told = dict(arguments) if isinstance(arguments, dict) else {}
-    return {name: value for name, value in told.items() if name != "subnet"}
+    known = dict(arguments) if isinstance(arguments, dict) else {}
+    return {name: value for name, value in known.items() if name != "subnet"}

@@ -33,9 +33,9 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
     members = [node for node in roster.nodes if node.id in roster.members]
     known = [at for named, at in observation.ledger.acknowledged if named in {None, pool}]
     window = timedelta(seconds=limits.mass_idleness_window)
-    told = [(node, _onset(node, observation.now)) for node in members]
-    onsets = sorted(onset for node, onset in told if onset is not None and not _from_start(node, onset))
-    could = [node for node, onset in told if onset is None or not _from_start(node, onset)]
+    onset_of = [(node, _onset(node, observation.now)) for node in members]
+    onsets = sorted(onset for node, onset in onset_of if onset is not None and not _from_start(node, onset))
+    could = [node for node, onset in onset_of if onset is None or not _from_start(node, onset)]
     starts = sorted(node.launched_at for node in could if node.launched_at is not None)
     found, low = None, 0
     for high, last in enumerate(onsets):

@@ -46,8 +46,8 @@ def in_flight(case: Case) -> Finding:
         brings = brings and not launches.unseen(each)  # which has a rule of its own
         if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
             whose = "An action on it" if target == step.node_id else "An addition to the pool"
-            told = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
-            return refuse(f"{whose} is in flight: {told}.", "It must settle first.")
+            action = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
+            return refuse(f"{whose} is in flight: {action}.", "It must settle first.")
     own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
         return allow("Nothing is in flight.")
@@ -80,8 +80,8 @@ def cooling_down(case: Case) -> Finding:
         if done.status is not Status.FAILED or until <= now:
             continue
         if capacity.same_try(done, case.step) if adding else done.node_id == case.step.node_id:
-            told = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
-            return refuse(told, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
+            sentence = f"A {done.verb.value} of it was given up at {done.at:%H:%M} UTC: {done.detail}."
+            return refuse(sentence, f"It is left alone until {until:%Y-%m-%d %H:%M} UTC.")
     return allow("No recent failure.")
 
 
@@ -102,11 +102,11 @@ def floor(case: Case) -> Finding:
     roster = case.observation.fleet.roster(case.pool)
     left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
     unsound = len(roster.members - leaving) - left
-    told = f"{left} nodes of the pool would still run"
-    told += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
+    sentence = f"{left} nodes of the pool would still run"
+    sentence += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
     if left >= case.pool_rules.min_nodes:
-        return allow(f"{told}.")
-    return refuse(f"{told}.", f"min_nodes is {case.pool_rules.min_nodes}.")
+        return allow(f"{sentence}.")
+    return refuse(f"{sentence}.", f"min_nodes is {case.pool_rules.min_nodes}.")
 
 
 def ceiling(case: Case) -> Finding:
@@ -172,8 +172,8 @@ def blast_radius(case: Case) -> Finding:
     if per_owner is not None:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
-            told = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
-            return refuse(f"{told}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
+            spent = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
+            return refuse(f"{spent}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
         return _money(worth, _usd(case, case.step.node_id), limits.max_stopped_usd_per_hour, "max_stopped_usd_per_hour")
@@ -252,7 +252,7 @@ def budget(case: Case) -> Finding:
         if node.enrolled and node.state in capacity.THERE
     ]
     coming = [
-        None if kind is None or (told := case.observation.prices.get(kind)) is None else told.usd_per_hour
+        None if kind is None or (known := case.observation.prices.get(kind)) is None else known.usd_per_hour
         for pool in case.observation.fleet.pools
         for kind in capacity.coming(case.observation, pool)
     ]
@@ -267,10 +267,10 @@ def budget(case: Case) -> Finding:
 def _each(case: Case, node_id: str, arguments: object) -> list[Decimal | None]:
     """The price of each node that an addition brings."""
     node, group = case.observation.fleet.find(node_id), case.observation.fleet.group(node_id)
-    told: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
+    known: dict[str, str] = dict(arguments) if isinstance(arguments, dict) else {}
     kind = node.instance_type if node is not None else group.instance_type if group is not None else None
-    price = case.observation.prices.get(kind or told.get("instance_type", ""))
-    return [None if price is None else price.usd_per_hour] * int(told.get("adds", "1"))
+    price = case.observation.prices.get(kind or known.get("instance_type", ""))
+    return [None if price is None else price.usd_per_hour] * int(known.get("adds", "1"))
 
 
 def _usd(case: Case, node_id: str) -> Decimal | None:

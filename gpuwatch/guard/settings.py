@@ -124,5 +124,5 @@ class Limits:
         """What these limits leave open, in sentences."""
         if not self.allow_short_waits:
             return ()
-        told = "waits of seconds are accepted. It is for tests, never for machines that people use."
-        return (f"limits.allow_short_waits is true: {told}",)
+        caution = "waits of seconds are accepted. It is for tests, never for machines that people use."
+        return (f"limits.allow_short_waits is true: {caution}",)

@@ -37,8 +37,8 @@ class Scope:
     def __str__(self) -> str:
         """For people."""
         named = {"pool": self.pool, "owner": self.owner, "account": self.account}
-        told = [f"{name} {value}" for name, value in named.items() if value is not None]
-        return ", ".join([*told, *(["tag " + "=".join(self.tag)] if self.tag else [])]) or "everything"
+        parts = [f"{name} {value}" for name, value in named.items() if value is not None]
+        return ", ".join([*parts, *(["tag " + "=".join(self.tag)] if self.tag else [])]) or "everything"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

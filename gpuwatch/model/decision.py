@@ -6,7 +6,7 @@ proposals; the guard answers each of its steps; an Intent is written to the ledg
 Outcomes after.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -144,6 +144,11 @@ class Review:
     def allowed(self) -> bool:
         """Whether no rule objects."""
         return not self.refusals
+
+
+def reason_with_refusals(step: Step, refusals: Sequence[Answer]) -> str:
+    """Why a step is taken, and why the guard refuses it."""
+    return " ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,10 @@
 """Nodes, pools and what is known of their use. Times are aware UTC, durations are seconds."""
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 
 from gpuwatch.model.gpu_identity import gpu_key
 from gpuwatch.model.health import GpuHealth, Health
@@ -210,12 +209,12 @@ class Node:
     @property
     def sound(self) -> bool:
         """Whether work can be given to it: it runs, its use is known, and no GPU is failing or in a deadlock."""
-        told = self.signal.verdict
+        verdict = self.signal.verdict
         return (
             self.state is NodeState.RUNNING
-            and told is not None
-            and told.activity.state not in {State.UNKNOWN, State.STALLED}
-            and all(gpu.health is None or gpu.health.state is not Health.FAILING for gpu in told.gpus)
+            and verdict is not None
+            and verdict.activity.state not in {State.UNKNOWN, State.STALLED}
+            and all(gpu.health is None or gpu.health.state is not Health.FAILING for gpu in verdict.gpus)
         )
 
     @property
@@ -285,19 +284,6 @@ class Fleet:
     groups: tuple[NodeGroup, ...] = ()
     named: tuple[str, ...] = ()
 
-    def later(self, **changes: Any) -> "Fleet":  # noqa: ANN401  any field
-        """Another look at the same fleet: what was noted of nodes that are still the very same values stays true."""
-        fleet = replace(self, **changes)
-        fleet.__dict__["_notes"] = self._notes
-        return fleet
-
-    def notes(self, of: Hashable, about: object = None) -> dict[str, Any]:
-        """Room for what follows from single nodes, by their ids; empty again when `about` is another than before."""
-        known = self._notes.get(of)
-        if known is None or known[0] != about:
-            known = self._notes[of] = (about, {})
-        return known[1]
-
     def node(self, node_id: str) -> Node | None:
         """The node of that id, or of that name where the name is unique."""
         named = [node for node in self.nodes if node.name == node_id]
@@ -314,10 +300,6 @@ class Fleet:
     def enrolled(self) -> frozenset[str]:
         """The ids of all enrolled nodes, running or not."""
         return self._enrolled
-
-    @cached_property
-    def _notes(self) -> dict[Hashable, tuple[object, dict[str, Any]]]:
-        return {}
 
     @cached_property
     def _enrolled(self) -> frozenset[str]:
@@ -347,7 +329,8 @@ class Fleet:
     def _roster(self, pool: str, nodes: list[Node]) -> PoolView:
         """One pool's roster."""
         members = [node for node in nodes if node.enrolled and node.state is NodeState.RUNNING]
-        states = [State.UNKNOWN if (told := node.signal.verdict) is None else told.activity.state for node in members]
+        verdicts = [node.signal.verdict for node in members]
+        states = [State.UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
         known = len(states) - states.count(State.UNKNOWN)
         still = states.count(State.IDLE) + states.count(State.PARKED)
         groups = tuple(group for group in self.groups if group.pool == pool)

@@ -39,14 +39,14 @@ def arguments_of(
     action: str, *, grace_seconds: float, idle_seconds: float | None, at: datetime, approval: bool, heard: bool
 ) -> dict[str, str]:
     """A promise that is made at `at`, as an intent keeps it."""
-    told = {
+    arguments = {
         "action": action,
         "stop_at": (at + timedelta(seconds=grace_seconds)).isoformat(),
         "grace_seconds": repr(grace_seconds),
         "approval": str(approval).lower(),
         "heard": str(heard).lower(),
     }
-    return told if idle_seconds is None else {**told, "idle_seconds": repr(idle_seconds)}
+    return arguments if idle_seconds is None else {**arguments, "idle_seconds": repr(idle_seconds)}
 
 
 def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:

@@ -47,7 +47,7 @@ def as_object(found: Sequence[Leftover]) -> dict[str, Any]:
         for usd in [usd_per_month(left)]
     ]
     return {
-        "leftovers": rows,
+        "unused": rows,
         "usd_per_month": str(_sum(found).quantize(_CENT)),
         "prices_as_of": prices.STORAGE_AS_OF.isoformat(),
         "prices_source": prices.STORAGE_SOURCE,

@@ -1,16 +1,17 @@
-"""Pure: a message as text, as HTML for mail, as blocks for Slack, and as a JSON document for webhooks."""
+"""Pure: a message as text, as HTML for mail, and as a JSON document for webhooks."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
 from gpuwatch.notify.message import Line, Message
-from gpuwatch.notify.text import Item, Wording, worded
+from gpuwatch.notify.text import Item, worded
 
 SCHEMA = 1
 _MOST = 40  # nodes in a mail
-_MOST_IN_SLACK = 15  # it takes 50 blocks of 3,000 characters
-_MOST_IN_BLOCK = 2900
+_MOST_IN_CHAT = 15
 _TYPED = re.compile(r"`([^`]*)`")
 _FONT = "font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
 _CELL = "padding:8px 0;border-top:1px solid #8c959f"
@@ -22,20 +23,20 @@ def subject(message: Message) -> str:
     return worded(message, _MOST).subject
 
 
-def as_text(message: Message) -> str:
-    """For terminals, mails' first part, and services that know no markup."""
-    told = worded(message, _MOST)
-    parts = [told.opening, *map(_text_item, told.items)]
-    if told.more is not None:
-        parts.append(told.more)
-    if told.hints:
-        parts.append("\n".join([f"{told.hints_title}:", *(f"- {hint}" for hint in told.hints)]))
-    parts.append("\n".join(filter(None, [told.page and f"The page: {told.page}", told.footer])))
+def as_text(message: Message, most: int = _MOST) -> str:
+    """Plain text: a mail's first part, and for services without markup."""
+    wording = worded(message, most)
+    parts = [wording.opening, *map(_text_item, wording.items)]
+    if wording.more is not None:
+        parts.append(wording.more)
+    if wording.hints:
+        parts.append("\n".join([f"{wording.hints_title}:", *(f"- {hint}" for hint in wording.hints)]))
+    parts.append("\n".join(filter(None, [wording.page and f"The page: {wording.page}", wording.footer])))
     return "\n\n".join(parts) + "\n"
 
 
 def _text_item(item: Item) -> str:
-    return "\n".join([item.head, *(f"  {label}: {told}" for label, told in (*item.facts, *item.links))])
+    return "\n".join([item.head, *(f"  {label}: {fact}" for label, fact in (*item.facts, *item.links))])
 
 
 def as_html(message: Message) -> str:
@@ -69,35 +70,6 @@ def _html_item(item: Item) -> str:
 
 def _html(words: str) -> str:
     return _TYPED.sub(r"<code>\1</code>", escape(words))
-
-
-def as_slack(message: Message) -> dict[str, Any]:
-    """Blocks: docs.slack.dev/reference/block-kit/blocks; `text` is what notifications on a phone show."""
-    told = worded(message, _MOST_IN_SLACK)
-    calls = " ".join(f"<@{member}>" for member in message.mentions)
-    sections = [" ".join(filter(None, [f"*{as_said(told.opening)}*", calls])), *map(_slack_item, told.items)]
-    if told.more is not None:
-        sections.append(as_said(told.more))
-    if told.hints:
-        sections.append("\n".join([f"*{as_said(told.hints_title)}*", *(f"• {as_said(hint)}" for hint in told.hints)]))
-    return {"text": as_said(told.subject), "blocks": [*map(_section, sections), _context(told)]}
-
-
-def _slack_item(item: Item) -> str:
-    facts = (f"{label}: {as_said(told)}" for label, told in item.facts)
-    links = (f"<{url}|{label}>" for label, url in item.links)
-    head = as_said(item.head)
-    room = _MOST_IN_BLOCK - len(head) - sum(len(url) + len(label) + 4 for label, url in item.links)
-    return "\n".join(filter(None, [f"*{head}*", "\n".join(facts)[:room], *links]))
-
-
-def _section(words: str) -> dict[str, Any]:
-    return {"type": "section", "text": marked(words)}
-
-
-def _context(told: Wording) -> dict[str, Any]:
-    page = f" <{told.page}|The page>" if told.page else ""
-    return {"type": "context", "elements": [marked(f"{as_said(told.footer)}{page}")]}
 
 
 def as_document(message: Message, key: str) -> dict[str, Any]:
@@ -151,11 +123,37 @@ def _node(line: Line) -> dict[str, Any]:
     }
 
 
-def as_said(words: str) -> str:
-    """Words as they are: names come from others, and `<!channel>` in one calls nobody."""
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message as the content of a delivery."""
 
+    message: Message
 
-def marked(words: str) -> dict[str, Any]:
-    """A text object; verbatim, or Slack would make calls and links of plain words such as @channel by itself."""
-    return {"type": "mrkdwn", "text": words, "verbatim": True}
+    @property
+    def title(self) -> str:
+        """The subject."""
+        return subject(self.message)
+
+    def text(self) -> str:
+        """Up to 40 nodes."""
+        return as_text(self.message)
+
+    def chat(self, *, links: bool = True) -> str:
+        """Up to 15 nodes."""
+        message = self.message
+        if not links:
+            message = replace(message, lines=tuple(replace(line, keep_url=None) for line in message.lines))
+        return as_text(message, _MOST_IN_CHAT)
+
+    def html(self, *, mail: bool) -> str:
+        """The same for a mail and a file."""
+        del mail
+        return as_html(self.message)
+
+    def document(self, key: str) -> dict[str, Any]:
+        """All nodes."""
+        return as_document(self.message, key)
+
+    def parts(self) -> Sequence["Notification"]:
+        """A message for each node; a test has no node and is one part."""
+        return [Notification(replace(self.message, lines=(line,))) for line in self.message.lines] or [self]

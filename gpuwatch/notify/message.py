@@ -1,4 +1,4 @@
-"""Pure: what a message is about, before it is put into words. All that comes from outside is made printable here."""
+"""Pure: the facts of a message. All text that comes from outside is made printable here."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Literal
 from zoneinfo import ZoneInfo
 
+from gpuwatch.clouds.settings import CLOUDS
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import REMOVALS, Verb
@@ -20,16 +21,15 @@ from gpuwatch.runtime.printable import legible
 
 LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated
 _LONGEST = 200  # of a name; of a sentence several times that
-_START: Mapping[str, str] = {"aws": "aws ec2 start-instances --instance-ids {node}{region}"}
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What is told of one node.
+    """The facts of one node.
 
-    `verb` is what will be, or was, done; None: stopped or terminated, by what it does when the time comes. `due` is the
-    earliest time of it, `start` the command that brings a stopped node back.
+    `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
+    comes. `due` is the earliest time of the action, `start` the command that starts a stopped node again.
     """
 
     key: str
@@ -54,13 +54,13 @@ class Line:
 
     @property
     def asleep(self) -> bool:
-        """Whether the node is stopped, and its disks are what will go."""
+        """Whether the node is stopped already, and its disks are to be deleted."""
         return self.code == LADDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message: several nodes of which the same is to be told."""
+    """One message: nodes with the same event."""
 
     kind: EventName | Literal["test"]
     fleet: str
@@ -69,12 +69,11 @@ class Message:
     page: str | None = None
     lines: tuple[Line, ...] = ()
     sent_by: str = ""  # of a test
-    mentions: tuple[str, ...] = ()  # member ids in Slack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """What there is to know beside the events. `link` gives the keep link of a notice that is good until a time."""
+class MessageContext:
+    """What a message needs besides the events. `link` gives the keep link of a notice, valid until a time."""
 
     fleet: Fleet
     fleet_name: str
@@ -87,39 +86,38 @@ class About:
     link: Callable[[Event, datetime], str | None] = lambda *_: None
 
 
-def composed(events: Sequence[Event], about: About, mentions: tuple[str, ...] = ()) -> Message:
+def composed(events: Sequence[Event], context: MessageContext) -> Message:
     """Events of one kind as a message."""
     return Message(
         kind=name_of(events[0]),
-        fleet=printable(about.fleet_name),
-        made_at=about.now,
-        zone=about.zone,
-        page=about.page,
-        lines=tuple(_line(event, about) for event in events),
-        mentions=mentions,
+        fleet=printable(context.fleet_name),
+        made_at=context.now,
+        zone=context.zone,
+        page=context.page,
+        lines=tuple(_line(event, context) for event in events),
     )
 
 
-def due_at(event: Event, about: About) -> datetime:
-    """When what a notice promised happens at the earliest: where people must be told, that time counts."""
-    promise, notice = event.promise, about.notices.get(event.key)
-    seconds = about.rules.pool(event.pool).idle.notice if promise is None else promise.grace_seconds
+def due_at(event: Event, context: MessageContext) -> datetime:
+    """The earliest time of a notice's action; where people must be reached first, the grace period starts then."""
+    promise, notice = event.promise, context.notices.get(event.key)
+    seconds = context.rules.pool(event.pool).idle.notice if promise is None else promise.grace_seconds
     due = event.at + timedelta(seconds=seconds) if promise is None else promise.due(event.at)
-    if not (about.rules.limits.require_told or (promise is not None and promise.heard)):
+    if not (context.rules.limits.require_told or (promise is not None and promise.heard)):
         return due
-    told_at = about.now if notice is None or notice.told_at is None else notice.told_at
-    return max(due, told_at + timedelta(seconds=seconds))
+    reached_at = context.now if notice is None or notice.told_at is None else notice.told_at
+    return max(due, reached_at + timedelta(seconds=seconds))
 
 
-def verb_of(event: Event, about: About) -> Verb | None:
-    """What a notice promised; None: nothing that can be read, and it depends on what the node will be doing."""
+def verb_of(event: Event, context: MessageContext) -> Verb | None:
+    """The action of a notice; None: it has no readable promise, and the action depends on the node's state."""
     if event.verb in REMOVALS:
         return event.verb
     if event.promise is not None:
         return Verb(event.promise.action)
     if event.reason.code == LADDER:
         return Verb.TERMINATE
-    node, rules = about.fleet.find(event.node_id), about.rules.pool(event.pool).idle
+    node, rules = context.fleet.find(event.node_id), context.rules.pool(event.pool).idle
     choice = None if node is None else _choice(rules, node.activity.state)
     if choice is not None:
         return choice
@@ -128,55 +126,53 @@ def verb_of(event: Event, about: About) -> Verb | None:
 
 
 def _choice(rules: IdleRules, state: State) -> Verb | None:
-    said = {State.IDLE: rules.then, State.PARKED: rules.parked, State.STALLED: rules.stalled}
-    return _REMOVALS.get(said.get(state, ""))
+    choices = {State.IDLE: rules.then, State.PARKED: rules.parked, State.STALLED: rules.stalled}
+    return _REMOVALS.get(choices.get(state, ""))
 
 
-def _approved_first(event: Event, about: About) -> bool:
-    """Whether an operator must approve: the notice said so, or the pool does by now."""
-    told = event.promise is not None and event.promise.approval
-    return told or about.rules.pool(event.pool).approval
+def _approved_first(event: Event, context: MessageContext) -> bool:
+    """Whether an operator must approve: the notice said so, or the pool's settings do now."""
+    promised = event.promise is not None and event.promise.approval
+    return promised or context.rules.pool(event.pool).approval
 
 
-def printable(words: str, longest: int = _LONGEST) -> str:
-    """Words of others on one line that no reader takes for a link, a command's end or a line of ours."""
-    plain = legible(" ".join(words.split())).replace("://", ": //").replace("`", "'")
+def printable(text: str, longest: int = _LONGEST) -> str:
+    """Text from outside on one line, in which nothing works as a link, a command's end or a line of ours."""
+    plain = legible(" ".join(text.split())).replace("://", ": //").replace("`", "'")
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
-def _said(words: str | None) -> str | None:
-    return printable(words) if words else None
+def _printable(text: str | None) -> str | None:
+    return printable(text) if text else None
 
 
-def _line(event: Event, about: About) -> Line:
-    node, notice = about.fleet.find(event.node_id), event.verb is Verb.NOTICE
-    due = due_at(event, about) if notice else None
+def _line(event: Event, context: MessageContext) -> Line:
+    node, notice = context.fleet.find(event.node_id), event.verb is Verb.NOTICE
+    due = due_at(event, context) if notice else None
     return Line(
         key=event.key,
         node_id=printable(event.node_id),
         name="" if node is None else printable(node.name),
         pool=printable(event.pool),
-        owner=_said(event.owner),
-        instance_type=None if node is None else _said(node.instance_type),
-        region=None if node is None else _said(node.region),
+        owner=_printable(event.owner),
+        instance_type=None if node is None else _printable(node.instance_type),
+        region=None if node is None else _printable(node.region),
         gpu_count=None if node is None else node.gpu_count,
         usd_per_hour=event.usd_per_hour,
         at=event.at,
-        verb=None if event.verb is Verb.WITHDRAW else verb_of(event, about),
+        verb=None if event.verb is Verb.WITHDRAW else verb_of(event, context),
         due=due,
         code=event.reason.code,
         why=printable(event.reason.sentence, 5 * _LONGEST),
         evidence=event.reason.evidence,
         local_disks=node is not None and node.instance_store,
-        approval=notice and _approved_first(event, about),
-        keep_url=None if due is None else about.link(event, due),
-        start=_start(event.node_id, node, about.provider) if event.verb is Verb.STOP else None,
+        approval=notice and _approved_first(event, context),
+        keep_url=None if due is None else context.link(event, due),
+        start=_start(event.node_id, node, context.provider) if event.verb is Verb.STOP else None,
     )
 
 
 def _start(node_id: str, node: Node | None, provider: str) -> str | None:
-    if provider not in _START:
-        return None
     # Quoted last: what makes words printable would end the quotes.
-    region = "" if node is None else f" --region {shlex.quote(printable(node.region))}"
-    return _START[provider].format(node=shlex.quote(printable(node_id)), region=region)
+    region = None if node is None else shlex.quote(printable(node.region))
+    return CLOUDS[provider].start_command(shlex.quote(printable(node_id)), region) if provider in CLOUDS else None

@@ -1,29 +1,29 @@
-"""A test message to listeners, so that their settings are known to be right before the first notice."""
+"""A test message to receivers, so that mistakes in the settings show before the first notice."""
 
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from gpuwatch.notify.formats import Notification
 from gpuwatch.notify.message import Message, printable
-from gpuwatch.notify.send import Delivery, sent
 from gpuwatch.notify.settings import NotifySettings, addresses, slack_of
-from gpuwatch.notify.transports.errors import DeliveryError
+from gpuwatch.notify.transports.base import Delivery, DeliveryError
 from gpuwatch.runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of one: where it went, or why it did not."""
+    """The result for one receiver: where the message went, or why it did not arrive."""
 
     name: str
     arrived: bool
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Who sends the test, of which fleet, by which settings."""
+    """Who sends the test, from which fleet, with which settings."""
 
     notify: NotifySettings
     fleet: str
@@ -32,34 +32,37 @@ class Sender:
     who: str
 
 
-def send_test(sender: Sender, names: Sequence[str], owner: str | None) -> tuple[Result, ...]:
-    """Send one to each; nothing of it is written down."""
-    return tuple(_results(sender, names, owner))
-
-
-def _results(sender: Sender, names: Sequence[str], owner: str | None) -> Iterator[Result]:
-    settings, member = sender.notify, slack_of(owner, sender.notify)
+def send_test(sender: Sender, names: Sequence[str], owner: str | None) -> Iterator[Result]:
+    """Send one message to each; nothing is recorded."""
+    settings, member, now = sender.notify, slack_of(owner, sender.notify), sender.clock.now()
     message = Message(
         kind="test",
         fleet=printable(sender.fleet),
-        made_at=sender.clock.now(),
+        made_at=now,
         zone=sender.zone,
         page=settings.url,
         sent_by=printable(sender.who),
-        mentions=() if member is None else (member,),
     )
     for name in names:
-        listener = settings.to[name]
-        to, copies = addresses(listener, owner, settings)
-        if listener.mail.host is not None and not to:
-            whom = "without --owner" if owner is None else f"for the owner {owner!r}"
-            yield Result(name=name, arrived=False, told=f"there is no address {whom}")
+        receiver = settings.to[name]
+        to, copies = addresses(receiver, owner, settings)
+        if receiver.mail.host is not None and not to:
+            missing = "without --owner" if owner is None else f"for the owner {owner!r}"
+            yield Result(name=name, arrived=False, text=f"there is no address {missing}")
             continue
-        parcel = Delivery(message=message, key=f"gpuwatch-test-{secrets.token_hex(12)}", to=to, copies=copies)
+        delivery = Delivery(
+            key=f"gpuwatch-test-{secrets.token_hex(12)}",
+            at=now,
+            day=now.astimezone(sender.zone).date(),
+            content=Notification(message),
+            to=to,
+            copies=copies,
+            mentions=() if member is None else (member,),
+        )
         try:
-            where = sent(parcel, listener)
+            where = receiver.transport.send(delivery)
         except DeliveryError as error:
-            yield Result(name=name, arrived=False, told=f"it did not arrive: {error}")
+            yield Result(name=name, arrived=False, text=f"it did not arrive: {error}")
             continue
-        whom = f" to {', '.join((*to, *copies))}" if to else ""
-        yield Result(name=name, arrived=True, told=f"sent{whom} ({where})")
+        sent_to = f" to {', '.join((*to, *copies))}" if to else ""
+        yield Result(name=name, arrived=True, text=f"sent{sent_to} ({where})")

@@ -1,4 +1,4 @@
-"""PURE: what can be set of notices to people: who is told of what, by which way, and with which links."""
+"""The settings of notifications: who gets which, by which transport, and with which links."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,10 @@ from annotated_types import Gt, MinLen
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.notify.transports.settings import ADDRESS, LOOPBACK, Transports, in_the_clear, of_transports, of_ways
+from gpuwatch.notify.transports import registry
+from gpuwatch.notify.transports.base import LOOPBACK
+from gpuwatch.notify.transports.mail import ADDRESS
+from gpuwatch.notify.transports.registry import NotificationTransports
 
 EventName = Literal["notice", "withdrawn", "done"]
 EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done")
@@ -20,18 +23,6 @@ _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _PLAIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}")
 _ADDRESS = re.compile(r"([A-Za-z0-9_+-]+(?:\.[A-Za-z0-9_+-]+)*)@([A-Za-z0-9.-]+)")
 _LONGEST = 254  # RFC 5321
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppriseSettings:
-    """Any of the services that apprise knows, as text; needs the extra `gpuwatch[notify]`."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    urls_file: Annotated[
-        str | None,
-        Setting("The file that holds apprise's URLs, one a line, which are secrets; read at each message."),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +38,26 @@ class OwnerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener(Transports):
-    """One receiver: the way to it, and what it gets."""
+class Receiver(NotificationTransports):
+    """One receiver: its transport, and what it gets."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    apprise: AppriseSettings = field(default_factory=AppriseSettings)
-    owners: Annotated[
-        bool, Setting("Mail goes to the owner of the nodes; mail.to, where it names somebody, gets a copy.")
-    ] = False
+    owners: Annotated[bool, Setting("Mail goes to the owner of the nodes; the addresses of mail.to get a copy.")] = (
+        False
+    )
     pools: Annotated[
         tuple[Annotated[str, MinLen(1)], ...], Setting("Only nodes of these pools. Without any: of all pools.")
     ] = ()
     events: Annotated[
         tuple[EventName, ...],
-        Setting("notice: it will go. withdrawn: it stays after all. done: it was stopped or terminated."),
+        Setting("notice: a stop is planned. withdrawn: the node stays after all. done: it was stopped or terminated."),
     ] = EVENTS
-
-    @property
-    def ways(self) -> tuple[str, ...]:
-        """Those that say where to; right is exactly one."""
-        return self.ways_and(apprise=self.apprise.urls_file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifySettings:
-    """Messages to people before a node goes, when it stays after all, and when it is gone; in mode enforce alone."""
+    """Messages to people before a node is stopped, after it, and if it stays after all; in mode enforce only."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -89,7 +74,7 @@ class NotifySettings:
     ] = None
     terminals: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
     to: Annotated[
-        dict[str, Listener],
+        dict[str, Receiver],
         Setting("Receivers, by names of your choice. Without any, notifications go to the log alone."),
     ] = field(default_factory=dict)
     owners: Annotated[
@@ -105,35 +90,35 @@ class NotifySettings:
     mail_domains: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
-            "An owner tag that is a mail address is written to if it is in one of these domains: whoever may tag a "
-            "machine chooses it."
+            "An owner tag that is a mail address is used only if it is in one of these domains, because everybody who "
+            "may tag a machine can choose it."
         ),
     ] = ()
     max_age: Annotated[
         Seconds,
         Gt(0),
-        Setting("What is older is not told any more; a notice that is in force is told however old it is."),
+        Setting("Older messages are not sent any more; a notice in force is sent however old it is."),
     ] = 3600.0
 
 
 def contradictions(settings: NotifySettings, *, require_told: bool) -> Iterator[Contradiction]:
-    """What no bound can tell."""
+    """What no single setting's bounds can check."""
     yield from _of_links(settings)
-    for name, listener in settings.to.items():
-        yield from _of_listener(name, listener, settings)
+    for name, receiver in settings.to.items():
+        yield from _of_receiver(name, receiver, settings)
     yield from _of_owners(settings)
-    if require_told and not any("notice" in listener.events for listener in settings.to.values()):
+    if require_told and not any("notice" in receiver.events for receiver in settings.to.values()):
         yield Contradiction(
             keys=(("limits", "require_told"), ("notify", "to")),
-            wrong="limits.require_told is set, and notify.to tells nobody of a notice: no node would ever go",
-            right="somebody in notify.to with `notice` among its events",
+            wrong="limits.require_told is set, and no receiver in notify.to gets notices: no node would be stopped",
+            right="a receiver in notify.to with `notice` among its events",
         )
 
 
 def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
     base = None if settings.url is None else _BASE.fullmatch(settings.url)
     if settings.url is not None and base is None:
-        wrong = f"notify.url {settings.url!r} is no URL of a page"
+        wrong = f"notify.url {settings.url!r} is not a valid URL of a page"
         right = "a URL such as https://gpuwatch.example.com, without user, query and fragment"
         yield Contradiction(keys=(("notify", "url"),), wrong=wrong, right=right)
     if settings.link_key_file is not None and base is not None and base[1] == "http" and base[2] not in LOOPBACK:
@@ -150,38 +135,51 @@ def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
         )
 
 
-def _of_listener(name: str, listener: Listener, settings: NotifySettings) -> Iterator[Contradiction]:
+def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings) -> Iterator[Contradiction]:
     path = ("notify", "to", name)
     where = ".".join(path)
     if name == TERMINALS:
         right = "another name, and notify.terminals: true for the hosts' terminals"
-        yield Contradiction(keys=(path,), wrong=f"{where}: that name is taken", right=right)
-    choices = "mail.host, slack.url_file, webhook.url and apprise.urls_file"
-    yield from of_ways(listener.ways, path, choices, ("pools", "events", "owners"))
-    yield from of_transports(listener, path, others=listener.owners)
-    key = in_the_clear(listener)
-    if key is not None and settings.link_key_file is not None and "notice" in listener.events:
-        yield Contradiction(
-            keys=((*path, *key.split(".")), ("notify", "link_key_file")),
-            wrong=f"{where}.{key}: messages go there unencrypted, and others could use the keep links in them",
-            right="https or TLS, or no `notice` among its events, or no notify.link_key_file",
-        )
-    if not listener.events:
+        yield Contradiction(keys=(path,), wrong=f"{where}: this name is reserved", right=right)
+    yield from registry.contradictions(receiver, path, owners=receiver.owners, others=("pools", "events", "owners"))
+    for way in receiver.chosen:
+        yield from _of_transport(way, receiver, path, settings)
+    if not receiver.events:
         yield Contradiction(
             keys=((*path, "events"),), wrong=f"{where}.events is empty", right=f"some of {', '.join(EVENTS)}"
         )
-    if listener.owners and listener.mail.host is None:
+    if receiver.owners and receiver.mail.host is None:
         yield Contradiction(
             keys=((*path, "owners"),),
             wrong=f"{where}.owners is set, and only mail goes to owners",
-            right="mail.host, or no owners; Slack mentions those of notify.owners by itself",
+            right="mail.host, or no owners; Slack mentions the owners of notify.owners without it",
         )
     mapped = any(owner.mail is not None for owner in settings.owners.values())
-    if listener.owners and not (mapped or settings.owner_mail or settings.mail_domains or listener.mail.to):
+    if receiver.owners and not (mapped or settings.owner_mail or settings.mail_domains or receiver.mail.to):
         yield Contradiction(
             keys=((*path, "owners"), ("notify", "owners")),
-            wrong=f"{where}.owners is set, and nothing says what the owners' addresses are",
+            wrong=f"{where}.owners is set, and no setting gives the owners' addresses",
             right="notify.owners, notify.owner_mail or notify.mail_domains",
+        )
+
+
+def _of_transport(
+    way: str, receiver: Receiver, path: tuple[str, ...], settings: NotifySettings
+) -> Iterator[Contradiction]:
+    transport, where = receiver.by_name[way], f"{'.'.join(path)}.{way}"
+    key = transport.unencrypted()
+    if key is not None and settings.link_key_file is not None and "notice" in receiver.events:
+        yield Contradiction(
+            keys=((*path, way, key), ("notify", "link_key_file")),
+            wrong=f"{where}.{key}: messages go there unencrypted, and others could use the keep links in them",
+            right="https or TLS, or no `notice` among its events, or no notify.link_key_file",
+        )
+    missing = [event for event in EVENTS if event not in receiver.events]
+    if transport.resolves and "notice" in receiver.events and missing:
+        yield Contradiction(
+            keys=((*path, "events"), (*path, way)),
+            wrong=f"{'.'.join(path)}.events lacks {' and '.join(missing)}: a notice would stay open in {way}",
+            right=f"events: [{', '.join(EVENTS)}], or no notice among them",
         )
 
 
@@ -189,10 +187,10 @@ def _of_owners(settings: NotifySettings) -> Iterator[Contradiction]:
     for name, owner in settings.owners.items():
         path = ("notify", "owners", name)
         if owner.mail is not None and not ADDRESS.fullmatch(owner.mail):
-            wrong = f"{'.'.join(path)}.mail: {owner.mail!r} is no mail address"
+            wrong = f"{'.'.join(path)}.mail: {owner.mail!r} is not a mail address"
             yield Contradiction(keys=((*path, "mail"),), wrong=wrong, right="an address such as ann@example.com")
         if owner.slack is not None and not _MEMBER.fullmatch(owner.slack):
-            wrong = f"{'.'.join(path)}.slack: {owner.slack!r} is no member id"
+            wrong = f"{'.'.join(path)}.slack: {owner.slack!r} is not a member id"
             right = "an id such as U024BE7LH (Slack: profile, Copy member ID)"
             yield Contradiction(keys=((*path, "slack"),), wrong=wrong, right=right)
     if settings.owner_mail is not None:
@@ -203,12 +201,12 @@ def _of_owners(settings: NotifySettings) -> Iterator[Contradiction]:
             yield Contradiction(keys=(("notify", "owner_mail"),), wrong=wrong, right=right)
     for domain in settings.mail_domains:
         if not _DOMAIN.fullmatch(domain):
-            wrong = f"notify.mail_domains: {domain!r} is no domain"
+            wrong = f"notify.mail_domains: {domain!r} is not a domain"
             yield Contradiction(keys=(("notify", "mail_domains"),), wrong=wrong, right="a domain such as example.com")
 
 
 def mail_of(owner: str | None, settings: NotifySettings) -> str | None:
-    """The owner's mail address; None: nobody may say what it is."""
+    """The owner's mail address; None: the settings do not give one."""
     if owner is None:
         return None
     listed = settings.owners.get(owner)
@@ -230,8 +228,8 @@ def slack_of(owner: str | None, settings: NotifySettings) -> str | None:
 
 
 def addresses(
-    listener: Listener, owner: str | None, settings: NotifySettings
+    receiver: Receiver, owner: str | None, settings: NotifySettings
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of a mail: who it goes to, and who has a copy."""
-    address = mail_of(owner, settings) if listener.owners else None
-    return (listener.mail.to, ()) if address is None else ((address,), listener.mail.to)
+    """The addresses of a mail, and of its copies."""
+    address = mail_of(owner, settings) if receiver.owners else None
+    return (receiver.mail.to, ()) if address is None else ((address,), receiver.mail.to)

@@ -1,11 +1,13 @@
 """PURE: policies look at one pool of an observation and propose; none acts, sleeps or remembers.
 
-A new policy is one file with a `propose` and one line in `POLICIES`. `resolve` makes one decision of all proposals for
-a pool: the largest wish, then floors, then ceilings, and every clamp is a sentence.
+A new policy is one file with its settings and a `propose`, a field of `PoolRules`, and an entry of `POLICIES`, whose
+docstring says what it wants and what sets it up. `resolve` makes one decision of all proposals for a pool: the largest
+wish, then minimums, then maximums, and every limit that took effect is a sentence.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge
@@ -29,6 +31,7 @@ from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
+from gpuwatch.policies.step_cache import StepCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +75,14 @@ class PoolRules:
     ] = field(default_factory=LaunchRules)
 
 
-def _idle(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """The idle policy with its part of the pool's rules, and what keeps nodes that are about to be needed."""
+def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepCache | None = None) -> Proposal:
+    """Notice, then stop or termination of idle nodes, except those that are about to be needed.
+
+    Set up by `pools.<name>.idle`.
+    """
     effective = _idle_rules(observation, rules)
-    return keep_warm(observation, idle.propose(observation, pool, effective), effective, rules.schedule)
+    proposal = idle.propose(observation, pool, effective, cache=cache)
+    return keep_warm(observation, proposal, effective, rules.schedule)
 
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
@@ -85,24 +92,36 @@ def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
 
 
 def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
-    """The scaling policy, where the pool has one."""
+    """As many nodes as the load needs.
+
+    Set up by `pools.<name>.scaling`.
+    """
     if not rules.scaling.metrics:
         return None
     return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up)
 
 
 def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
-    """The schedule policy, where the pool has windows."""
+    """At least, or at most, so many nodes at these hours.
+
+    Set up by `pools.<name>.schedule`.
+    """
     return schedule.propose(observation, pool, rules.schedule) if rules.schedule else None
 
 
 def _shield(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """Scale-in protection of working members of groups."""
+    """An Auto Scaling group's own scale-in takes idle members only.
+
+    Set up by the group's tag `gpuwatch:fleet`.
+    """
     return scale_in_protection.propose(observation, pool, _idle_rules(observation, rules))
 
 
 def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
-    """The administrator's minimum and maximum."""
+    """Never fewer and never more nodes than these.
+
+    Set up by `pools.<name>.min_nodes`, `pools.<name>.max_nodes`.
+    """
     del observation
     most = "" if rules.max_nodes is None else f" and at most {rules.max_nodes}"
     sentence = f"The pool keeps at least {rules.min_nodes} nodes{most}."
@@ -140,14 +159,23 @@ _SAFEST_FIRST = (
 )
 
 
-def propose(observation: Observation, pool: str, rules: PoolRules, *, doubt: str | None = None) -> tuple[Proposal, ...]:
+def propose(
+    observation: Observation,
+    pool: str,
+    rules: PoolRules,
+    *,
+    doubt: str | None = None,
+    cache: StepCache | None = None,
+) -> tuple[Proposal, ...]:
     """Every policy's proposal for one pool, those that hold included.
 
     `doubt` is why nobody knows which rules are the pool's: then no policy is asked what to do with it.
+    `cache` holds the idle policy's earlier steps; it saves time and changes nothing.
     """
     if doubt is not None:
         return (unknown_pool.propose(observation, pool, doubt),)
-    return tuple(proposal for policy in POLICIES.values() if (proposal := policy(observation, pool, rules)) is not None)
+    asked: dict[str, Policy] = POLICIES | {"idle": partial(_idle, cache=cache)}
+    return tuple(proposal for policy in asked.values() if (proposal := policy(observation, pool, rules)) is not None)
 
 
 def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
@@ -156,7 +184,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     wanted = max((proposal.want for proposal in proposals if proposal.want is not None), default=0)
     least = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
     most = min((proposal.at_most for proposal in proposals if proposal.at_most is not None), default=None)
-    clamps = [f"A launch brought no node: {told}." for told in capacity.unseen(observation, pool)]
+    clamps = [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     target = None
     if any(proposal.grows for proposal in proposals):
         target = max(wanted, least)
@@ -180,9 +208,9 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
     # A wish keeps as many nodes as it wants, whatever else would let them go.
-    keep_warm, told = _kept(observation, pool, list(chosen.values()), max(wanted, least))
-    clamps += [told] if told else []
-    steps = [_in_date(step, observation) for step in (chosen | keep_warm).values()]
+    kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least))
+    clamps += [clamp] if clamp else []
+    steps = [_in_date(step, observation) for step in (chosen | kept).values()]
     return Decision(
         pool=pool,
         steps=tuple(steps),
@@ -215,8 +243,9 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
     keep_warm = removals[max(0, spare) :]
     unsound = len(roster.members) - len(roster.sound)
     others = f"; {unsound} that run are unknown, failing or stalled and do not count" if unsound else ""
-    told = f"{len(removals)} removals were proposed, {len(keep_warm)} leave the floor of {floor} running nodes{others}."
-    return {step.node_id: _held(step, told) for step in keep_warm}, told
+    kept = f"{len(keep_warm)} leave the floor of {floor} running nodes{others}"
+    clamp = f"{len(removals)} removals were proposed, {kept}."
+    return {step.node_id: _held(step, clamp) for step in keep_warm}, clamp
 
 
 def _in_date(step: Step, observation: Observation) -> Step:

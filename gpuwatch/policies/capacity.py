@@ -157,9 +157,9 @@ def _desired(observation: Observation, group: NodeGroup) -> int:
 
 def launched_id(entry: OpenIntent) -> str | None:
     """The machine that the cloud said it launches; None where it has not said so, or nothing else was written since."""
-    told = "" if entry.last is None else entry.last.detail
-    made = told.removeprefix(LAUNCHES).removeprefix("the cloud launched ")
-    return None if made == told else made.partition(",")[0]
+    detail = "" if entry.last is None else entry.last.detail
+    made = detail.removeprefix(LAUNCHES).removeprefix("the cloud launched ")
+    return None if made == detail else made.partition(",")[0]
 
 
 def unseen(observation: Observation, pool: str) -> Iterator[str]:
@@ -369,7 +369,7 @@ def _launches(
 
 def _tries(pool: str, launch: LaunchRules) -> list[dict[str, str]]:
     """What a launch may ask for: the template, in each of the subnets in their order."""
-    told = {
+    arguments = {
         "pool": pool,
         "template": launch.template,
         "version": launch.version,
@@ -377,7 +377,7 @@ def _tries(pool: str, launch: LaunchRules) -> list[dict[str, str]]:
         "account": launch.account,
         "instance_type": launch.instance_type,
     }
-    base = {name: value for name, value in told.items() if value is not None}
+    base = {name: value for name, value in arguments.items() if value is not None}
     return [{**base, "subnet": subnet} for subnet in launch.subnets] or [base]
 
 

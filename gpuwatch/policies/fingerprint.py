@@ -32,8 +32,8 @@ def removes(rules: PoolRules) -> bool:
 def fingerprint(rules: PoolRules) -> str:
     """SHA-256 over the canonical JSON of what lets the pool's nodes go; equal values are equal however written."""
     own, *windows = waits(rules)
-    told = {"idle": asdict(rules.idle) | {"after": own}, "windows": windows, "warm_up": rules.warm_up}
-    return hashlib.sha256(json.dumps(_plain(told), sort_keys=True).encode()).hexdigest()
+    rows = {"idle": asdict(rules.idle) | {"after": own}, "windows": windows, "warm_up": rules.warm_up}
+    return hashlib.sha256(json.dumps(_plain(rows), sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: object) -> object:

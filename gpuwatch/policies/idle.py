@@ -185,9 +185,11 @@ def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | Non
     return observation.waits.get(node.id) if rules.after == "learned" else None
 
 
-def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
-    """A step for each node of the pool, and advice."""
-    said = step_cache.of_pool(
+def propose(
+    observation: Observation, pool: str, rules: IdleRules, *, cache: step_cache.StepCache | None = None
+) -> Proposal:
+    """A step for each node of the pool, and advice; `cache` only saves time."""
+    made = step_cache.steps_of_pool(
         observation,
         pool,
         (rules, observation.restarts.get(pool), observation.prices, budget_pressure.in_force(observation.budgets)),
@@ -197,14 +199,15 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
         ),
         ages=rules.max_age is not None,
         ladder=rules.terminate_after is not None,
+        cache=cache,
     )
-    steps = tuple([each.step for each in said])
+    steps = tuple([each.step for each in made])
     return Proposal(
         policy="idle",
         pool=pool,
         reason=step_cache.counted(steps),
         steps=steps,
-        advice=tuple([advice for each in said for advice in each.advice]),
+        advice=tuple([advice for each in made for advice in each.advice]),
     )
 
 
@@ -381,11 +384,11 @@ def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: 
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (why := notices.sharper(notice, then)) is not None:
         return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
-    left, told = notices.left_seconds(notice, node, rules.notice, now), notices.promised(notice)
+    left, promise = notices.left_seconds(notice, node, rules.notice, now), notices.promised(notice)
     if left > 0:
         change = f"Any activity within {format_duration(left)} withdraws the notice."
-        return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {told}.", change)
-    sentence = f"It has been {word} for {held}. {told}, which has passed."
+        return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {promise}.", change)
+    sentence = f"It has been {word} for {held}. {promise}, which has passed."
     return _say(node, then, "expired", sentence, "Any activity, protection, or the veto of its agent.")
 
 

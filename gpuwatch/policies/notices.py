@@ -27,10 +27,10 @@ _WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away
 
 def promising(said: Step, then: Verb, node: Node, grace_seconds: float) -> Step:
     """The step of a notice with what it is to promise; the time is promised when it is given."""
-    told = {"action": then.value, "grace_seconds": repr(grace_seconds)}
+    arguments = {"action": then.value, "grace_seconds": repr(grace_seconds)}
     if node.state is not NodeState.STOPPED:
-        told["idle_seconds"] = repr(node.activity.held_seconds)
-    return replace(said, arguments=told)
+        arguments["idle_seconds"] = repr(node.activity.held_seconds)
+    return replace(said, arguments=arguments)
 
 
 def withdrawn(notice: Notice, pool: str) -> str | None:

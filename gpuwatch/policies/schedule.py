@@ -138,12 +138,12 @@ def _covers(window: Window, local: datetime) -> bool:
 
 def _begins_on(window: Window, day: date) -> bool:
     """Whether the window begins on that date."""
-    told = day.isoformat()
+    date_text = day.isoformat()
     return (
         _DAYS[day.weekday()] in {name for each in window.days for name in _weekdays(each)}
-        and (window.first_day is None or window.first_day <= told)
-        and (window.last_day is None or told <= window.last_day)
-        and not any(first <= told <= last for first, last in map(_stretch, window.except_on))
+        and (window.first_day is None or window.first_day <= date_text)
+        and (window.last_day is None or date_text <= window.last_day)
+        and not any(first <= date_text <= last for first, last in map(_stretch, window.except_on))
     )
 
 
@@ -182,8 +182,8 @@ def _stretch(text: str) -> tuple[str, str]:
 def _said(name: str, window: Window, now: datetime) -> str:
     """One window in force, for people."""
     local = now.astimezone(ZoneInfo(window.zone))
-    told = {"at least {} nodes": window.at_least, "at most {} nodes": window.at_most}
-    bounds = " and ".join(words.format(number) for words, number in told.items() if number is not None)
+    limits = {"at least {} nodes": window.at_least, "at most {} nodes": window.at_most}
+    bounds = " and ".join(words.format(number) for words, number in limits.items() if number is not None)
     there = f"{_DAYS[local.weekday()]} {local:%H:%M}"
     return (
         f"{name} ({', '.join(window.days)} {window.hours} {window.zone}, there it is {there}): {bounds or 'no bounds'}"
@@ -209,8 +209,8 @@ def calendar_contradictions(calendars: Mapping[str, Sequence[str]], path: tuple[
         for text in days:
             wrong = _wrong_date(text)
             if wrong is not None:
-                told = f"{'.'.join((*path, name))} has {text!r}, which {wrong}"
-                yield Contradiction(keys=((*path, name),), wrong=told, right=_DATE_RIGHT)
+                wrong_date = f"{'.'.join((*path, name))} has {text!r}, which {wrong}"
+                yield Contradiction(keys=((*path, name),), wrong=wrong_date, right=_DATE_RIGHT)
 
 
 def _unreadable(window: Window, calendars: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:

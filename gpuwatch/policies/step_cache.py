@@ -1,24 +1,22 @@
-"""PURE: what was said of nodes in an earlier look, said again where nothing that it follows from has changed.
+"""PURE: each node's step in a pool, taken from an earlier decision where nothing that it follows from has changed.
 
-A round asks for each node, and each removal once more for the whole pool; most nodes are the very same values then.
+A round decides about each node, and before each removal once more about the whole pool. A backtest does so for months
+of rounds. Most nodes are the very same objects as before. The caller owns the cache and passes it in.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import Notice
 
-_WHOLE = ""  # a note of the pool: no node has this id
-Made = tuple[Step, tuple[Advice, ...]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepCache:
-    """What follows from a node and what is known `about` it; `at` is the only moment at which it does, None: any."""
+class NodeStep:
+    """A node's step and advice, and what they follow from: the node, `about`, and the time `at` (None: any time)."""
 
     node: Node
     about: tuple[Notice | None, Stopped | None, Wait | None]
@@ -27,43 +25,67 @@ class StepCache:
     advice: tuple[Advice, ...]
 
 
-def of_pool(
-    observation: Observation, pool: str, about: object, make: Callable[[Node], Made], *, ages: bool, ladder: bool
-) -> list[StepCache]:
-    """Every node's step and advice: made anew only of nodes that are not the very same values as before.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSteps:
+    """The newest decision about a pool: its steps in the order of its nodes, and what all of them follow from."""
 
-    They must follow from the node, its notice, its wait, and from `about`, which is noted with them; of nodes with a
-    notice, of all where `ages`, and, where there is a `ladder`, of stopped ones and when gpuwatch stopped them, also
-    from the time.
+    about: object
+    notices: frozenset[Notice] = frozenset()
+    stopped: tuple[Stopped, ...] = ()
+    waits: Mapping[str, Wait] = field(default_factory=dict)
+    steps: tuple[NodeStep, ...] = ()
+
+
+StepCache = MutableMapping[str, PoolSteps]  # by pool
+
+
+def steps_of_pool(
+    observation: Observation,
+    pool: str,
+    about: object,
+    make: Callable[[Node], tuple[Step, tuple[Advice, ...]]],
+    *,
+    ages: bool,
+    ladder: bool,
+    cache: StepCache | None,
+) -> tuple[NodeStep, ...]:
+    """Every node's step and advice; `make` is called only for nodes that the cache cannot answer for.
+
+    What `make` returns must follow from the node, its notice, its wait and `about`. It may also follow from the time:
+    for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `ladder`.
     """
     nodes, ledger, now = observation.fleet.roster(pool).nodes, observation.ledger, observation.now
-    notes = observation.fleet.notes(("said", pool), (about, ages, ladder))
+    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped if ladder else ()
+    before = None if cache is None else cache.get(pool)
+    if before is None or before.about != (about, ages, ladder):
+        before = PoolSteps(about=(about, ages, ladder))
 
-    def said(node: Node) -> StepCache:
-        notice, known = ledger.notice(node.id), notes.get(node.id)
-        of_it = (notice, ledger.stop_of(node.id), observation.waits.get(node.id))
-        if isinstance(known, StepCache) and known.node is node and known.at in {None, now} and known.about == of_it:
+    def decide(node: Node, known: NodeStep | None) -> NodeStep:
+        notice = ledger.notice(node.id)
+        of_it = (notice, ledger.stop_of(node.id), waits.get(node.id))
+        if known is not None and known.node is node and known.at in {None, now} and known.about == of_it:
             return known
         timed = ages or notice is not None or (ladder and node.state is NodeState.STOPPED)
         step, advice = make(node)
-        made = StepCache(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
-        notes[node.id] = made
-        return made
+        return NodeStep(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
 
-    waits, stopped = observation.waits, ledger.stopped if ladder else ()
-    notices = frozenset(ledger.notices)
-    (notices_then, stopped_then, waits_then), then = notes.get(_WHOLE, ((frozenset(), (), {}), []))
-    if stopped_then == stopped and len(then) == len(nodes):
-        changed = {each.node_id for each in notices_then ^ notices}
-        changed.update(name for name in waits_then.keys() | waits.keys() if waits_then.get(name) != waits.get(name))
-        all_said = [
-            one if one.node is node and (one.at is None or one.at == now) and node.id not in changed else said(node)
-            for one, node in zip(then, nodes, strict=True)
-        ]
+    if before.stopped == stopped and len(before.steps) == len(nodes):
+        changed = {each.node_id for each in before.notices ^ notices}
+        changed.update(
+            node_id for node_id in before.waits.keys() | waits.keys() if before.waits.get(node_id) != waits.get(node_id)
+        )
+        steps = tuple(
+            [
+                one if one.node is node and one.at in {None, now} and node.id not in changed else decide(node, one)
+                for one, node in zip(before.steps, nodes, strict=True)
+            ]
+        )
     else:
-        all_said = [said(node) for node in nodes]
-    notes[_WHOLE] = ((notices, stopped, waits), all_said)
-    return all_said
+        by_id = {one.node.id: one for one in before.steps}
+        steps = tuple([decide(node, by_id.get(node.id)) for node in nodes])
+    if cache is not None:
+        cache[pool] = PoolSteps(about=before.about, notices=notices, stopped=stopped, waits=waits, steps=steps)
+    return steps
 
 
 def counted(steps: tuple[Step, ...]) -> Reason:
@@ -71,5 +93,5 @@ def counted(steps: tuple[Step, ...]) -> Reason:
     verbs = [step.verb for step in steps if step.verb is not Verb.HOLD]  # most hold, and hashing them all takes longer
     counts: Counter[Verb] = Counter(verbs)
     counts[Verb.HOLD] = len(steps) - len(verbs)
-    said = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
-    return Reason(code="idle", sentence=said or "the pool has no nodes")
+    summary = ", ".join(f"{counts[verb]} {verb.value}" for verb in Verb if counts[verb])
+    return Reason(code="idle", sentence=summary or "the pool has no nodes")

@@ -43,7 +43,7 @@ class Ends:
         self._seen: dict[TlsFiles, object] = {}
         self._ends: dict[TlsFiles, Mapping[str, datetime]] = {}
 
-    def told(self) -> Iterator[tuple[str, datetime]]:
+    def by_setting(self) -> Iterator[tuple[str, datetime]]:
         """Setting and end, where there is a certificate that can be used; of a list of authorities the first to end."""
         for files in self._files:
             seen = signatures(files.paths)

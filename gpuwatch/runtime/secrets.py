@@ -1,8 +1,8 @@
 """The controller's secrets: each in a file of its own, or where a reference in the place of the file's name leads to.
 
-credential:NAME is what systemd's LoadCredential= calls so; ssm:NAME a parameter of AWS Systems Manager, decrypted;
-secretsmanager:NAME a secret of AWS Secrets Manager, and secretsmanager:NAME#KEY one text of its JSON.
-AWS is asked again every few minutes at most; while it gives no answer, its last one stays in use for a day.
+credential:NAME is a credential that systemd hands over (LoadCredential=). Other references lead to the stores of the
+cloud: STORE:NAME is a secret, and STORE:NAME#KEY one text of its JSON where the store allows it. A store is asked again
+every few minutes at most; while it gives no answer, its last one stays in use for a day.
 No secret is ever part of an error, a log line or a repr.
 """
 
@@ -10,10 +10,10 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -22,7 +22,6 @@ from gpuwatch.runtime.reload import signatures
 _LOG = logging.getLogger(__name__)
 
 CREDENTIAL = "credential"
-AWS = ("ssm", "secretsmanager")
 _FRESH_SECONDS = 300.0
 _RETRY_SECONDS = 60.0
 _KEPT_SECONDS = 86400.0
@@ -40,7 +39,7 @@ class _Kept:
 
 
 class SecretCache:
-    """What AWS has told, by reference; any thread may ask."""
+    """What the stores have answered, by reference; any thread may ask."""
 
     def __init__(self, clock: Clock, fetch: Callable[[str, str], bytes]) -> None:
         """`fetch` asks a store for a name, and raises OSError."""
@@ -74,14 +73,21 @@ class SecretCache:
 
 
 class Stores(Protocol):
-    """Where references to other stores lead. Two that are equal lead to the same place."""
+    """Where references to other stores lead. Two that are equal lead to the same place.
+
+    `forms` are the ways to write a reference, as examples: STORE:NAME.
+    """
+
+    forms: ClassVar[tuple[str, ...]]
 
     def fetch(self, store: str, name: str) -> bytes:
         """The secret; raises OSError."""
 
 
 class NoStores:
-    """Before the settings are read, no store is known."""
+    """A cloud without stores, and the time before the settings are read."""
+
+    forms: ClassVar[tuple[str, ...]] = ()
 
     def fetch(self, store: str, name: str) -> bytes:
         """Always an OSError."""
@@ -113,7 +119,7 @@ def read_secret(named: str) -> bytes:
         if wrong is not None:
             raise unread(named, wrong)
         store, name = _parts(named)
-        if store in AWS:
+        if store != CREDENTIAL:
             return _Process.vault.read(named)
         path = _credential(name)
         if not path.is_file():
@@ -136,26 +142,30 @@ def version_of(named: str) -> object:
         return None
     try:
         store, name = _parts(named)
-        return hash(read_secret(named)) if store in AWS else signatures([_credential(name)])
+        return signatures([_credential(name)]) if store == CREDENTIAL else hash(read_secret(named))
     except OSError:
         return None
 
 
 def is_reference(named: str) -> bool:
-    """Whether it is no file's name."""
-    return _parts(named)[0] in {CREDENTIAL, *AWS}
+    """Whether this is a reference to a secret rather than a file's name."""
+    return _refers(named, _Process.stores.forms)
 
 
-def contradictions(settings: object) -> Iterator[Contradiction]:
-    """References that lead nowhere, or stand where only a file does."""
+def _refers(named: str, forms: Iterable[str]) -> bool:
+    return _parts(named)[0] in {CREDENTIAL, *(_parts(form)[0] for form in forms)}
+
+
+def contradictions(settings: object, forms: Sequence[str]) -> Iterator[Contradiction]:
+    """References that lead nowhere, or stand where only a file does; `forms` are those of the cloud's stores."""
     for path, named in files_named(settings):
-        if not is_reference(named):
+        if not _refers(named, forms):
             continue
         where = ".".join(path)
         if path[0] == "agent" or path[-1] in _PLAIN_FILES:
             yield Contradiction(keys=(path,), wrong=f"{where} takes no reference such as {named!r}", right="a file")
         elif (wrong := _mistake(named)) is not None:
-            right = "credential:NAME, ssm:/path/name, secretsmanager:NAME, secretsmanager:NAME#KEY, or a file"
+            right = f"{', '.join(('credential:NAME', *forms))}, or a file"
             yield Contradiction(keys=(path,), wrong=f"{where} {named!r}: {wrong}", right=right)
 
 
@@ -180,7 +190,7 @@ def _parts(named: str) -> tuple[str, str]:
 def _mistake(named: str) -> str | None:
     """Why a reference can lead nowhere."""
     store, name = _parts(named)
-    if not name or (store == "secretsmanager" and "" in name.split("#", 1)):
+    if not name or (store != CREDENTIAL and "" in name.split("#", 1)):
         return "it names nothing"
     if store == CREDENTIAL and ("/" in name or name in {".", ".."}):
         return "a credential's name is no path"

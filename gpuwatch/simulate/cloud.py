@@ -114,19 +114,19 @@ class SimulatedCloud(Machines):
     def groups(self) -> Sequence[NodeGroup]:
         """All groups."""
         with self._call("groups"):
-            return tuple(self._told(group_id) for group_id in sorted(self._groups))
+            return tuple(self._group_of(group_id) for group_id in sorted(self._groups))
 
     def group(self, group_id: str) -> NodeGroup:
         """One group as it is now."""
         with self._call("group", group_id):
-            return self._told(group_id)
+            return self._group_of(group_id)
 
     def grow(self, group_id: str, size: int, key: str) -> None:
         """A larger group launches what it lacks."""
         del key  # growing to the same size again changes nothing
         with self._call("grow", group_id):
             check_in_force()
-            group = self._told(group_id)
+            group = self._group_of(group_id)
             if group.desired >= size:
                 return
             if size > group.max_size:
@@ -140,7 +140,7 @@ class SimulatedCloud(Machines):
         del key  # saying it again changes nothing
         with self._call("protect", node_id):
             check_in_force()
-            self._refuse(self._told(group_id))
+            self._refuse(self._group_of(group_id))
             node = self._member(node_id, group_id)
             if node.scale_in_protected is not on:
                 self._put(replace(node, scale_in_protected=on))
@@ -171,7 +171,7 @@ class SimulatedCloud(Machines):
             )
             return tuple(sorted([*self._leftovers, *volumes], key=lambda each: each.id))
 
-    def _told(self, group_id: str) -> NodeGroup:
+    def _group_of(self, group_id: str) -> NodeGroup:
         """A group with its members."""
         if group_id not in self._groups:
             raise NotFoundError(f"the simulated cloud knows no group {group_id}", code="GroupNotFound")
@@ -192,7 +192,7 @@ class SimulatedCloud(Machines):
 
     def _take_place(self, node: Node, group_id: str) -> None:
         """The member's place goes before the member does, so that it is not replaced."""
-        group = self._told(group_id)
+        group = self._group_of(group_id)
         self._member(node.id, group_id)
         self._refuse(group, "Terminate")
         if group.desired - 1 < group.min_size:

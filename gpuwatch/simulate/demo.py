@@ -8,18 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
-from gpuwatch.controller.web.app import Web
-from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.serve import make_observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
-from gpuwatch.controller.web.state import State
 from gpuwatch.ledger import Ledger
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
-from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.simulate.fleet.accounts import Account, account, saved_usd
 from gpuwatch.simulate.fleet.options import FLEET, Options, lives
 from gpuwatch.simulate.fleet.play import play, staged
@@ -37,31 +33,31 @@ def run_headless(options: Options) -> Figures:
         DemoError: the recording cannot be played, or an option is wrong.
 
     """
-    told, horizon = lives(options)
-    parts, world = staged(options, told, horizon, InMemoryLedger(f"demo-{options.seed}"))
+    workloads, horizon = lives(options)
+    parts, world = staged(options, workloads, horizon, InMemoryLedger(f"demo-{options.seed}"))
     rounds = play(parts, world, options, horizon)
     return figures(world, account(world, horizon), options, rounds)
 
 
-def figures(world: World, told: Account, options: Options, rounds: int) -> Figures:
+def figures(world: World, totals: Account, options: Options, rounds: int) -> Figures:
     """What a run comes to."""
     return {
         "source": "demo fleet" if options.trace is None else options.trace.name,
         "seed": options.seed,
-        "hours": round(told.hours, 4),
+        "hours": round(totals.hours, 4),
         "nodes": len(world.hosts),
-        "gpus": told.gpus,
+        "gpus": totals.gpus,
         "rounds": rounds,
-        "billed_gpu_hours": round(told.billed, 4),
-        "useful_gpu_hours": round(told.useful, 4),
-        "missed_gpu_hours": round(told.demanded - told.useful, 4),
-        "silent_gpu_hours": round(told.silent, 4),
-        "waste_ratio": round(told.waste_ratio, 6),
-        "baseline_waste_ratio": round(told.baseline_waste_ratio, 6),
+        "billed_gpu_hours": round(totals.billed, 4),
+        "useful_gpu_hours": round(totals.useful, 4),
+        "missed_gpu_hours": round(totals.demanded - totals.useful, 4),
+        "silent_gpu_hours": round(totals.silent, 4),
+        "waste_ratio": round(totals.waste_ratio, 6),
+        "baseline_waste_ratio": round(totals.baseline_waste_ratio, 6),
         "stopped": len(world.stops),
         "wrongly_stopped": sum(stop.wrong is not None for stop in world.stops),
         "restarts": world.restarts,
-        "saved_usd": float(saved_usd(told)),
+        "saved_usd": float(saved_usd(totals)),
     }
 
 
@@ -90,46 +86,26 @@ class _PageClock:
 
 
 @contextmanager
-def _shown(
-    parts: ControllerContext, ledger: Ledger, interval: float
-) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
-    """The controller's own page, API and metrics of this fleet on loopback: where they are, and whom to tell rounds."""
-    cost = CostSettings()
-    metering = cost.metering(interval)
-    state = State(
-        fleet=FLEET,
-        interval_seconds=interval,
-        rules=parts.rules,
-        ledger=ledger,
-        clock=parts.clock,
-        zone=metering.zone,
-        energy=cost.energy,
-    )
-    telling = ControllerMetrics("enforce", FLEET, parts.clock)
-    server = _server(telling, _PageClock(parts.clock, SystemClock()), Web(state=state))
-    server.start()
-    meter = Meter(ledger, metering)
+def served(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Callable[[Round, float], None]]]:
+    """The controller's own page, API and metrics on loopback: their address, and what takes each round."""
+    server, cost = ControllerSettings(), CostSettings()
+    observers = make_observers(parts, ledger, FLEET, server=server, signals=ObserveSettings(), cost=cost)
+    clock, meter = _PageClock(parts.clock, SystemClock()), Meter(ledger, cost.metering(parts.interval_seconds))
+    try:
+        running = make_server(server, observers, clock)
+    except OSError:  # the controller's own port is taken
+        running = make_server(replace(server, port=0), observers, clock)
+    assert running is not None, "metrics and page are on by default"  # noqa: S101  for the type checker
+    running.start()
 
-    def tell(done: Round, seconds: float) -> None:
-        telling.billed(meter(done.observation))
-        telling.round(done, seconds)
-        state.tell(done, leading=True)
+    def update(done: Round, seconds: float) -> None:
+        observers.metrics.billed(meter(done.observation))
+        observers.update(done, seconds)
 
     try:
-        yield server.url, tell
+        yield running.url, update
     finally:
-        server.close()
-
-
-def _server(telling: ControllerMetrics, clock: Clock, web: Web) -> HttpServer:
-    """On the controller's own port, or on any where that is taken."""
-    settings, discovery = ControllerSettings(), Discovery(signals=ObserveSettings())
-    try:
-        server = make_server(settings, discovery, telling, clock, web)
-    except OSError:
-        server = make_server(replace(settings, port=0), discovery, telling, clock, web)
-    assert server is not None, "metrics and page are on by default"  # noqa: S101  for the type checker
-    return server
+        running.close()
 
 
 def run_live(options: Options) -> None:
@@ -148,7 +124,7 @@ def run_live(options: Options) -> None:
 
     console = Console()
     say = None if console.is_terminal else partial(print, flush=True)
-    with opened(options, say) as show, _shown(show.parts, show.ledger, show.options.interval) as (url, tell):
+    with opened(options, say) as show, served(show.parts, show.ledger) as (url, update):
         show.board.page = f"The fleet's page: {url}"
         if say is not None:
             say(show.board.page)
@@ -158,9 +134,9 @@ def run_live(options: Options) -> None:
         try:
             if console.is_terminal:
                 with Live(get_renderable=lambda: show.board, console=console, refresh_per_second=4, screen=True):
-                    show.run(ended.is_set, tell)
+                    show.run(ended.is_set, update)
             else:
-                show.run(ended.is_set, tell)
+                show.run(ended.is_set, update)
         finally:
             signal.signal(signal.SIGINT, before)
         console.print(show.summary(), highlight=False, soft_wrap=True)

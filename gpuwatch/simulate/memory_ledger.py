@@ -257,7 +257,7 @@ class InMemoryLedger:
                 )
                 for link, notice in map(self._notices.__getitem__, sorted(self._notices))
             )
-        if any(getattr(shown, name) != told for name, told in found.items()):
+        if any(getattr(shown, name) != value for name, value in found.items()):
             self._shown = replace(shown, **found)  # type: ignore[arg-type]  # of its own fields
         return self._shown
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from gpuwatch.clouds import (
-    CLOUDS,
     FLEET_TAG,
     OWNER_TAG,
     POOL_TAG,
@@ -18,9 +17,9 @@ from gpuwatch.clouds import (
     CloudError,
     CloudUnavailableError,
     NotFoundError,
-    connect,
 )
 from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.settings import CLOUDS, CloudSettings, connect
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
@@ -344,8 +343,8 @@ def test_a_lost_answer_is_unavailable_though_it_happened(world: World) -> None:
 
 
 def test_a_cloud_is_made_by_its_name() -> None:
-    """connect() imports a cloud when it is chosen and hands it its options."""
-    cloud = connect("aws", fleet=FLEET, clock=ManualClock(), regions=[REGION])
+    """connect() imports a cloud when it is chosen and hands it its settings."""
+    cloud = connect(CloudSettings(provider="aws", regions=(REGION,)), fleet=FLEET, clock=ManualClock())
 
     assert isinstance(cloud, AwsCloud)
 
@@ -353,7 +352,7 @@ def test_a_cloud_is_made_by_its_name() -> None:
 def test_an_unknown_cloud_is_refused_by_name() -> None:
     """connect() of a misspelt name lists the right ones."""
     with pytest.raises(ValueError, match=f"no cloud is named 'awz'; there are: {', '.join(sorted(CLOUDS))}"):
-        connect("awz")
+        connect(CloudSettings(provider="awz"), fleet=FLEET, clock=ManualClock())
 
 
 def test_only_gpuwatch_keys_are_writable() -> None:

@@ -22,7 +22,7 @@ README = Path("README.md")
 REGION = "us-east-1"
 _SERVICES = {"agent", "controller"}  # they go on for ever; docs/quickstart.md starts them
 _OF_A_HOST = {"probe", "keep"}  # they want a GPU, or a folder of the system; likewise
-_WANT_HISTORY = {"backtest", "advise"}  # a ledger of one round has none
+_WANT_HISTORY = {"backtest", "recommend"}  # a ledger of one round has none
 
 
 def lines() -> list[str]:

@@ -19,28 +19,13 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
-from gpuwatch.guard import (
-    activity,
-    consent,
-    growth,
-    launches,
-    mass_idleness,
-    ownership,
-    rate_limits,
-)
+from gpuwatch.guard import growth, mass_idleness
 from gpuwatch.policies import budget_pressure, capacity, idle, notices, scale_in_protection, unknown_pool
 
+# Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
-    *(
-        ownership,
-        consent,
-        activity,
-        rate_limits,
-        launches,
-        growth,
-        mass_idleness,
-        guard,
-    ),
+    *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
+    *(growth, mass_idleness, guard),
     *(idle, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
 )
 TESTS = (

@@ -125,10 +125,10 @@ def test_a_time_too_short_for_what_it_watches_is_refused(file: Path, key: str, v
         ("cloud: {regions: [us-east-1a]}", "cloud.regions: 'us-east-1a' is no region of aws", "us-east-1"),
         ("cloud: {regions: [' us-east-1']}", "cloud.regions: ' us-east-1' is no region of aws", "us-east-1"),
         ("cloud: {regions: [all]}", "cloud.regions: 'all' is no region of aws", "each region by its name"),
-        ("cloud: {regions: [Frankfurt]}", "'Frankfurt' is no region of aws", "one such as eu-central-1"),
+        ("cloud: {regions: [Frankfurt]}", "'Frankfurt' is no region of aws", "a region that it has"),
         (
-            "cloud: {accounts: {a: {regions: [us-wset-2]}}}",
-            "cloud.accounts.a.regions: 'us-wset-2' is no region of aws",
+            "cloud: {aws: {accounts: {a: {regions: [us-wset-2]}}}}",
+            "cloud.aws.accounts.a.regions: 'us-wset-2' is no region of aws",
             "us-west-2",
         ),
         (

@@ -20,7 +20,8 @@ from gpuwatch.money.report.blocks import Table
 from gpuwatch.money.report.json import as_object
 from gpuwatch.money.report.report import Facts, Report, Stretch, reported
 from gpuwatch.money.report.sections import sections
-from gpuwatch.notify.report_send import FORMS
+from gpuwatch.notify.reports import ReportContent
+from gpuwatch.notify.transports.file import FORMATS
 from tests.support.builders.ledger_fixture import BERLIN, DAY, INTERVAL, KNOBS, a_fortnight, a_report, at, the_fortnight
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -102,7 +103,7 @@ def test_what_is_shown_adds_up(form: str) -> None:
                 assert not values or sum(values[:-1]) == values[-1], (table.caption, column)
 
     assert checked > 10
-    assert FORMS[form](report)
+    assert FORMATS[form](ReportContent(report))
 
 
 def test_days_add_up_to_the_stretch() -> None:
@@ -182,7 +183,7 @@ def test_missing_time_is_told_and_is_never_idle() -> None:
     assert document["missing"]["gaps"] == [["2026-03-28T00:00:00Z", "2026-03-28T05:00:00Z"]]
     assert document["total"]["gpu_ms"]["silent"] == 5 * 29 * 3_600_000
     assert first["missing"]["metered_since"] == "2026-03-13T23:00:00Z"
-    assert json.loads(FORMS["json"](report))["over"] is True
+    assert json.loads(FORMATS["json"](ReportContent(report)))["over"] is True
 
 
 def test_a_day_that_is_not_over_says_so() -> None:
@@ -190,7 +191,7 @@ def test_a_day_that_is_not_over_says_so() -> None:
     report = a_report(a_fortnight(until=at(DAY, 12)).ledger, now=datetime(2026, 3, 28, 11, 30, tzinfo=UTC))
 
     assert report.over is False
-    assert "These days are not over: figures are as of 2026-03-28 12:30." in FORMS["txt"](report)
+    assert "These days are not over: figures are as of 2026-03-28 12:30." in FORMATS["txt"](ReportContent(report))
     assert all(step.label < "12:00" for step in report.steps)
 
 

@@ -9,7 +9,7 @@ from gpuwatch.agent.exporter.catalogue import render_metrics_md
 from gpuwatch.controller import metrics as controller_metrics
 from gpuwatch.controller.web import openapi
 from tools import recording_rules
-from tools.docs import commands, compatibility, configuration, doctor, guard, health, runbooks
+from tools.docs import commands, compatibility, configuration, doctor, guard, health, policies, runbooks
 
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -19,6 +19,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/health.md": health.render_health_md,
     "docs/doctor.md": doctor.render_doctor_md,
     "docs/guard.md": guard.render_guard_md,
+    "docs/policies/README.md": policies.render_policies_md,
     "docs/api.md": openapi.render_md,
     "docs/commands.md": commands.render_commands_md,
     "docs/compatibility.md": compatibility.render,

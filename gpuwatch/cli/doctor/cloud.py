@@ -83,7 +83,7 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
                 allowed.setdefault(each.where, []).append(each.call)
             else:
                 code = "permission.untried" if each.allowed is None else "permission.denied"
-                yield found(code, looked_at, each.told)
+                yield found(code, looked_at, each.reason)
     except CloudError as error:  # a launch at a place that is none of the settings'
         yield found("cloud.unusable", where, str(error))
     for place, calls in allowed.items():
@@ -159,11 +159,9 @@ def prices(case: ControllerCase) -> Iterator[Finding]:
     try:
         book = open_book(
             settings.prices,
-            provider=settings.cloud.provider,
-            region=next(iter(settings.cloud.regions), None),
+            cloud=settings.cloud,
             clock=case.clock,
             background=False,
-            profile=settings.cloud.profile,
         )
     except (PricesError, ImportError) as error:
         yield found("prices.unknown", where, str(error))

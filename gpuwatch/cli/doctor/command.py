@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
-from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
+from gpuwatch.cli.base import commands, config_option, install_hint, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.cli.doctor.report import Finding
@@ -65,7 +65,7 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
         from gpuwatch.cli.doctor.context import ControllerCase  # noqa: PLC0415  likewise
         from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
     except ImportError as error:
-        say(f"The controller needs a part that is not installed ({error}): pip install 'gpuwatch[aws]'", err=True)
+        say(f"The controller needs a part that is not installed: {install_hint(error)}", err=True)
         sys.exit(2)
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))

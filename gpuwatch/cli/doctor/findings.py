@@ -187,14 +187,14 @@ _CONTROLLER = (
     (
         "secret.unread",
         _P,
-        "A reference (credential:, ssm:, secretsmanager:) leads to no secret.",
+        "A reference to a secret (such as credential:NAME) leads to no secret.",
         "Hand it over by LoadCredential=, or give the role iam/secrets.json and check its name (docs/security.md).",
     ),
     (
         "cloud.unusable",
         _P,
         "The cloud cannot be asked for the fleet.",
-        "Check credentials (`aws sts get-caller-identity`), `cloud.regions` and the policy of iam/observe.json.",
+        "Check the credentials, `cloud.regions` and the permissions that docs/clouds/ lists for this cloud.",
     ),
     (
         "cloud.skipped",
@@ -206,19 +206,19 @@ _CONTROLLER = (
         "permission.denied",
         _P,
         "The cloud does not allow a call that these settings need.",
-        "Give the controller's role the policy that docs/clouds/aws.md names (iam/*.json) for this fleet.",
+        "Give the controller the permissions that docs/clouds/ lists for this cloud and fleet.",
     ),
     (
         "permission.untried",
         _W,
-        "Whether a call is allowed cannot be tried: AWS has no DryRun for it, or there is nothing to try it on.",
+        "Whether a call is allowed cannot be tried: the cloud offers no trial of it, or there is nothing to try it on.",
         "Compare the role with iam/*.json; enrol a machine, then run the doctor again.",
     ),
     (
         "clock.cloud",
         _P,
         "This clock and the cloud's differ by more than 5 seconds.",
-        "Run chrony or systemd-timesyncd; from 5 minutes on AWS refuses every call.",
+        "Run chrony or systemd-timesyncd; clouds refuse calls from a clock that is some minutes wrong.",
     ),
     (
         "agents.none",
@@ -248,7 +248,7 @@ _CONTROLLER = (
         "enrolment.none",
         _W,
         "The mode is enforce, and no machine is enrolled: nothing will ever be done.",
-        "Tag machines gpuwatch:fleet with the value of `fleet` (docs/clouds/aws.md), or set `mode: observe`.",
+        "Tag machines gpuwatch:fleet with the value of `fleet` (docs/clouds/), or set `mode: observe`.",
     ),
     (
         "pool.unknown",
@@ -260,12 +260,12 @@ _CONTROLLER = (
         "tag.misspelt",
         _W,
         "A tag's key is nearly one of gpuwatch's: its machine is protected until the key is corrected.",
-        "Give the tag the key that is named, or remove it (docs/clouds/aws.md).",
+        "Give the tag the key that is named, or remove it (docs/clouds/).",
     ),
     (
         "tag.expired",
         _W,
-        "The time in a tag gpuwatch:protect is over, but AWS refuses every change while the tag is there.",
+        "The time in a tag gpuwatch:protect is over, but the cloud may refuse every change while the tag is there.",
         "Remove the tag.",
     ),
     (
@@ -290,7 +290,7 @@ _CONTROLLER = (
         "regions.unseen",
         _W,
         "Whether GPU machines are in other regions is not known.",
-        "Allow ec2:DescribeRegions and ec2:DescribeInstances there (iam/observe.json), or look by hand.",
+        "Allow gpuwatch to list regions and machines there (docs/clouds/), or look by hand.",
     ),
     (
         "prices.unknown",

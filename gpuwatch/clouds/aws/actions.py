@@ -106,8 +106,8 @@ def type_of_launch(place: Region, arguments: Mapping[str, str]) -> str | None:
     template, version = arguments["template"], arguments.get("version") or "$Default"
     with place.asking("DescribeLaunchTemplateVersions"):
         ask: Any = place.reading.ec2.describe_launch_template_versions
-        told = ask(**{_template_key(template): template}, Versions=[version])["LaunchTemplateVersions"]
-        name: str | None = told[0]["LaunchTemplateData"].get("InstanceType") if told else None
+        versions = ask(**{_template_key(template): template}, Versions=[version])["LaunchTemplateVersions"]
+        name: str | None = versions[0]["LaunchTemplateData"].get("InstanceType") if versions else None
         return name
 
 

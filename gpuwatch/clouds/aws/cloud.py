@@ -14,9 +14,9 @@ from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
 from gpuwatch.clouds.aws.last_seen import Views
 from gpuwatch.clouds.aws.regions import Region, Regions
+from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.clouds.settings import AccountSettings
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -80,7 +80,7 @@ class AwsCloud:
     def node(self, node_id: str) -> Node:
         """One machine as EC2 sees it now."""
         place, instance = self._look_for(node_id)
-        return self._told(place, instance)
+        return self._node_of(place, instance)
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by EC2's own record of the token; tags may be anybody's."""
@@ -95,23 +95,23 @@ class AwsCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
-        told = [group for _, groups in self._anywhere(self._groups, self._views.last_groups) for group in groups]
-        return tuple(sorted(told, key=lambda group: group.id))
+        found = [group for _, groups in self._anywhere(self._groups, self._views.last_groups) for group in groups]
+        return tuple(sorted(found, key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
         """One group as it is now."""
         place = self._place_of_group(group_id)
         group = aws_groups.known(place, place.reading, group_id)
-        return group.told(place, fleet=self._fleet, now=self._clock.now())
+        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
 
     def leftovers(self) -> Sequence[Leftover]:
         """Volumes and addresses that no running machine uses, in every account and region."""
         stopped = [node.id for node in self.nodes() if node.state is NodeState.STOPPED]
         homes = self._homes
-        told = self._places.everywhere(
+        by_place = self._places.everywhere(
             lambda place: unused.listed(place, [node_id for node_id in stopped if homes[node_id] is place])
         )
-        return tuple(sorted((each for place in told for each in place), key=lambda each: each.id))
+        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
 
     # Acting. The keys are for launches alone: EC2 has no token for the rest, and asking twice changes nothing more.
 
@@ -191,10 +191,10 @@ class AwsCloud:
         """Volumes of these machines, in every account and region."""
         wanted = set(node_ids)
         homes = {place: [name for name, home in self._homes.items() if home is place] for place in self._places.all}
-        told = self._places.everywhere(
+        by_place = self._places.everywhere(
             lambda place: list(permissions.unencrypted(place, [name for name in homes[place] if name in wanted]))
         )
-        return tuple(each for place in told for each in place)
+        return tuple(each for place in by_place for each in place)
 
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in enabled regions that the settings do not name."""
@@ -237,12 +237,12 @@ class AwsCloud:
     def _groups(self, place: Region) -> list[NodeGroup]:
         groups = aws_groups.listed(place)
         self._translator.learn(place, (name for group in groups for name in group.types))
-        told = [
-            group.told(place, fleet=self._fleet, now=self._clock.now())
+        shown = [
+            group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
             for group in groups
             if group.enrolled(self._fleet) or self._translator.has_gpus(place, group.types)
         ]
-        return self._views.keep_groups(place, told)
+        return self._views.keep_groups(place, shown)
 
     def _anywhere(
         self, ask: Callable[[Region], list[Answer]], last: Callable[[Region, CloudError], list[Answer]]
@@ -264,11 +264,11 @@ class AwsCloud:
         found = aws_machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
         if not found:
             return None
-        node = self._told(place, found[0])
+        node = self._node_of(place, found[0])
         self._homes[node.id] = place
         return node
 
-    def _told(self, place: Region, instance: Instance) -> Node:
+    def _node_of(self, place: Region, instance: Instance) -> Node:
         """One machine, with its group where it says that it is in one."""
         name = instance.group_name
         group = None if name is None else aws_groups.named(place, place.reading, name)

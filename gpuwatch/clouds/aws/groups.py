@@ -54,7 +54,7 @@ class Group:
         """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
         return self.tags.get(FLEET_TAG) == fleet and self.owner is None
 
-    def told(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
+    def as_node_group(self, place: Region, *, fleet: str, now: datetime) -> NodeGroup:
         """The group in our words. The type of an empty one is asked for, where somebody may let it grow."""
         claimed = claims(self.tags, fleet=fleet, now=now)
         types = self.types
@@ -83,17 +83,17 @@ def listed(place: Region) -> list[Group]:
     pages = place.reading.autoscaling.get_paginator("describe_auto_scaling_groups")
     with place.asking(_DESCRIBE, service=SERVICE):
         return [
-            _group(told)
+            _group(group)
             for page in pages.paginate(PaginationConfig={"PageSize": _PAGE_SIZE})
-            for told in page["AutoScalingGroups"]
+            for group in page["AutoScalingGroups"]
         ]
 
 
 def named(place: Region, line: ClientPool, name: str) -> Group | None:
     """The group of that name as it is now; None where there is none. Source: DescribeAutoScalingGroups."""
     with place.asking(_DESCRIBE, service=SERVICE):
-        told = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
-        return _group(told[0]) if told else None
+        groups = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
+        return _group(groups[0]) if groups else None
 
 
 def known(place: Region, line: ClientPool, group_id: str) -> Group:
@@ -139,14 +139,14 @@ def template_type(place: Region, group: Group) -> str | None:
         return None
     template, version = group.template
     with place.asking("DescribeLaunchTemplateVersions"):
-        told = place.reading.ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
-        versions = told["LaunchTemplateVersions"]
+        reply = place.reading.ec2.describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
+        versions = reply["LaunchTemplateVersions"]
         return versions[0]["LaunchTemplateData"].get("InstanceType") if versions else None
 
 
-def _group(told: "AutoScalingGroupTypeDef") -> Group:
-    mixed = told.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
-    template = mixed.get("LaunchTemplateSpecification") or told.get("LaunchTemplate") or {}
+def _group(described: "AutoScalingGroupTypeDef") -> Group:
+    mixed = described.get("MixedInstancesPolicy", {}).get("LaunchTemplate", {})
+    template = mixed.get("LaunchTemplateSpecification") or described.get("LaunchTemplate") or {}
     overrides = [each.get("InstanceType", "") for each in mixed.get("Overrides", ())]
     members = {
         each["InstanceId"]: Member(
@@ -154,17 +154,17 @@ def _group(told: "AutoScalingGroupTypeDef") -> Group:
             protected=each["ProtectedFromScaleIn"],
             instance_type=each.get("InstanceType", ""),
         )
-        for each in told.get("Instances", ())
+        for each in described.get("Instances", ())
     }
     return Group(
-        id=told["AutoScalingGroupARN"],
-        name=told["AutoScalingGroupName"],
-        min_size=told["MinSize"],
-        max_size=told["MaxSize"],
-        desired=told["DesiredCapacity"],
-        zones=tuple(told["AvailabilityZones"]),
-        suspended=frozenset(each["ProcessName"] for each in told.get("SuspendedProcesses", ())),
-        tags={tag["Key"]: tag.get("Value", "") for tag in told.get("Tags", ())},
+        id=described["AutoScalingGroupARN"],
+        name=described["AutoScalingGroupName"],
+        min_size=described["MinSize"],
+        max_size=described["MaxSize"],
+        desired=described["DesiredCapacity"],
+        zones=tuple(described["AvailabilityZones"]),
+        suspended=frozenset(each["ProcessName"] for each in described.get("SuspendedProcesses", ())),
+        tags={tag["Key"]: tag.get("Value", "") for tag in described.get("Tags", ())},
         members=members,
         types=frozenset(filter(None, [*overrides, *(member.instance_type for member in members.values())])),
         template=(template["LaunchTemplateId"], template.get("Version", "$Default"))

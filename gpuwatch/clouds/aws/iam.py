@@ -223,8 +223,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
     parser.add_argument("--region", action="append", default=[], help="allow it there alone; may be repeated")
     parser.add_argument("--partition", default="aws", help="aws, aws-cn or aws-us-gov [aws]")
-    told = parser.parse_args(arguments)
-    print(render(policy(told.role, fleet=told.fleet, regions=told.region, partition=told.partition)), end="")  # noqa: T201  a program
+    asked = parser.parse_args(arguments)
+    print(render(policy(asked.role, fleet=asked.fleet, regions=asked.region, partition=asked.partition)), end="")  # noqa: T201  a program
 
 
 def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, object]:

@@ -65,7 +65,7 @@ class _Missing:
 class Instance:
     """An instance as EC2 told it, and the account that owns it."""
 
-    told: "InstanceTypeDef"
+    described: "InstanceTypeDef"
     id: str
     type: str
     account: str
@@ -73,15 +73,17 @@ class Instance:
     @property
     def tags(self) -> dict[str, str]:
         """Its tags."""
-        return {tag["Key"]: tag.get("Value", "") for tag in self.told.get("Tags", ()) if "Key" in tag}
+        return {tag["Key"]: tag.get("Value", "") for tag in self.described.get("Tags", ()) if "Key" in tag}
 
     @property
     def whole(self) -> bool:
         """Whether its description has the parts that decisions rest on; a tag that is cut off could be anything."""
-        told = self.told
-        tagged = all("Key" in tag and "Value" in tag for tag in told.get("Tags", ()))
+        described = self.described
+        tagged = all("Key" in tag and "Value" in tag for tag in described.get("Tags", ()))
         return (
-            bool(self.type and told.get("LaunchTime") and told.get("Placement", {}).get("AvailabilityZone")) and tagged
+            tagged
+            and bool(self.type and described.get("LaunchTime"))
+            and bool(described.get("Placement", {}).get("AvailabilityZone"))
         )
 
     @property
@@ -124,7 +126,7 @@ def described(place: Region, line: ClientPool, node_id: str) -> Instance:
 
 def state_of(instance: Instance) -> NodeState:
     """Its state; a word that we have never heard, or a description with holes, is a doubt about this machine alone."""
-    state = _STATES.get(instance.told.get("State", {}).get("Name", ""), NodeState.UNKNOWN)
+    state = _STATES.get(instance.described.get("State", {}).get("Name", ""), NodeState.UNKNOWN)
     return state if state is NodeState.TERMINATED or instance.whole else NodeState.UNKNOWN
 
 
@@ -199,7 +201,7 @@ class Translator:
         """The GPU machines among the instances; `groups` are those of the place, by name."""
         instances = list(instances)
         self.learn(place, (instance.type for instance in instances))
-        requests = requests_of(place, (instance.told for instance in instances))
+        requests = requests_of(place, (instance.described for instance in instances))
         for instance in instances:
             node = self._node(place, instance, groups.get(instance.group_name or ""), requests)
             if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
@@ -208,14 +210,14 @@ class Translator:
     def node(self, place: Region, instance: Instance, group: Group | None) -> Node:
         """EC2's words in ours; `group` is the Auto Scaling group that it says it belongs to, where there is one."""
         self.learn(place, [instance.type])
-        return self._node(place, instance, group, requests_of(place, [instance.told]))
+        return self._node(place, instance, group, requests_of(place, [instance.described]))
 
     def _node(self, place: Region, instance: Instance, group: Group | None, requests: Requests) -> Node:
         """One machine."""
-        told = instance.told
+        described = instance.described
         facts = self._types.get(instance.type)
         member = group.members.get(instance.id) if group is not None else None
-        launched, tags = told.get("LaunchTime"), instance.tags
+        launched, tags = described.get("LaunchTime"), instance.tags
         return Node(
             id=instance.id,
             name=tags.get("Name") or instance.id,
@@ -223,24 +225,24 @@ class Translator:
             instance_type=instance.type,
             gpu_count=None if facts is None else facts.gpu_count,
             region=place.region,
-            zone=told.get("Placement", {}).get("AvailabilityZone", ""),
-            capacity_type=_capacity_type(told),
+            zone=described.get("Placement", {}).get("AvailabilityZone", ""),
+            capacity_type=_capacity_type(described),
             launched_at=None if launched is None else launched.astimezone(UTC),
-            address=told.get("PrivateIpAddress"),
+            address=described.get("PrivateIpAddress"),
             managed_by=self._managed_by(instance, group),
             instance_store=True if facts is None else facts.instance_store,
             account=instance.account,
             group=group.id if group is not None and member is not None else None,
             scale_in_protected=member is not None and member.protected,
-            cannot_stop=cannot_stop(told, requests),
-            cannot_terminate=cannot_terminate(told, requests),
+            cannot_stop=cannot_stop(described, requests),
+            cannot_terminate=cannot_terminate(described, requests),
             tags=tags,
             **claims(tags, fleet=self.fleet, now=self._clock.now()),
         )
 
     def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
         """Whose it is besides ours: not its group's, where the group's owner consents and it serves there."""
-        operator = instance.told.get("Operator", {})
+        operator = instance.described.get("Operator", {})
         if operator.get("Managed"):
             return operator.get("Principal", "an AWS service")
         member = group.members.get(instance.id) if group is not None else None
@@ -262,18 +264,23 @@ def _described_types(place: Region, names: list[str]) -> dict[str, MachineType]:
         }
 
 
-def _instance(told: "InstanceTypeDef", reservation: "ReservationTypeDef") -> Instance:
-    return Instance(told=told, id=told["InstanceId"], type=told.get("InstanceType", ""), account=reservation["OwnerId"])
+def _instance(described: "InstanceTypeDef", reservation: "ReservationTypeDef") -> Instance:
+    return Instance(
+        described=described,
+        id=described["InstanceId"],
+        type=described.get("InstanceType", ""),
+        account=reservation["OwnerId"],
+    )
 
 
-def _capacity_type(told: "InstanceTypeDef") -> CapacityType:
+def _capacity_type(described: "InstanceTypeDef") -> CapacityType:
     """How it was bought. What is in a reservation or on a Dedicated Host is paid for whether it runs or not."""
-    if told.get("Placement", {}).get("Tenancy") == "host":
+    if described.get("Placement", {}).get("Tenancy") == "host":
         return CapacityType.DEDICATED_HOST
-    target = told.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
-    reserved = told.get("CapacityReservationId") or target
+    target = described.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    reserved = described.get("CapacityReservationId") or target
     return _LIFECYCLES.get(
-        told.get("InstanceLifecycle", ""), CapacityType.RESERVED if reserved else CapacityType.ON_DEMAND
+        described.get("InstanceLifecycle", ""), CapacityType.RESERVED if reserved else CapacityType.ON_DEMAND
     )
 
 

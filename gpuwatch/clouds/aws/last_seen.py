@@ -33,19 +33,19 @@ class Views:
         """The machines that were there before and are not among these."""
         return sorted(self._nodes.get(place, {}).keys() - set(listed))
 
-    def keep(self, place: Region, nodes: Iterable[Node], told: Collection[str]) -> list[Node]:
+    def keep(self, place: Region, nodes: Iterable[Node], answered: Collection[str]) -> list[Node]:
         """What the place shows now, with the machines of which it told nothing (`told` are the ids it did tell of)."""
         now, found = self._clock.monotonic(), {node.id: node for node in nodes}
-        told = set(told)
+        answered = set(answered)
         for node_id, node in self._nodes.get(place, {}).items():
-            if node_id in told:
+            if node_id in answered:
                 continue
             since = self._missing_since.setdefault(node_id, now)
             if now - since <= _FORGET_SECONDS:
                 found[node_id] = replace(node, state=NodeState.UNKNOWN)
             else:
                 log.warning("EC2 in %s no longer tells of %s: it is taken for gone", place.name, node_id)
-        for node_id in self._missing_since.keys() & (told | (self._nodes.get(place, {}).keys() - found.keys())):
+        for node_id in self._missing_since.keys() & (answered | (self._nodes.get(place, {}).keys() - found.keys())):
             del self._missing_since[node_id]
         self._nodes[place] = found
         self._answers(place)

@@ -29,7 +29,7 @@ def looked_for(places: Regions, translator: Translator, *, page_size: int) -> li
 def _others(places: Regions, home: Region) -> Iterator[Region]:
     """The account's enabled regions that nobody configured; without AllRegions, EC2 lists the enabled ones alone."""
     with home.asking("DescribeRegions"):
-        enabled = [told["RegionName"] for told in home.reading.ec2.describe_regions()["Regions"]]
+        enabled = [named["RegionName"] for named in home.reading.ec2.describe_regions()["Regions"]]
     configured = {place.region for place in places.all if place.session is home.session}
     return (home.beside(region) for region in sorted(enabled) if region not in configured)
 

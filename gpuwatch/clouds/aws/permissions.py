@@ -60,8 +60,8 @@ def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Per
     """What the role `reclaim` needs, tried on one of the fleet's own machines; without one nothing can be tried."""
     calls = {**_ACTS, **(_ENDS if terminate else {})}
     if node_id is None:
-        told = "the fleet has no enrolled, unprotected machine there to try it on"
-        yield Permission(call=", ".join(calls), where=place.name, allowed=None, told=told)
+        reason = "the fleet has no enrolled, unprotected machine there to try it on"
+        yield Permission(call=", ".join(calls), where=place.name, allowed=None, reason=reason)
         return
     for call, ask in calls.items():
         yield _tried(place, call, partial(ask, place.acting.ec2, node_id))
@@ -70,7 +70,7 @@ def acts(place: Region, node_id: str | None, *, terminate: bool) -> Iterator[Per
 def of_groups(place: Region) -> Iterator[Permission]:
     """What the roles `reclaim` and `shield` need for members of groups."""
     calls = "TerminateInstanceInAutoScalingGroup, SetInstanceProtection"
-    yield Permission(call=calls, where=place.name, allowed=None, told="Auto Scaling has no DryRun")
+    yield Permission(call=calls, where=place.name, allowed=None, reason="Auto Scaling has no DryRun")
 
 
 def launch(place: Region, arguments: Mapping[str, str], *, fleet: str) -> Permission:
@@ -108,8 +108,8 @@ def _tried(place: Region, call: str, ask: Callable[[], object], *, service: str 
         with place.asking(call, service=service):
             ask()
     except AuthFailedError as error:
-        return Permission(call=call, where=place.name, allowed=False, told=error.code)
+        return Permission(call=call, where=place.name, allowed=False, reason=error.code)
     except CloudError as error:
         allowed = True if error.code == _WOULD_DO else None
-        return Permission(call=call, where=place.name, allowed=allowed, told=str(error))
+        return Permission(call=call, where=place.name, allowed=allowed, reason=str(error))
     return Permission(call=call, where=place.name, allowed=True)

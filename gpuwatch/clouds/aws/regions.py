@@ -15,9 +15,9 @@ from botocore.loaders import create_loader
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.aws.errors import asking, throttled
 from gpuwatch.clouds.aws.permit_check import sending, watch
+from gpuwatch.clouds.aws.settings import AccountSettings, account_of
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
-from gpuwatch.clouds.settings import AccountSettings, account_of
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class Regions:
             if region in (None, place.region) and (account is None or account == place.account):
                 return place
         asked = " of account ".join(filter(None, [region or "any region", account]))
-        raise NotFoundError(f"{asked} is not among cloud.regions and cloud.accounts: {self}")
+        raise NotFoundError(f"{asked} is not among cloud.regions and cloud.aws.accounts: {self}")
 
 
 class _Role(CredentialProvider):
@@ -247,12 +247,12 @@ class _Role(CredentialProvider):
         role: Any = {"RoleArn": self._account.role_arn, "RoleSessionName": _SESSION_NAME}
         if self._account.external_id:
             role["ExternalId"] = self._account.external_id
-        told = self._line.sts.assume_role(**role)["Credentials"]
+        credentials = self._line.sts.assume_role(**role)["Credentials"]
         return {
-            "access_key": told["AccessKeyId"],
-            "secret_key": told["SecretAccessKey"],
-            "token": told["SessionToken"],
-            "expiry_time": told["Expiration"].isoformat(),
+            "access_key": credentials["AccessKeyId"],
+            "secret_key": credentials["SecretAccessKey"],
+            "token": credentials["SessionToken"],
+            "expiry_time": credentials["Expiration"].isoformat(),
         }
 
 

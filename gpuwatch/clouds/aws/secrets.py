@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 _CONFIG = Config(connect_timeout=5, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
 
 
-def fetched(store: str, name: str, *, profile: str | None, region: str | None, endpoint_url: str | None) -> bytes:
+def fetch(store: str, name: str, *, profile: str | None, region: str | None, endpoint_url: str | None) -> bytes:
     """What the store holds under that name.
 
     Raises:
@@ -27,8 +27,8 @@ def fetched(store: str, name: str, *, profile: str | None, region: str | None, e
     except NoRegionError:
         raise OSError(errno.EIO, "no region is known; set cloud.regions") from None
     except ClientError as error:
-        told = error.response.get("Error", {})
-        raise OSError(errno.EIO, f"AWS answered {told.get('Code')}: {told.get('Message')}") from None
+        reply = error.response.get("Error", {})
+        raise OSError(errno.EIO, f"AWS answered {reply.get('Code')}: {reply.get('Message')}") from None
     except BotoCoreError as error:
         raise OSError(errno.EIO, f"AWS was not reached: {error}") from None
 
@@ -42,8 +42,8 @@ def _parameter(ssm: Any, name: str) -> bytes:  # noqa: ANN401  boto3 has no type
 def _secret(manager: Any, name: str) -> bytes:  # noqa: ANN401  likewise
     """The current version, whole or one text of its JSON."""
     name, _, key = name.partition("#")
-    told = manager.get_secret_value(SecretId=name)
-    value: bytes = told["SecretBinary"] if "SecretBinary" in told else told["SecretString"].encode()
+    reply = manager.get_secret_value(SecretId=name)
+    value: bytes = reply["SecretBinary"] if "SecretBinary" in reply else reply["SecretString"].encode()
     return _member(value, key) if key else value
 
 

@@ -31,7 +31,7 @@ def requests_of(place: Region, instances: "Iterable[InstanceTypeDef]") -> Reques
 
     No answer is a doubt about these machines alone: the permission is younger than many a policy.
     """
-    ids = sorted({told["SpotInstanceRequestId"] for told in instances if told.get("SpotInstanceRequestId")})
+    ids = sorted({instance["SpotInstanceRequestId"] for instance in instances if instance.get("SpotInstanceRequestId")})
     found: dict[str, SpotRequest] = {}
     try:
         for begin in range(0, len(ids), _IDS_A_CALL):
@@ -46,17 +46,17 @@ def _described(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
     pages = place.reading.ec2.get_paginator("describe_spot_instance_requests")
     with place.asking("DescribeSpotInstanceRequests"):
         return {
-            told["SpotInstanceRequestId"]: SpotRequest(type=told["Type"], state=told["State"])
+            request["SpotInstanceRequestId"]: SpotRequest(type=request["Type"], state=request["State"])
             for page in pages.paginate(Filters=[{"Name": "spot-instance-request-id", "Values": ids}])
-            for told in page["SpotInstanceRequests"]
+            for request in page["SpotInstanceRequests"]
         }
 
 
-def cannot_stop(told: "InstanceTypeDef", requests: Requests) -> str | None:
+def cannot_stop(instance: "InstanceTypeDef", requests: Requests) -> str | None:
     """Why EC2 refuses to stop a machine."""
-    if told.get("RootDeviceType") == "instance-store":
+    if instance.get("RootDeviceType") == "instance-store":
         return "its root disk is an instance store"
-    for name, request in _request(told, requests):
+    for name, request in _request(instance, requests):
         if request.type == "one-time":
             return f"its spot request {name} is one-time"
         if request.state in _OVER:
@@ -64,9 +64,9 @@ def cannot_stop(told: "InstanceTypeDef", requests: Requests) -> str | None:
     return None
 
 
-def cannot_terminate(told: "InstanceTypeDef", requests: Requests) -> str | None:
+def cannot_terminate(instance: "InstanceTypeDef", requests: Requests) -> str | None:
     """Why an end would not be the end: what launches the machine again, or might."""
-    for name, request in _request(told, requests):
+    for name, request in _request(instance, requests):
         if request.doubt is not None:
             return f"its spot request {name} may launch it again: {request.doubt}"
         if request.type != "one-time" and request.state not in _OVER:
@@ -74,8 +74,8 @@ def cannot_terminate(told: "InstanceTypeDef", requests: Requests) -> str | None:
     return None
 
 
-def _request(told: "InstanceTypeDef", requests: Requests) -> Iterator[tuple[str, SpotRequest]]:
+def _request(instance: "InstanceTypeDef", requests: Requests) -> Iterator[tuple[str, SpotRequest]]:
     """The machine's own request, where it has one."""
-    name = told.get("SpotInstanceRequestId")
+    name = instance.get("SpotInstanceRequestId")
     if name:
         yield name, requests.get(name, SpotRequest(doubt="it was not asked for"))

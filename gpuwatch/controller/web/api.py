@@ -11,8 +11,8 @@ import msgspec
 
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.node_row import NodesPage, required_approval
 from gpuwatch.controller.web import fleet_view, schemas
-from gpuwatch.controller.web.next_action import consent
 from gpuwatch.controller.web.state import State
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
@@ -70,7 +70,7 @@ def _fleet(call: Call) -> fleet_view.FleetPage:
     return call.state.page()
 
 
-def _nodes(call: Call) -> schemas.NodesPage:
+def _nodes(call: Call) -> NodesPage:
     page, query = call.state.page(), call.query
     text = (query.text or "").casefold()
     found = [
@@ -80,34 +80,15 @@ def _nodes(call: Call) -> schemas.NodesPage:
         and query.activity in {None, row.activity}
         and text in " ".join((row.id, row.name, row.owner or "", row.instance_type)).casefold()
     ]
-    return schemas.NodesPage(
-        at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit])
-    )
+    return NodesPage(at=page.at, total=len(found), nodes=tuple(found[query.offset : query.offset + query.limit]))
 
 
-def _node(call: Call) -> schemas.NodePage:
+def _node(call: Call) -> explain.NodePage:
     name, number, ledger = call.named["node"], call.query.round, call.state.ledger
     done: Round | PastRound
     done, rules = (call.state.last(), call.state.rules) if number is None else _past(ledger, number)
-    found = explain.judged(done, rules, ledger, name, round_id=number)
-    node, verdict = found.node, found.node.verdict
-    orders = call.state.orders()
-    return schemas.NodePage(
-        row=next(row for row in fleet_view.rows(done, rules) if row.id == node.id),
-        round=number,
-        at=done.observation.now,
-        activity=node.activity,
-        gpus=() if verdict is None else verdict.gpus,
-        agent_version=None if verdict is None else verdict.agent_version,
-        verdict_age_seconds=None if verdict is None else verdict.age_seconds,
-        step=found.step,
-        if_stopped_now=found.review,
-        pool_says=found.pool_says,
-        history=found.history,
-        keep=next((each for each in orders.keeps if each.node_id == node.id), None),
-        keep_most_seconds=rules.pool(node.pool).idle.snooze_max,
-        approval=consent(node, orders, rules),
-    )
+    node = explain.find_node(done, name)
+    return explain.node_page(done, rules, ledger, node, call.state.orders(), round_id=number)
 
 
 def _pools(call: Call) -> schemas.PoolsPage:
@@ -218,20 +199,20 @@ def _let_go(call: Call) -> Keep:
 def _approve(call: Call) -> Approval:
     state, order, node = call.state, call.body, _seen_node(call)
     orders = state.orders()
-    asked = consent(node, orders, state.rules)
+    required = required_approval(node, orders, state.rules)
     why_not = None
     if orders.notice(node.id) is None:
         why_not = f"{node.id} has no notice in force: there is nothing to approve"
-    elif asked is None:
+    elif required is None:
         why_not = f"pool {node.pool} asks for no approval (pools.{node.pool}.approval)"
-    elif asked.who is not None:
-        why_not = f"{node.id} was approved already, by {asked.who}"
-    elif order.notice not in {None, asked.notice}:
+    elif required.who is not None:
+        why_not = f"{node.id} was approved already, by {required.who}"
+    elif order.notice not in {None, required.notice}:
         why_not = f"the notice that you looked at is no longer in force for {node.id}, but a later one: look again"
     if why_not is not None:
         raise RefusedError(HTTPStatus.CONFLICT, why_not)
     return state.ledger.approve(
-        node.id, call.who, order.reason, state.clock.now(), key=None if asked is None else asked.notice
+        node.id, call.who, order.reason, state.clock.now(), key=None if required is None else required.notice
     )
 
 
@@ -269,7 +250,7 @@ ENDPOINTS = (
         method="GET",
         path="/nodes",
         summary="Nodes by pool, activity or text.",
-        answer=schemas.NodesPage,
+        answer=NodesPage,
         call=_nodes,
         query=schemas.NodesQuery,
     ),
@@ -277,7 +258,7 @@ ENDPOINTS = (
         method="GET",
         path="/nodes/{node}",
         summary="One node by id or unique name: evidence, the policy's view, every guard rule's answer, its past.",
-        answer=schemas.NodePage,
+        answer=explain.NodePage,
         call=_node,
         query=schemas.NodeQuery,
     ),

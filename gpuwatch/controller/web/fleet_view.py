@@ -7,56 +7,16 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.web.next_action import Coming, Consent, coming, consent
+from gpuwatch.controller.node_row import NodeRow
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import PastRound
-from gpuwatch.model.decision import FINAL, Answer, Observation, Status, Step, Verb
+from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
-from gpuwatch.model.health import Health
+from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.orders import Pause
 
 OFF = "off"
 _NOT_USED = frozenset({State.IDLE, State.PARKED, State.STALLED})
-_MOST_DEEDS = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """One GPU of a node; ratios are means of its last minutes. Without a verdict all but its number is not known."""
-
-    index: int | None
-    activity: State
-    health: Health | None = None
-    utilization_ratio: float | None = None
-    memory_used_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """A node at a glance. `activity` is None while it does not run; `why` has the guard's objections in it.
-
-    `approval` is None where none is needed, or there is no notice yet that could be approved.
-    """
-
-    id: str
-    name: str
-    pool: str
-    instance_type: str
-    region: str
-    zone: str
-    capacity_type: str
-    state: NodeState
-    enrolled: bool
-    gpus: tuple[Gpu, ...]
-    why: str
-    owner: str | None = None
-    activity: State | None = None
-    held_seconds: float | None = None
-    doubt: str | None = None
-    usd_per_hour: Decimal | None = None
-    next: Coming | None = None
-    approval: Consent | None = None
+_MAX_ACTIONS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,62 +98,11 @@ class FleetPage:
     totals: Totals
     pools: tuple[PoolRow, ...]
     nodes: tuple[NodeRow, ...]
-    deeds: tuple[ActionView, ...]
+    actions: tuple[ActionView, ...]
     pauses: tuple[Pause, ...]
     budgets: tuple[BudgetRow, ...]
     advice: tuple[Hint, ...]
     trouble: str | None = None
-
-
-def rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
-    """One for each node, in the cloud's order."""
-    seen = done.observation
-    steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
-    refusals = {review.step.node_id: review.refusals for review in done.reviews}
-    return tuple(_row(node, steps[node.id], refusals.get(node.id, ()), seen, rules) for node in seen.fleet.nodes)
-
-
-def _row(node: Node, step: Step, refusals: tuple[Answer, ...], seen: Observation, rules: Rulebook) -> NodeRow:
-    running, price, activity = node.state is NodeState.RUNNING, seen.price(node), node.activity
-    known = running and activity.state is not State.UNKNOWN
-    return NodeRow(
-        id=node.id,
-        name=node.name,
-        pool=node.pool,
-        instance_type=node.instance_type,
-        region=node.region,
-        zone=node.zone,
-        capacity_type=node.capacity_type.value,
-        state=node.state,
-        enrolled=node.enrolled,
-        gpus=gpus(node),
-        why=" ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)]),
-        owner=node.owner,
-        activity=activity.state if running else None,
-        held_seconds=activity.held_seconds if known else None,
-        doubt=activity.doubt if running else None,
-        usd_per_hour=price.usd_per_hour if running and price is not None else None,
-        next=coming(node, step, refusals, seen, rules),
-        approval=consent(node, seen.ledger, rules),
-    )
-
-
-def gpus(node: Node) -> tuple[Gpu, ...]:
-    """As its agent tells them; unknown ones where it does not, none of a machine that does not run."""
-    if node.state is not NodeState.RUNNING:
-        return ()
-    told = tuple(_gpu(each) for each in node.verdict.gpus) if node.verdict is not None else ()
-    return told or tuple(Gpu(index=number, activity=State.UNKNOWN) for number in range(node.known_gpus))
-
-
-def _gpu(told: GpuVerdict) -> Gpu:
-    return Gpu(
-        index=told.index,
-        activity=told.activity.state,
-        health=None if told.health is None else told.health.state,
-        utilization_ratio=None if told.use is None else told.use.utilization_ratio,
-        memory_used_ratio=None if told.use is None else told.use.memory_used_ratio,
-    )
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
@@ -237,7 +146,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
         )
 
 
-def deeds(done: Round) -> tuple[ActionView, ...]:
+def actions(done: Round) -> tuple[ActionView, ...]:
     """What was done lately or is under way, newest first."""
     ledger, nodes = done.observation.ledger, done.observation.fleet
     noticed = ((each, nodes.find(each.node_id)) for each in ledger.notices)
@@ -288,7 +197,7 @@ def deeds(done: Round) -> tuple[ActionView, ...]:
             open=outcome.status not in FINAL,
             detail=outcome.detail,
         )
-    return tuple(sorted(found.values(), key=lambda deed: deed.at, reverse=True)[:_MOST_DEEDS])
+    return tuple(sorted(found.values(), key=lambda each: each.at, reverse=True)[:_MAX_ACTIONS])
 
 
 def budgets(seen: Observation) -> tuple[BudgetRow, ...]:

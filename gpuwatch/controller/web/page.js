@@ -53,7 +53,7 @@ function nextWords(next) {
   if (next.refused_by.length) return [`${next.verb}, held back`, next.refused_by.join(", ")];
   const left = (Date.parse(next.at) - now()) / 1000;
   const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
-  if (next.verb === "notice" && next.gone_at) return [main, `gone ${when(next.gone_at)} at the earliest`];
+  if (next.verb === "notice" && next.removal_at) return [main, `gone ${when(next.removal_at)} at the earliest`];
   return [main, left > 5 ? `at ${when(next.at)} at the earliest` : ""];
 }
 
@@ -155,14 +155,14 @@ const rank = {
   usd: (a, b) => Number(a.usd_per_hour ?? -1) - Number(b.usd_per_hour ?? -1),
 };
 const waits = (node) => node.approval != null && node.approval.who == null;
-const soon = (node) => !node.next ? Infinity : node.next.refused_by.length ? 8e15 : Date.parse(node.next.gone_at ?? node.next.at);
+const soon = (node) => !node.next ? Infinity : node.next.refused_by.length ? 8e15 : Date.parse(node.next.removal_at ?? node.next.at);
 
 function lets(node) {
   if (wanted.uses.size && !wanted.uses.has(use(node))) return false;
   if (wanted.pool && node.pool !== wanted.pool) return false;
   const next = node.next;
   if (wanted.next === "coming" && !next) return false;
-  if (wanted.next === "removal" && !(next && next.gone_at && !next.refused_by.length)) return false;
+  if (wanted.next === "removal" && !(next && next.removal_at && !next.refused_by.length)) return false;
   if (wanted.next === "approval" && !waits(node)) return false;
   if (wanted.next === "refused" && !(next && next.refused_by.length)) return false;
   if (!wanted.text) return true;
@@ -345,8 +345,8 @@ function drawAside() {
     el("strong", {}, pool.name), ` ${pool.running} of ${count(pool.nodes, "node")} running, ${count(pool.gpus, "GPU")}, ${about(pool.usd_per_hour)}/h`,
     pool.target == null ? null : `, target ${pool.target}`, el("br"), el("small", {}, [pool.rule, ...pool.clamps].join(". ")))), "There are none.");
 
-  list("deeds", fleet.deeds.slice(0, 10).map((deed) => el("li", {},
-    `${when(deed.at)} ${deed.verb} `, opener(deed.target), el("small", {}, ` ${deed.status}${deed.open ? ", under way" : ""}${deed.detail ? `: ${deed.detail}` : ""}`))), "Nothing.");
+  list("actions", fleet.actions.slice(0, 10).map((action) => el("li", {},
+    `${when(action.at)} ${action.verb} `, opener(action.target), el("small", {}, ` ${action.status}${action.open ? ", under way" : ""}${action.detail ? `: ${action.detail}` : ""}`))), "Nothing.");
 
   $("advice-card").hidden = !fleet.advice.length;
   const hints = fleet.advice.slice(0, 8).map((hint) => el("li", {}, opener(hint.target), " ", el("small", {}, hint.sentence)));
@@ -566,7 +566,7 @@ function explained(told) {
     "Owner": row.owner,
     "Price": row.usd_per_hour == null ? "not known" : `${usd(row.usd_per_hour)}/h`,
     "Agent": told.agent_version == null ? null : `${told.agent_version}, its verdict was ${span(told.verdict_age_seconds)} old`,
-    "Its pool": told.pool_says.join("; ") || null,
+    "Its pool": told.pool_reasons.join("; ") || null,
   };
   const parts = [el("dl", { className: "facts" }, ...Object.entries(facts).filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))];
   if (activity.evidence.length) {
@@ -612,8 +612,8 @@ function approving(told) {
   first.onsubmit = (event) => {
     event.preventDefault();
     put(said, "");
-    const left = next ? (Date.parse(next.gone_at ?? next.at) - now()) / 1000 : 0;
-    const time = left > 5 ? `at ${when(next.gone_at ?? next.at)} at the earliest` : "with the next round";
+    const left = next ? (Date.parse(next.removal_at ?? next.at) - now()) / 1000 : 0;
+    const time = left > 5 ? `at ${when(next.removal_at ?? next.at)} at the earliest` : "with the next round";
     const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${told.step.reason.sentence}${told.keep ? ` It is kept until ${when(told.keep.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
     const button = el("button", { type: "button", id: "approve-yes", onclick: yes }, `Yes, ${next?.verb ?? "remove"} it`);
     box.replaceChildren(el("div", { role: "group", "aria-labelledby": "approve-sure" }, sure, el("div", { className: "row" }, button, el("button", { type: "button", onclick: ask }, "No, back"))));

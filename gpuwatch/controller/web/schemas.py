@@ -7,12 +7,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from gpuwatch.controller.web.fleet_view import NodeRow, PoolRow
-from gpuwatch.controller.web.next_action import Consent
-from gpuwatch.ledger import Entry, RoundLine
-from gpuwatch.model.decision import Review, Step
-from gpuwatch.model.fleet import Activity, GpuVerdict, State
-from gpuwatch.model.orders import Keep, Pause
+from gpuwatch.controller.web.fleet_view import PoolRow
+from gpuwatch.ledger import RoundLine
+from gpuwatch.model.decision import Review
+from gpuwatch.model.fleet import State
+from gpuwatch.model.orders import Pause
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
 _YEAR_SECONDS = 366 * 86_400
@@ -119,44 +118,11 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesPage:
-    """Some nodes; `total` is how many match."""
-
-    at: datetime
-    total: int
-    nodes: tuple[NodeRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsPage:
     """All pools."""
 
     at: datetime
     pools: tuple[PoolRow, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePage:
-    """One node explained, as `gpuwatch explain` does. `if_stopped_now` has every guard rule's answer.
-
-    `round` is the past round that this is about; null is the last one, of `at`. `keep` and `approval` are those of
-    this moment; a keep may be for `keep_most_seconds`.
-    """
-
-    row: NodeRow
-    round: int | None
-    at: datetime
-    activity: Activity
-    gpus: tuple[GpuVerdict, ...]
-    agent_version: str | None
-    verdict_age_seconds: float | None
-    step: Step
-    if_stopped_now: Review
-    pool_says: tuple[str, ...]
-    history: tuple[Entry, ...]
-    keep: Keep | None
-    keep_most_seconds: float
-    approval: Consent | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,35 @@
-"""What the controller serves, behind one door: metrics and fleet for Prometheus, the page and its API for people."""
+"""What the controller serves on its port: metrics and fleet for Prometheus, the page and its API for people."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import msgspec
 
+from gpuwatch.controller.context import ControllerContext, Round
 from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.credentials import files_of as client_files_of
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.keep_link import KEEP
+from gpuwatch.controller.web.keep_page import links_of
 from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.controller.web.state import State
+from gpuwatch.guard import Rulebook
+from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.http.auth import make_auth
+from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import HttpServer, Route
+from gpuwatch.runtime.x509 import by_x509
+
+log = logging.getLogger(__name__)
 
 _FACTS = ("name", "pool", "instance_type", "region", "zone", "owner", "account")
 
@@ -28,7 +41,7 @@ class Discovery:
     signals: ObserveSettings
     _fleet: list[Fleet] = field(default_factory=list)
 
-    def tell(self, fleet: Fleet) -> None:
+    def update(self, fleet: Fleet) -> None:
         """Another round has seen the fleet."""
         self._fleet[:] = [fleet]
 
@@ -56,27 +69,88 @@ class Discovery:
         yield {"targets": [parts.netloc], "labels": labels}
 
 
-def make_server(
-    settings: ControllerSettings, discovery: Discovery, telling: ControllerMetrics, clock: Clock, web: Web | None = None
-) -> HttpServer | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observers:
+    """What shows each round: metrics for Prometheus, the fleet as its scrape targets, page and API for people."""
+
+    discovery: Discovery
+    metrics: ControllerMetrics
+    web: Web | None = None
+    unknown_pools: set[str] = field(default_factory=set)  # those that the log has named
+
+    def update(self, done: Round | None, seconds: float, *, leading: bool = True, trouble: str | None = None) -> None:
+        """A round is over; a fleet that it could not see is not passed on. `trouble` is the ledger's."""
+        self.metrics.round(done, seconds, leading=leading, ledger_ok=trouble is None)
+        if self.web is not None:
+            self.web.state.update(done, leading=leading, trouble=trouble)
+        if done is not None and done.trouble is None:
+            self.discovery.update(done.observation.fleet)
+
+    def warn(self, done: Round, rules: Rulebook) -> None:
+        """Name pools that the settings do not have in the log, once for as long as machines are in them."""
+        pools = rules.unknown(done.observation.fleet.pools)
+        for pool in set(pools) - self.unknown_pools:
+            log.warning("Warning: %s What is in it is left alone.", rules.doubt(pool))
+        self.unknown_pools.clear()
+        self.unknown_pools.update(pools)
+
+
+def make_observers(
+    parts: ControllerContext,
+    ledger: Ledger,
+    fleet: str,
+    *,
+    server: ControllerSettings,
+    signals: ObserveSettings,
+    cost: CostSettings,
+    link_key_file: str | None = None,
+) -> Observers:
+    """Metrics, page and API of a controller, before its first round."""
+    state = State(
+        fleet=fleet,
+        interval_seconds=parts.interval_seconds,
+        rules=parts.rules,
+        ledger=ledger,
+        clock=parts.clock,
+        zone=ZoneInfo(cost.timezone),
+        energy=cost.energy,
+    )
+    certificates = Ends(
+        [files_of(server, "controller"), client_files_of(signals), client_files_of(signals.promql)], by_x509
+    )
+    mode = "enforce" if parts.rules.enforce else "observe"
+    return Observers(
+        discovery=Discovery(signals=signals),
+        metrics=ControllerMetrics(mode, fleet, parts.clock, certificates.by_setting),
+        web=Web(
+            state=state,
+            operators=frozenset(server.operators),
+            names=frozenset((server.host, *server.names)) - {""},
+            links=links_of(link_key_file, state, insecure=server.insecure),
+        ),
+    )
+
+
+def make_server(settings: ControllerSettings, observers: Observers, clock: Clock) -> HttpServer | None:
     """Bound and not yet started; None where nothing is to be served.
 
     Raises:
-        OSError: the address cannot be had, or a file cannot be read.
+        OSError: the address is not available, or a file cannot be read.
         ValueError: a file is not what it should be.
         ImportError: passwords need bcrypt, and it is not installed.
 
     """
     routes: dict[str, Route] = {}
     if settings.metrics:
-        routes["/metrics"] = telling.page
+        routes["/metrics"] = observers.metrics.page
     if settings.http_sd:
-        routes["/v1/http_sd"] = discovery.page
+        routes["/v1/http_sd"] = observers.discovery.page
+    web = observers.web
     app = web.answer if web is not None and settings.page else None
     if not routes and app is None:
         return None
-    door = make_auth(settings, clock, "controller")
-    telling.watch_logins(door.failures)
+    auth = make_auth(settings, clock, "controller")
+    observers.metrics.watch_logins(auth.failures)
     return HttpServer(
         settings.host,
         settings.port,
@@ -85,8 +159,8 @@ def make_server(
         max_connections=settings.max_connections,
         timeout_seconds=settings.connection_timeout,
         door=replace(
-            door,
-            names=door.names | (frozenset() if web is None else web.names),
+            auth,
+            names=auth.names | (frozenset() if web is None else web.names),
             open=None if web is None or web.links is None else KEEP,
         ),
         app=app,

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch import __version__
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.web import fleet_view
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
@@ -75,7 +76,7 @@ class State:
     _seen: _Seen = field(default_factory=_Seen)
     _making: threading.Lock = field(default_factory=threading.Lock)
 
-    def tell(self, done: Round | None, *, leading: bool, trouble: str | None = None) -> None:
+    def update(self, done: Round | None, *, leading: bool, trouble: str | None = None) -> None:
         """A round is over: done, in trouble, failed (None), or another controller's. `trouble` is the ledger's."""
         before = self._seen
         if trouble is not None:
@@ -139,7 +140,7 @@ class State:
         raise UnseenError(f"this controller waits, {leader} leads: ask that one")
 
     def _page(self, done: Round, trouble: str | None) -> fleet_view.FleetPage:
-        nodes = fleet_view.rows(done, self.rules)
+        nodes = node_rows(done, self.rules)
         return fleet_view.FleetPage(
             fleet=self.fleet,
             version=__version__,
@@ -149,7 +150,7 @@ class State:
             totals=fleet_view.totals(done, nodes),
             pools=tuple(fleet_view.pools(done, nodes, self.rules)),
             nodes=nodes,
-            deeds=fleet_view.deeds(done),
+            actions=fleet_view.actions(done),
             pauses=done.observation.ledger.pauses,
             budgets=fleet_view.budgets(done.observation),
             advice=fleet_view.advice(done),

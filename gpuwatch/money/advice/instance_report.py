@@ -1,4 +1,4 @@
-"""What `gpuwatch advise instance` says: the memory a model takes, and the machines that hold it, ranked."""
+"""What `gpuwatch recommend instance` says: the memory a model takes, and the machines that hold it, ranked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What `gpuwatch advise rightsize` says: machines larger than what their rounds on record show."""
+"""What `gpuwatch recommend rightsize` says: machines larger than what their rounds on record show."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.money import Offer
 from gpuwatch.money.advice import rightsizing
 from gpuwatch.money.advice.rightsizing import Sizing
 from gpuwatch.money.prices import catalogue
@@ -31,8 +30,8 @@ class RightsizingReport:
     over: timedelta
 
 
-def told(settings: LedgerSettings, clock: Clock, over_seconds: float) -> RightsizingReport:
-    """What the rounds of that time say.
+def told(settings: LedgerSettings, clock: Clock, over_seconds: float, provider: str) -> RightsizingReport:
+    """What the rounds of that time say; `provider` is the cloud whose machine types are compared.
 
     Raises:
         LedgerError: the ledger cannot be read, or keeps no round of that time whole.
@@ -53,13 +52,14 @@ def told(settings: LedgerSettings, clock: Clock, over_seconds: float) -> Rightsi
         newest = ledger.round(kept[-1][0]).observation
     finally:
         ledger.close()
-    usd = {offer.instance_type: offer.price_per_hour for offer in _offers() if offer.price_per_hour is not None}
+    offers = [each for each in catalogue.offers(provider=provider) if each.capacity_type == "on_demand"]
+    usd = {offer.instance_type: offer.price_per_hour for offer in offers if offer.price_per_hour is not None}
     for node in newest.fleet.nodes:
         price = newest.price(node)
         if price is not None:
             usd[node.instance_type] = price.usd_per_hour
     return RightsizingReport(
-        advice=rightsizing.advice(pasts, over, _offers(), usd),
+        advice=rightsizing.advice(pasts, over, offers, usd),
         nodes=len(pasts),
         rounds=len(chosen),
         kept=len(kept),
@@ -71,10 +71,6 @@ def told(settings: LedgerSettings, clock: Clock, over_seconds: float) -> Rightsi
 
 def _many(kept: Sequence[object]) -> bool:
     return len(kept) > _MOST_ROUNDS
-
-
-def _offers() -> tuple[Offer, ...]:
-    return tuple(offer for offer in catalogue.offers(provider="aws") if offer.capacity_type == "on_demand")
 
 
 def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[tuple[datetime, Fleet]]:

@@ -20,13 +20,9 @@ def of_fleet(
     """
     told: dict[str, Price | None] = {}
     regions: dict[str, set[str | None]] = {}
-    hires = fleet.notes("hires")
     for node in fleet.nodes:
-        known_of, hire, key = hires.get(node.id, (None, None, ""))
-        if known_of is not node:
-            hire = price_key(node)
-            key = hire.key
-            hires[node.id] = (node, hire, key)
+        hire = price_key(node)
+        key = hire.key
         regions.setdefault(node.instance_type, set()).add(node.region)
         if key not in told:
             told[key] = ask(replace(hire, node_id=None, node_name=None), now)

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.money.prices import overrides_file
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
@@ -26,11 +27,9 @@ _FETCHERS = {
 def open_book(
     settings: PriceSettings,
     *,
-    provider: str,
-    region: str | None,
+    cloud: CloudSettings,
     clock: Clock,
     background: bool,
-    profile: str | None = None,
 ) -> Book:
     """Own prices, fetched ones and the table as one. With `background`, what is old is asked for while it is used.
 
@@ -39,8 +38,9 @@ def open_book(
         ImportError: a cloud's extra is missing.
 
     """
-    live = open_live(settings, clock=clock, background=background, profile=profile)
-    return Book(provider=provider, region=region, rates=settings.rates, own=open_own(settings), live=live)
+    live = open_live(settings, clock=clock, background=background, cloud=cloud)
+    region = next(iter(cloud.regions), None)
+    return Book(provider=cloud.provider, region=region, rates=settings.rates, own=open_own(settings), live=live)
 
 
 def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
@@ -62,7 +62,7 @@ def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
     return lambda: reread.value
 
 
-def open_live(settings: PriceSettings, *, clock: Clock, background: bool, profile: str | None = None) -> Live | None:
+def open_live(settings: PriceSettings, *, clock: Clock, background: bool, cloud: CloudSettings) -> Live | None:
     """What was fetched and will be; None: no cloud is to be asked.
 
     Raises:
@@ -70,7 +70,7 @@ def open_live(settings: PriceSettings, *, clock: Clock, background: bool, profil
 
     """
     fetchers: dict[str, Fetcher] = {
-        name: resolve_name(_FETCHERS[name]).of(settings.live, clock=clock, profile=profile)
+        name: resolve_name(_FETCHERS[name]).of(settings.live, clock=clock, cloud=cloud)
         for name in settings.live.providers
     }
     if not fetchers:

@@ -86,7 +86,7 @@ def standing(report: Report) -> Iterator[Part]:
         rows=tuple(rows),
         left=frozenset(range(5)),
     )
-    yield Words(("Their disks and addresses go on costing; `gpuwatch leftovers` lists these.",))
+    yield Words(("Their disks and addresses go on costing; `gpuwatch unused` lists these.",))
 
 
 def deeds(report: Report) -> Iterator[Part]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from gpuwatch.model.decision import Decision, Observation, Review, Verb
+from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.model.health import Health
 
@@ -71,16 +71,15 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
     for node in running:
         if node.activity.state in _OF_NO_USE:
             step, price = steps.get(node.id), observation.price(node)
-            objections = " ".join(answer.sentence for answer in refused.get(node.id, ()))
-            said = "nothing was decided about it" if step is None else step.reason.sentence
+            refusals = refused.get(node.id, ())
             idle.append(
                 Idle(
                     node=node,
                     state=node.activity.state,
                     held_seconds=node.activity.held_seconds,
                     usd_per_hour=None if price is None else price.usd_per_hour,
-                    next_verb=Verb.HOLD if step is None or objections else step.verb,
-                    why=f"{said} But: {objections}" if objections else said,
+                    next_verb=Verb.HOLD if step is None or refusals else step.verb,
+                    why="nothing was decided about it" if step is None else reason_with_refusals(step, refusals),
                 )
             )
     standing = []

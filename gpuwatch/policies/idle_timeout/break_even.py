@@ -34,19 +34,19 @@ class Restart:
     @property
     def why(self) -> str:
         """The cost and where it comes from, but for what the configuration says, as a clause."""
-        told = [f"a restart costs {format_duration(self.seconds)}"]
+        reasons = [f"a restart costs {format_duration(self.seconds)}"]
         if self.measures:
             seen = self.known.starts
-            told.append(
+            reasons.append(
                 f"not measured yet, {seen} of {ENOUGH} starts seen"
                 if self.known.seconds is None
                 else f"measured from {seen} starts"
             )
         if self.usd:
-            told.append("its money included")
+            reasons.append("its money included")
         if self.known.failed:
-            told.append(f"more for {self.known.failed} starts that failed lately")
-        return ", ".join(told)
+            reasons.append(f"more for {self.known.failed} starts that failed lately")
+        return ", ".join(reasons)
 
 
 def restart(

@@ -35,8 +35,8 @@ def demand_of(observation: Observation, pool: str, rules: IdleRules, scaling: Sc
     if totals:
         count = capacity.now(observation, pool)
         limits += [(name, target * count) for name, target in totals]
-    told = {_above(observation.measure(pool, name), limit) for name, limit in limits}
-    return True if True in told else None if None in told or not told else False
+    above = {_above(observation.measure(pool, name), limit) for name, limit in limits}
+    return True if True in above else None if None in above or not above else False
 
 
 def _above(measure: MetricValue | None, limit: float) -> bool | None:

@@ -48,13 +48,13 @@ def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[
     queued = observation.queued.get(pool)
     if queued is None or rules.after == "learned":
         return
-    told = f"work has waited for the pool for {format_duration(queued)}, which it may take"
+    sentence = f"work has waited for the pool for {format_duration(queued)}, which it may take"
     for step, node in ending:
         restart = restart_of(observation, pool, rules, observation.price(node))
         if restart is None or node.activity.state is not State.IDLE:
             continue
         if queued < restart.seconds and node.activity.held_seconds < LONGEST * restart.seconds:
-            yield _hold(step, "queued", told, "No work that waits, or work that waits for longer.")
+            yield _hold(step, "queued", sentence, "No work that waits, or work that waits for longer.")
 
 
 def _scheduled(
@@ -81,11 +81,11 @@ def _scheduled(
             continue
         name, at, floor = found
         left = format_duration((at - observation.now).total_seconds())
-        told = f"the window {name} opens in {left} and asks for {floor} nodes: it would be started again at once"
-        yield _hold(step, "window_ahead", told, "A lower at_least of that window.")
+        sentence = f"the window {name} opens in {left} and asks for {floor} nodes: it would be started again at once"
+        yield _hold(step, "window_ahead", sentence, "A lower at_least of that window.")
 
 
-def _hold(step: Step, code: str, told: str, change: str) -> Step:
+def _hold(step: Step, code: str, why: str, change: str) -> Step:
     """The step turned into a hold."""
-    reason = replace(step.reason, code=code, sentence=f"{step.reason.sentence.removesuffix('.')}; {told}.")
+    reason = replace(step.reason, code=code, sentence=f"{step.reason.sentence.removesuffix('.')}; {why}.")
     return replace(step, verb=Verb.HOLD, reason=reason, change=change)

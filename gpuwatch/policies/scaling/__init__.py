@@ -54,14 +54,14 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
         )
         for name, metric in sorted(rules.metrics.items())
     ]
-    told = "; ".join(ballot.sentence for ballot in ballots)
+    sentences = "; ".join(ballot.sentence for ballot in ballots)
     largest = max((ballot.wants for ballot in ballots if ballot.wants is not None), default=has.count)
     unknown = any(ballot.wants is None for ballot in ballots)
     advice = tuple(_advice(observation, pool, rules))
 
     if unknown and largest <= has.count:
         members = len(observation.fleet.roster(pool).members)
-        sentence = f"{told}; all {members} running nodes stay."
+        sentence = f"{sentences}; all {members} running nodes stay."
         reason = Reason(code="unknown", sentence=sentence)
         return Proposal(
             policy=POLICY, pool=pool, reason=reason, at_least=members, grows=False, wish=has.count, advice=advice
@@ -74,7 +74,7 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
     return Proposal(
         policy=POLICY,
         pool=pool,
-        reason=Reason(code=verdict.code, sentence=f"{told}{verdict.limited}."),
+        reason=Reason(code=verdict.code, sentence=f"{sentences}{verdict.limited}."),
         want=verdict.want,
         grows=True,
         wish=largest,

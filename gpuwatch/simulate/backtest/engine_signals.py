@@ -29,7 +29,6 @@ from gpuwatch.model.fleet import (
 )
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.simulate.fleet.options import STORY_BEGINS
 from gpuwatch.simulate.fleet.workloads import Workload
 from gpuwatch.simulate.fleet.world import Host, World
 
@@ -97,8 +96,8 @@ def timeline_of(life: Workload, horizon: float) -> Timeline:
                 silent = change
             else:
                 gone[gpu] = change
-        told = {State.UNKNOWN if gone[gpu] else doing[gpu] for gpu in gpus}
-        shown = None if silent else next(state for state in _ORDER if state in told)
+        states_now = {State.UNKNOWN if gone[gpu] else doing[gpu] for gpu in gpus}
+        shown = None if silent else next(state for state in _ORDER if state in states_now)
         if at <= 0:
             states[0] = shown
         elif shown is not states[-1]:
@@ -143,21 +142,19 @@ class HistorySource:
     world: World
     clock: Clock
     timelines: dict[str, Timeline]
-    _told: dict[str, _NodeHistory] = field(default_factory=dict)
-    _fleet: Fleet = field(default_factory=lambda: Fleet(observed_at=STORY_BEGINS, nodes=()))
+    _histories: dict[str, _NodeHistory] = field(default_factory=dict)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """All nodes; those of which nothing new is to be said are the very same values as before."""
-        now, known = self.clock.monotonic(), self._told
+        now, known = self.clock.monotonic(), self._histories
         asked: list[Node] = []
         for node in nodes:
-            told = known.get(node.id)
-            if told is None or told.listed is not node or told.until <= now:
+            history = known.get(node.id)
+            if history is None or history.listed is not node or history.until <= now:
                 signal, until = self._ask(node, now)
-                told = known[node.id] = _NodeHistory(node, replace(node, signal=signal), until)
-            asked.append(told.node)
-        self._fleet = self._fleet.later(observed_at=self.clock.now(), nodes=tuple(asked))
-        return self._fleet
+                history = known[node.id] = _NodeHistory(node, replace(node, signal=signal), until)
+            asked.append(history.node)
+        return Fleet(observed_at=self.clock.now(), nodes=tuple(asked))
 
     def confirm(self, node: Node) -> NodeReport:
         """One node, now."""

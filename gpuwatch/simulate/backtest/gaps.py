@@ -54,9 +54,9 @@ def history_of(options: Options) -> History:
     if options.trace is None:
         raise ValueError("a backtest needs a recording")
     recording = read_trace(options.trace)
-    told, horizon = recorded(options, recording)
+    workloads, horizon = recorded(options, recording)
     known = []
-    for life in told:
+    for life in workloads:
         spans = recording.intervals.get(life.name)
         begin = (life.silent.until(0.0) or 0.0) if spans is None else spans[0][0] - recording.begin
         if begin < horizon:
@@ -65,14 +65,14 @@ def history_of(options: Options) -> History:
 
 
 def of_lives(
-    told: Iterable[Known],
+    workloads: Iterable[Known],
     horizon: float,
     words: Callable[[Workload, float], str],
     *,
     begins_at: datetime | None = None,
 ) -> History:
     """The history of some lives; `words` say why a gap of a life that begins then counts as idle."""
-    known = list(told)
+    known = list(workloads)
     gaps, evidence = list[Recorded](), dict[tuple[str, float], str]()
     for each in known:
         mine = list(_gaps(each.life, _busy(each.life, horizon), each.begin, horizon))

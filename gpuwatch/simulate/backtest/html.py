@@ -9,7 +9,7 @@ from gpuwatch.money.report import charts
 from gpuwatch.money.report.charts import Axis, Band, Item
 from gpuwatch.simulate.backtest.compare import Figures, figures_of, policy_of
 from gpuwatch.simulate.backtest.report import LISTED, MEASURES, Backtest
-from gpuwatch.simulate.backtest.text import again, checked_cells, sentences, stops_told, usd_words
+from gpuwatch.simulate.backtest.text import again, checked_cells, sentences, stops_title, usd_words
 from gpuwatch.simulate.backtest.timeline import Fleet, fleet_of, lengths_of, stopped_of, usual_wait
 
 _BINS = 120  # of the fleet over time
@@ -56,41 +56,41 @@ input:focus-visible + label { outline: 3px solid var(--k0); outline-offset: 2px;
 """
 
 
-def as_html(told: Backtest, most: int = LISTED) -> str:
+def as_html(result: Backtest, most: int = LISTED) -> str:
     """The page; `most` bounds each list of stops."""
-    title = f"Backtest of {escape(told.source)}"
-    figures = [*(line.figures for line in told.lines), told.optimum]
+    title = f"Backtest of {escape(result.source)}"
+    figures = [*(line.figures for line in result.lines), result.optimum]
     shown = "".join(f"#p{number}:checked ~ #panel{number} {{ display: block; }}\n" for number in range(len(figures)))
     parts = [
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{charts.STYLE}{_STYLE}{shown}</style></head><body>",
         f"<h1>{title}</h1>",
-        *(f"<p>{escape(sentence)}</p>" for sentence in sentences(told)),
+        *(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
         "<h2>Side by side</h2>",
-        _figures(told, figures),
+        _figures(result, figures),
         '<h2>Charts</h2>\n<div class="charts">',
-        *_charts(told, figures),
+        *_charts(result, figures),
         "</div>",
         "<h2>Policy by policy</h2>\n<fieldset><legend>The fleet over time and the stops, under the policy</legend>",
         *_choices(figures),
-        *_panels(told, figures, most),
+        *_panels(result, figures, most),
         "</fieldset></body></html>\n",
     ]
     return "\n".join(parts)
 
 
-def _figures(told: Backtest, figures: Sequence[Figures]) -> str:
+def _figures(result: Backtest, figures: Sequence[Figures]) -> str:
     """A row for each figure, a column for each policy; behind a figure its ratio to the optimum's."""
     rows = []
     for measure in MEASURES:
         cells = []
         for each in figures:
-            ratio = measure.ratio(each, told.optimum) if measure.compared and each is not told.optimum else None
+            ratio = measure.ratio(each, result.optimum) if measure.compared and each is not result.optimum else None
             beside = "" if ratio is None else f" <small>{_TIMES}{ratio:.2f}</small>"
             cells.append(f"<td>{escape(measure.written(each))}{beside}</td>")
         rows.append(f'<tr><th scope="row">{escape(measure.words)}</th>{"".join(cells)}</tr>')
-    checks = [*(checked_cells(line) for line in told.lines), ("-", "-")]
+    checks = [*(checked_cells(line) for line in result.lines), ("-", "-")]
     for words, seen in zip(("wrong stops", "violations"), zip(*checks, strict=True), strict=True):
         columns = "".join(f"<td>{cell}</td>" for cell in seen)
         rows.append(f'<tr><th scope="row">{words} in the check</th>{columns}</tr>')
@@ -114,19 +114,19 @@ def _figure(words: str, more: str, chart: str) -> str:
     return f"<figure><figcaption>{escape(words)}<small>{escape(more)}</small></figcaption>{chart}</figure>"
 
 
-def _charts(told: Backtest, figures: Sequence[Figures]) -> Iterator[str]:
+def _charts(result: Backtest, figures: Sequence[Figures]) -> Iterator[str]:
     """Cost beside the optimum and break-even, the trade-off, and gaps by length with each policy's wait."""
     colour = {id(each): number % _OPTIMUM_COLOUR for number, each in enumerate(figures)} | {
-        id(told.optimum): _OPTIMUM_COLOUR
+        id(result.optimum): _OPTIMUM_COLOUR
     }
-    yield _cost_chart(told, figures, colour)
+    yield _cost_chart(result, figures, colour)
     yield _trade_chart(figures, colour)
-    if told.history.gaps:
-        yield from _length_charts(told, figures, colour)
+    if result.history.gaps:
+        yield from _length_charts(result, figures, colour)
 
 
-def _cost_chart(told: Backtest, figures: Sequence[Figures], colour: dict[int, int]) -> str:
-    even = figures_of(policy_of("after=break_even"), told.history, told.terms).idle_cost_ratio_to_optimum
+def _cost_chart(result: Backtest, figures: Sequence[Figures], colour: dict[int, int]) -> str:
+    even = figures_of(policy_of("after=break_even"), result.history, result.terms).idle_cost_ratio_to_optimum
     items = [
         Item(label=each.policy.name, x=ratio, written=f"{ratio:.2f}", colour=colour[id(each)])
         for each in figures
@@ -158,12 +158,12 @@ def _trade_chart(figures: Sequence[Figures], colour: dict[int, int]) -> str:
     return _figure("Saved against restarts", more, charts.points(f"{unit} against restarts", words, items, *axes))
 
 
-def _length_charts(told: Backtest, figures: Sequence[Figures], colour: dict[int, int]) -> Iterator[str]:
-    lengths = lengths_of(told.history)
+def _length_charts(result: Backtest, figures: Sequence[Figures], colour: dict[int, int]) -> Iterator[str]:
+    lengths = lengths_of(result.history)
     marks = [
         Item(label=f"{each.policy.name}: {format_duration(wait)}", x=wait, colour=colour[id(each)])
         for each in figures
-        if each is not told.optimum and (wait := usual_wait(told.history, each)) is not None
+        if each is not result.optimum and (wait := usual_wait(result.history, each)) is not None
     ]
     more = "A line is a policy's wait, the median of its stops."
     x = Axis(name="length of the gap", write=format_duration, ticks=_LENGTHS)
@@ -188,19 +188,19 @@ def _choices(figures: Sequence[Figures]) -> Iterator[str]:
         )
 
 
-def _panels(told: Backtest, figures: Sequence[Figures], most: int) -> Iterator[str]:
+def _panels(result: Backtest, figures: Sequence[Figures], most: int) -> Iterator[str]:
     """For each policy the fleet over time and the foremost stops."""
-    fleet = fleet_of(told.history, _BINS)
+    fleet = fleet_of(result.history, _BINS)
     for number, each in enumerate(figures):
         yield f'<div class="panel" id="panel{number}">'
-        yield _fleet_chart(told, each, fleet)
+        yield _fleet_chart(result, each, fleet)
         if each.stops and most:
-            yield _stops(told, each, most)
+            yield _stops(result, each, most)
         yield "</div>"
 
 
-def _fleet_chart(told: Backtest, figures: Figures, fleet: Fleet) -> str:
-    stopped = stopped_of(told.history, figures, _BINS)
+def _fleet_chart(result: Backtest, figures: Figures, fleet: Fleet) -> str:
+    stopped = stopped_of(result.history, figures, _BINS)
     held = [max(0.0, idle - gone) for idle, gone in zip(fleet.idle, stopped, strict=True)]
     bands = [
         Band(label="busy", values=fleet.busy, colour=0),
@@ -209,8 +209,8 @@ def _fleet_chart(told: Backtest, figures: Figures, fleet: Fleet) -> str:
     ]
     bands = [band for band in bands if any(value > 0 for value in band.values)]
     words = ", ".join(f"{band.label} {math.fsum(band.values) / _BINS:,.1f} nodes on the mean" for band in bands)
-    horizon = told.history.horizon_seconds
-    moments = [(share, told.when(share * horizon)[:-3]) for share in (0.0, 0.5, 1.0)]
+    horizon = result.history.horizon_seconds
+    moments = [(share, result.when(share * horizon)[:-3]) for share in (0.0, 0.5, 1.0)]
     heading = f"The fleet under {figures.policy.name}"
     chart = charts.areas(heading, words, bands, Axis(name="nodes", write=_short), moments)
     return _figure(
@@ -218,16 +218,16 @@ def _fleet_chart(told: Backtest, figures: Figures, fleet: Fleet) -> str:
     )
 
 
-def _stops(told: Backtest, figures: Figures, most: int) -> str:
-    listed = told.listed(figures, most)
+def _stops(result: Backtest, figures: Figures, most: int) -> str:
+    listed = result.listed(figures, most)
     pools = len({each.pool for each in listed}) > 1
     rows = []
     for each in listed:
         cells = (
             *((each.pool,) if pools else ()),
-            told.when(each.stop.gap.begin),
-            told.when(each.stop.at),
-            again(told, each),
+            result.when(each.stop.gap.begin),
+            result.when(each.stop.at),
+            again(result, each),
             f"{each.stop.saved_seconds / 3600:,.2f}",
             usd_words(each),
         )
@@ -238,7 +238,7 @@ def _stops(told: Backtest, figures: Figures, most: int) -> str:
             f'<td class="words">{suspect}{escape(each.evidence)}</td></tr>'
         )
     heads = ("node", *(("pool",) if pools else ()), *_STOP_HEADS)
-    return _table(stops_told(figures, most), heads, rows, ' class="left"')
+    return _table(stops_title(figures, most), heads, rows, ' class="left"')
 
 
 def _short(value: float) -> str:

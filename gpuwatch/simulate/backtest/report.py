@@ -71,7 +71,7 @@ def backtest(
 ) -> Backtest:
     """Charge every policy for the history, and play a part of it under each; without bounds nothing is played."""
     begun = clock.monotonic()
-    told = [figures_of(policy, history, terms) for policy in policies]
+    all_figures = [figures_of(policy, history, terms) for policy in policies]
     seconds = clock.monotonic() - begun
     played = max(1, sum(not policy.never for policy in policies))
     share = None if bounds is None else replace(bounds, real_seconds=bounds.real_seconds / played)
@@ -80,7 +80,7 @@ def backtest(
             figures=each,
             checked=None if share is None else check(each.policy, history, options, terms.restart, share, clock),
         )
-        for each in told
+        for each in all_figures
     )
     node_hours = sum(history.node_seconds.values()) / 3600
     return Backtest(
@@ -159,17 +159,17 @@ MEASURES = (
 )
 
 
-def as_json(told: Backtest, most: int = LISTED) -> dict[str, object]:
+def as_json(result: Backtest, most: int = LISTED) -> dict[str, object]:
     """For tools; docs/backtest.md defines each key. `most` bounds each list of stops."""
     return {
-        "trace": told.source,
-        "begins_at": None if told.history.begins_at is None else told.history.begins_at.isoformat(),
-        "nodes": len(told.history.lives),
-        "node_hours": round(told.node_hours, 4),
-        "gaps": len(told.history.gaps),
-        "restart_cost_seconds": told.terms.restart,
-        "boot_seconds": told.terms.boot,
-        "regret_seconds": told.terms.regret,
+        "trace": result.source,
+        "begins_at": None if result.history.begins_at is None else result.history.begins_at.isoformat(),
+        "nodes": len(result.history.lives),
+        "node_hours": round(result.node_hours, 4),
+        "gaps": len(result.history.gaps),
+        "restart_cost_seconds": result.terms.restart,
+        "boot_seconds": result.terms.boot,
+        "regret_seconds": result.terms.regret,
         "prices": [
             {"instance_type": kind, "usd_per_hour": None, "as_of": None, "source": None}
             if price is None
@@ -179,21 +179,21 @@ def as_json(told: Backtest, most: int = LISTED) -> dict[str, object]:
                 "as_of": price.as_of.isoformat(),
                 "source": price.source,
             }
-            for kind, price in prices_of(told.history).items()
+            for kind, price in prices_of(result.history).items()
         ],
-        "policies": [_policy(told, line, most) for line in told.lines],
-        "optimum": _figures(told.optimum),
-        "node_hours_per_second": round(told.replayed_per_second),
+        "policies": [_policy(result, line, most) for line in result.lines],
+        "optimum": _figures(result.optimum),
+        "node_hours_per_second": round(result.replayed_per_second),
     }
 
 
-def _policy(told: Backtest, line: Line, most: int) -> dict[str, object]:
+def _policy(result: Backtest, line: Line, most: int) -> dict[str, object]:
     figures, checked = line.figures, line.checked
     return {
         "name": figures.policy.name,
         **_figures(figures),
         "to_optimum": {
-            measure.key: _plain(measure.ratio(figures, told.optimum)) for measure in MEASURES if measure.compared
+            measure.key: _plain(measure.ratio(figures, result.optimum)) for measure in MEASURES if measure.compared
         },
         "wrongly_stopped": None if checked is None else checked.wrongly_stopped,
         "violations": None if checked is None else len(checked.violations),
@@ -202,7 +202,7 @@ def _policy(told: Backtest, line: Line, most: int) -> dict[str, object]:
         "checked_whole": checked is not None and checked.whole,
         "checked_node_hours": 0.0 if checked is None else round(checked.node_hours, 4),
         "checked_stops": 0 if checked is None else checked.stops,
-        "would_have_stopped": [_stop(told, each) for each in told.listed(figures, most)],
+        "would_have_stopped": [_stop(result, each) for each in result.listed(figures, most)],
     }
 
 
@@ -217,8 +217,8 @@ def _plain(value: float | Decimal | None) -> float | None:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def _stop(told: Backtest, each: StopRecord) -> dict[str, object]:
-    gap, begins_at = each.stop.gap, told.history.begins_at
+def _stop(result: Backtest, each: StopRecord) -> dict[str, object]:
+    gap, begins_at = each.stop.gap, result.history.begins_at
     moments = {"idle_since": gap.begin, "stopped_at": each.stop.at, "needed_at": gap.end if gap.needed else None}
     absolute = {
         name: None if at is None else (begins_at + timedelta(seconds=at)).isoformat()

@@ -33,20 +33,20 @@ _TROUBLE = {
 _CHECKS = ("wrong", "violations")
 
 
-def as_text(told: Backtest, most: int = LISTED) -> str:
+def as_text(result: Backtest, most: int = LISTED) -> str:
     """For people; `most` stops of each policy."""
-    figures = [*(line.figures for line in told.lines), told.optimum]
-    checks = [*(checked_cells(line) for line in told.lines), ("-", "-")]
+    figures = [*(line.figures for line in result.lines), result.optimum]
+    checks = [*(checked_cells(line) for line in result.lines), ("-", "-")]
     cost = [_cells(each, _COST) for each in figures]
     trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
-    stops = (line for each in told.lines if each.figures.stops for line in _stops(told, each.figures, most))
+    stops = (line for each in result.lines if each.figures.stops for line in _stops(result, each.figures, most))
     lines = [
         *_table(("policy", *_COST), cost),
         "",
         *_table(("policy", *_TROUBLE, *_CHECKS), trouble),
         "",
         *stops,
-        *sentences(told),
+        *sentences(result),
     ]
     return "\n".join(map(legible, lines))
 
@@ -57,18 +57,18 @@ def checked_cells(line: Line) -> tuple[str, str]:
     return ("-", "-") if seen is None else (str(seen.wrongly_stopped), str(len(seen.violations)))
 
 
-def sentences(told: Backtest) -> Iterator[str]:
+def sentences(result: Backtest) -> Iterator[str]:
     """What the tables do not say."""
-    terms, nodes, gaps = told.terms, len(told.history.lives), len(told.history.gaps)
-    yield f"{told.source}: {nodes:,} nodes, {told.node_hours:,.0f} node-hours, {gaps:,} idle gaps."
-    if told.history.begins_at is not None:
-        yield f"From {told.when(0)} to {told.when(told.history.horizon_seconds)}; all times are UTC."
+    terms, nodes, gaps = result.terms, len(result.history.lives), len(result.history.gaps)
+    yield f"{result.source}: {nodes:,} nodes, {result.node_hours:,.0f} node-hours, {gaps:,} idle gaps."
+    if result.history.begins_at is not None:
+        yield f"From {result.when(0)} to {result.when(result.history.horizon_seconds)}; all times are UTC."
     yield (
         f"A restart costs {format_duration(terms.restart)} of rental, and people wait {format_duration(terms.boot)} "
         f"for it; a stop is suspect if the node is needed again within {format_duration(terms.regret)}."
     )
-    yield from _prices(told)
-    played = [line.checked for line in told.lines if line.checked is not None and line.checked.hours > 0]
+    yield from _prices(result)
+    played = [line.checked for line in result.lines if line.checked is not None and line.checked.hours > 0]
     if played:
         least = format_duration(min(each.hours for each in played) * 3600)
         yield (
@@ -78,20 +78,20 @@ def sentences(told: Backtest) -> Iterator[str]:
         )
     else:
         yield "Nothing was played through the real controller: wrong stops and violations are not known."
-    for line in told.lines:
+    for line in result.lines:
         for violation in () if line.checked is None else line.checked.violations[:5]:
             yield f"{line.figures.policy.name}: {violation}"
 
 
-def stops_told(figures: Figures, most: int) -> str:
+def stops_title(figures: Figures, most: int) -> str:
     """How many stops there are and which of them are listed."""
     which = "" if figures.stops <= most else f"; the first {most}, suspects before the largest savings"
     return f"{figures.policy.name} would have stopped nodes {figures.stops:,} times{which}:"
 
 
-def again(told: Backtest, each: StopRecord) -> str:
+def again(result: Backtest, each: StopRecord) -> str:
     """When a stopped node was needed again."""
-    return told.when(each.stop.gap.end) if each.stop.gap.needed else "-"
+    return result.when(each.stop.gap.end) if each.stop.gap.needed else "-"
 
 
 def usd_words(each: StopRecord) -> str:
@@ -103,9 +103,9 @@ def _cells(figures: Figures, columns: dict[str, str]) -> tuple[str, ...]:
     return figures.policy.name, *(_BY_KEY[key].written(figures) for key in columns.values())
 
 
-def _prices(told: Backtest) -> Iterator[str]:
+def _prices(result: Backtest) -> Iterator[str]:
     """Where the money comes from, a sentence for each source."""
-    listed = prices_of(told.history)
+    listed = prices_of(result.history)
     missing = [kind for kind, price in listed.items() if price is None]
     if missing:
         yield f"Money is not known: there is no list price for {', '.join(missing)}."
@@ -118,15 +118,15 @@ def _prices(told: Backtest) -> Iterator[str]:
         yield f"Priced as {', '.join(kinds)}: {source}, as of {as_of}."
 
 
-def _stops(told: Backtest, figures: Figures, most: int) -> Iterator[str]:
+def _stops(result: Backtest, figures: Figures, most: int) -> Iterator[str]:
     if most == 0:
         return
-    yield stops_told(figures, most)
-    listed = told.listed(figures, most)
+    yield stops_title(figures, most)
+    listed = result.listed(figures, most)
     rows = [
         (
             "suspect" if each.suspect else "",
-            told.when(each.stop.at),
+            result.when(each.stop.at),
             each.stop.gap.node_id,
             f"{each.stop.saved_seconds / 3600:,.2f}",
             usd_words(each),

@@ -27,9 +27,9 @@ def policies_of(pool: str, rules: PoolRules) -> tuple[Policy, ...]:
     return tuple(_policy(pool, each) for each in trials(rules))
 
 
-def record(told: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) -> BacktestRecord:
+def record(result: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) -> BacktestRecord:
     """What is kept of a backtest in which the pool's `policies_of` took part."""
-    lines = [line for line in told.lines if line.figures.policy.rules is not None]
+    lines = [line for line in result.lines if line.figures.policy.rules is not None]
     checked = [line.checked for line in lines if line.checked is not None]
     failures = list(_failures(lines))
     return BacktestRecord(
@@ -37,8 +37,8 @@ def record(told: Backtest, pool: str, rules: PoolRules, at: datetime, who: str) 
         at=at,
         who=who,
         rules=fingerprint(rules),
-        source=told.source,
-        node_hours=told.node_hours,
+        source=result.source,
+        node_hours=result.node_hours,
         stops=sum(line.figures.stops for line in lines),
         suspected_wrong_stops=sum(line.figures.suspected_wrong_stops for line in lines),
         checked_node_hours=sum(each.node_hours for each in checked),
@@ -70,5 +70,5 @@ def _failures(lines: Sequence[Line]) -> Iterator[str]:
 
 def _policy(pool: str, rules: PoolRules) -> Policy:
     after = rules.idle.after
-    told = after if isinstance(after, str) else format_duration(after)
-    return Policy(name=f"{pool}:after={told}", after=after, rules=rules)
+    wait = after if isinstance(after, str) else format_duration(after)
+    return Policy(name=f"{pool}:after={wait}", after=after, rules=rules)

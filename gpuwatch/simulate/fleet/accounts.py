@@ -62,9 +62,9 @@ def account(world: World, until: float) -> Account:
     )
 
 
-def saved_usd(told: Account) -> Decimal:
+def saved_usd(account: Account) -> Decimal:
     """What the machines' time that was not billed would have cost, at list price, to the cent."""
-    hours = {kind: whole - told.node_hours[kind] for kind, whole in told.node_hours_unmanaged.items()}
+    hours = {kind: whole - account.node_hours[kind] for kind, whole in account.node_hours_unmanaged.items()}
     return _cost(hours).quantize(Decimal("0.01"), rounding=ROUND_HALF_EVEN)
 
 

@@ -34,10 +34,10 @@ class Show:
     options: Options
     horizon: float
 
-    def run(self, interrupted: Callable[[], bool], tell: Callable[[Round, float], None]) -> None:
+    def run(self, interrupted: Callable[[], bool], update: Callable[[Round, float], None]) -> None:
         """Play the story for `options.seconds`, or until interrupted.
 
-        `tell` is given each round and how many real seconds it took.
+        `update` is given each round and how many real seconds it took.
         """
         clock, real = self.parts.clock, SystemClock()
         begun, speed, seconds = real.monotonic(), self.options.speed, self.options.seconds
@@ -54,7 +54,7 @@ class Show:
         def controller(parts: ControllerContext) -> None:
             asked = real.monotonic()
             done = step(parts)
-            tell(done, real.monotonic() - asked)
+            update(done, real.monotonic() - asked)
             self.board.round(done)
 
         def started(host: Host) -> None:
@@ -65,11 +65,12 @@ class Show:
 
     def totals(self) -> str:
         """What came of it up to now, by the simulation's truth."""
-        told = account(self.world, self.parts.clock.monotonic())
+        totals = account(self.world, self.parts.clock.monotonic())
         wrong = [stop for stop in self.world.stops if stop.wrong is not None]
         return (
-            f"saved ${saved_usd(told)} so far: {told.billed:.0f} of {told.gpus * told.hours:.0f} GPU-hours billed, "
-            f"waste {told.waste_ratio:.0%} instead of {told.baseline_waste_ratio:.0%}; "
+            f"saved ${saved_usd(totals)} so far: "
+            f"{totals.billed:.0f} of {totals.gpus * totals.hours:.0f} GPU-hours billed, "
+            f"waste {totals.waste_ratio:.0%} instead of {totals.baseline_waste_ratio:.0%}; "
             f"{len(self.world.stops)} stopped ({len(wrong)} wrongly), {self.world.restarts} started again"
         )
 
@@ -90,14 +91,14 @@ def opened(options: Options, say: Callable[[str], None] | None) -> Iterator[Show
         sample=max(10.0, _SAMPLE_REAL_SECONDS * options.speed),
         interval=max(options.interval, _ROUND_REAL_SECONDS * options.speed),
     )
-    told, horizon = lives(options)
+    workloads, horizon = lives(options)
     with contextlib.ExitStack() as stack:
         ledger = Ledger.open(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ledger.db")
         stack.callback(ledger.close)
-        parts, world = staged(options, told, horizon, ledger)
+        parts, world = staged(options, workloads, horizon, ledger)
         if say is None:
             stack.enter_context(log_unheard())
-        board = Board(world=world, clock=parts.clock, begin=STORY_BEGINS, say=say)
+        board = Board(world=world, rules=parts.rules, clock=parts.clock, begin=STORY_BEGINS, say=say)
         show = Show(parts=parts, ledger=ledger, world=world, board=board, options=options, horizon=horizon)
         board.totals = show.totals
         yield show

@@ -88,11 +88,11 @@ def recorded(options: Options, recording: Recording) -> tuple[tuple[Workload, ..
     """The lives of a recording and their horizon in seconds; raises as `lives`."""
     span = recording.end - recording.begin
     horizon = span if options.hours is None else min(span, options.hours * 3600)
-    told = lives_of(recording, gpus_per_node=options.gpus_per_node, instance_type=options.instance_type)
-    for life in told:
+    workloads = lives_of(recording, gpus_per_node=options.gpus_per_node, instance_type=options.instance_type)
+    for life in workloads:
         if prices.lookup(life.instance_type) is None:
             raise DemoError(f"--instance-type {life.instance_type}: there is no list price for it; try g6.xlarge")
-    return told, horizon
+    return workloads, horizon
 
 
 def assemble(

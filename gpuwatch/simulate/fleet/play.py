@@ -17,11 +17,11 @@ _FORGET_AFTER_ROUNDS = 50
 
 
 def staged(
-    options: Options, told: Sequence[Workload], horizon: float, ledger: RoundLedger
+    options: Options, workloads: Sequence[Workload], horizon: float, ledger: RoundLedger
 ) -> tuple[ControllerContext, World]:
     """The controller's parts and the world under it, on a manual clock at second 0."""
     clock = ManualClock(wall=STORY_BEGINS)
-    named = {f"i-{number:017x}": life for number, life in enumerate(told, start=1)}
+    named = {f"i-{number:017x}": life for number, life in enumerate(workloads, start=1)}
     world = World(named, clock, Timing(sampling=options.sample, boot=options.boot), horizon)
     machines = SimulatedCloud(
         fleet=FLEET,
@@ -32,7 +32,7 @@ def staged(
     for node_id, life in named.items():
         machines.add(_machine(node_id, life))
     cloud = WitnessedCloud(machines, world)
-    pools = {life.pool for life in told}
+    pools = {life.pool for life in workloads}
     return assemble(options, clock, cloud, InProcess(world, clock), ledger, pools), world
 
 

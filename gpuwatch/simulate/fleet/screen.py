@@ -10,9 +10,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import Round
-from gpuwatch.model.decision import Status
+from gpuwatch.guard import Rulebook
+from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.runtime.clock import Clock
@@ -20,7 +21,7 @@ from gpuwatch.simulate.fleet.world import World
 
 _EVENTS = 8
 _STYLES = {"busy": "green", "parked": "cyan", "stalled": "magenta", "idle": "yellow", "unknown": "red"}
-_NEXT_STYLES = {"notice": "yellow", "stop": "bold red", "withdraw": "green"}
+_ACTION_STYLES = {Verb.NOTICE: "yellow", Verb.STOP: "bold red", Verb.WITHDRAW: "green"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Board:
     """What is known to the screen; rounds come from one thread, the screen may be drawn from another."""
 
     world: World
+    rules: Rulebook
     clock: Clock
     begin: datetime
     totals: Callable[[], str] = str
@@ -52,10 +54,10 @@ class Board:
         """A round is over."""
         with self._lock:
             self._last = done
-        for sentence in self._told(done):
+        for sentence in self._sentences(done):
             self.event(sentence)
 
-    def _told(self, done: Round) -> Iterator[str]:
+    def _sentences(self, done: Round) -> Iterator[str]:
         """A round's news."""
         if done.trouble is not None:
             yield done.trouble
@@ -91,29 +93,22 @@ class Board:
         for column in ("node", "pool", "life", "cloud", "verdict", "for", "notice"):
             table.add_column(column, no_wrap=True)
         table.add_column("what happens next, and why", ratio=1)
-        refused = {
-            review.step.node_id: " ".join(answer.sentence for answer in review.refusals) for review in done.reviews
-        }
-        rows = fleet_rows(done)
         order = {node_id: number for number, node_id in enumerate(self.world.hosts)}
-        for row in sorted(rows, key=lambda row: order[row["node"]]):
-            notified = row["notified_at"]
-            notice = datetime.fromisoformat(notified).strftime("%H:%M") if notified else ""
-            why = f"{row['next']}: {row['why']}"
-            if row["state"] != "running":
-                why = self._stopped.get(row["node"], why)
-            if refused.get(row["node"]):
-                why += f" Refused: {refused[row['node']]}"
-            use = row["activity"] or ""
+        for row in sorted(node_rows(done, self.rules), key=lambda row: order[row.id]):
+            running, use = row.state is NodeState.RUNNING, "" if row.activity is None else row.activity.value
+            why = f"{row.action.value}: {row.why}"
             table.add_row(
-                row["name"],
-                row["pool"],
-                self.world.hosts[row["node"]].life.story,
-                Text(row["state"], style="" if row["state"] == "running" else "dim"),
+                row.name,
+                row.pool,
+                self.world.hosts[row.id].life.story,
+                Text(row.state.value, style="" if running else "dim"),
                 Text(use, style=_STYLES.get(use, "")),
-                format_duration(row["held_seconds"]) if row["held_seconds"] is not None else "",
-                notice,
-                Text(why, style=_NEXT_STYLES.get(row["next"], "" if use else "dim")),
+                "" if row.held_seconds is None else format_duration(row.held_seconds),
+                "" if row.notified_at is None else f"{row.notified_at:%H:%M}",
+                Text(
+                    why if running else self._stopped.get(row.id, why),
+                    style=_ACTION_STYLES.get(row.action, "" if use else "dim"),
+                ),
             )
         return table
 

@@ -174,8 +174,8 @@ def _take_interval(recording: Recording, row: dict[str, str]) -> None:
         raise _broken(f"busy_to_s is {end:g} and busy_from_s is {begin:g}", "an end after its begin")
     spans = recording.intervals.setdefault(node, [])
     if spans and begin < spans[-1][1]:
-        told = f"it begins at {begin:g}, and the interval before of {node} ends at {spans[-1][1]:g}"
-        raise _broken(told, "intervals of a node in order, without overlap")
+        wrong = f"it begins at {begin:g}, and the interval before of {node} ends at {spans[-1][1]:g}"
+        raise _broken(wrong, "intervals of a node in order, without overlap")
     spans.append((begin, end))
 
 

@@ -14,17 +14,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.cli.controller import _certificates
+from gpuwatch.cli.controller import observers_of
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.runtime.certificates import Ends, Read, by_handshake
-from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.http.auth import files_of
 from gpuwatch.runtime.metrics.family import CERTIFICATE
 from gpuwatch.runtime.tls import TlsFiles
 from gpuwatch.runtime.x509 import by_x509, validities_of
+from tests.support.builders.fleet import Desk
 from tests.support.real.agents import RunningAgent, eventually
 from tests.support.real.certificates import Authority, Issued
 
@@ -65,7 +64,7 @@ def test_of_a_certificate_the_first_is_told_and_of_authorities_the_first_to_end(
     issued = authority.issue("agent", until=LATER)
     authority.ca.write_bytes(authority.ca.read_bytes() + an_authority(until=SOON))
 
-    ends = dict(Ends([files_of(settings_of(issued, authority.ca), "agent")], read).told())
+    ends = dict(Ends([files_of(settings_of(issued, authority.ca), "agent")], read).by_setting())
 
     assert ends == {"agent.tls_certificate": LATER, "agent.tls_client_ca": SOON}
     assert [each.end for each in validities_of(authority.ca)][1] == SOON
@@ -76,14 +75,14 @@ def test_one_that_is_believed_for_itself_alone_is_told_by_controllers(tmp_path: 
     """The standard library lists authorities alone, so that an agent does not know of it."""
     files = TlsFiles(section="signals", ca=Authority(tmp_path).issue("agent", until=SOON).certificate)
 
-    assert dict(Ends([files], by_x509).told()) == {"signals.tls_ca": SOON}
-    assert dict(Ends([files], by_handshake).told()) == {}
+    assert dict(Ends([files], by_x509).by_setting()) == {"signals.tls_ca": SOON}
+    assert dict(Ends([files], by_handshake).by_setting()) == {}
 
 
 @READERS
 def test_without_a_file_nothing_is_told(read: Read) -> None:
     """Absent, never zero."""
-    assert dict(Ends([files_of(AgentSettings(), "agent")], read).told()) == {}
+    assert dict(Ends([files_of(AgentSettings(), "agent")], read).by_setting()) == {}
 
 
 @READERS
@@ -92,16 +91,16 @@ def test_a_renewed_certificate_is_told_at_once_and_one_that_cannot_be_used_is_no
     authority = Authority(tmp_path)
     issued = authority.issue("agent", until=SOON)
     ends = Ends([files_of(settings_of(issued), "agent")], read)
-    first = dict(ends.told())
+    first = dict(ends.by_setting())
     stranger = authority.issue("stranger", until=LATER)
     stranger.certificate.rename(issued.certificate)
-    mismatched = dict(ends.told())
+    mismatched = dict(ends.by_setting())
     authority.issue("agent", until=LATER)
-    renewed = dict(ends.told())
+    renewed = dict(ends.by_setting())
     issued.certificate.unlink()
 
     assert first == mismatched == {"agent.tls_certificate": SOON}
-    assert renewed == dict(ends.told()) == {"agent.tls_certificate": LATER}
+    assert renewed == dict(ends.by_setting()) == {"agent.tls_certificate": LATER}
 
 
 @READERS
@@ -112,11 +111,11 @@ def test_what_never_could_be_used_is_absent(tmp_path: Path, spoil: Callable[[Pat
     issued = authority.issue("agent", until=SOON)
     spoil(issued.certificate)
     ends = Ends([files_of(settings_of(issued), "agent")], read)
-    before = dict(ends.told())
+    before = dict(ends.by_setting())
     authority.issue("agent", until=LATER)
 
     assert before == {}
-    assert dict(ends.told()) == {"agent.tls_certificate": LATER}
+    assert dict(ends.by_setting()) == {"agent.tls_certificate": LATER}
 
 
 def test_a_real_agent_tells_it_and_what_it_shows_after_a_renewal(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_a_controller_tells_those_that_it_shows_to_browsers_agents_and_prometheu
         controller=ControllerSettings(tls_certificate=str(door.certificate), tls_key=str(door.key)),
         signals=ObserveSettings(**tls, promql=PromqlSettings(**tls, tls_ca=str(authority.ca))),  # type: ignore[arg-type]  # all of them strings
     )
-    page = ControllerMetrics("enforce", "ml", ManualClock(), _certificates(settings).told).page().body.decode()
+    page = observers_of(settings, Desk().parts).metrics.page().body.decode()
 
     assert told(page) == {
         "controller.tls_certificate": SOON.timestamp(),

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.notify.message import composed
-from gpuwatch.notify.send import Delivery, sent
-from gpuwatch.notify.settings import AppriseSettings, Listener
-from gpuwatch.notify.transports.errors import DeliveryError
-from gpuwatch.notify.transports.settings import MailSettings, SlackSettings, WebhookSettings
+from gpuwatch.notify.formats import Notification
+from gpuwatch.notify.message import Message, composed
+from gpuwatch.notify.settings import Receiver
+from gpuwatch.notify.transports.apprise import AppriseSettings
+from gpuwatch.notify.transports.base import Delivery, DeliveryError
+from gpuwatch.notify.transports.mail import MailSettings
+from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
+from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import a_machine, about, an_event
 from tests.support.fakes.http_sink import Answer, serving
 from tests.support.real.alerting import PASSWORD, mail_server, text_of
@@ -25,8 +28,19 @@ LINK = "https://gpuwatch.example.com/keep/1.abc.def"
 
 def a_parcel(*to: str, copies: tuple[str, ...] = (), mentions: tuple[str, ...] = ()) -> Delivery:
     """A notice with a keep link."""
-    message = composed([an_event()], about(link=lambda *_: LINK), mentions)
-    return Delivery(message=message, key="gpuwatch-notice-1", to=to, copies=copies)
+    message = composed([an_event()], about(link=lambda *_: LINK))
+    return a_delivery(message, to=to, copies=copies, mentions=mentions)
+
+
+def a_delivery(message: Message, **addresses: tuple[str, ...]) -> Delivery:
+    """A message on its way."""
+    content = Notification(message)
+    return Delivery(key="gpuwatch-notice-1", at=NOW, day=NOW.date(), content=content, **addresses)
+
+
+def sent(delivery: Delivery, receiver: Receiver) -> str:
+    """Where it went."""
+    return receiver.transport.send(delivery)
 
 
 def secret(folder: Path, text: str) -> str:
@@ -50,8 +64,8 @@ def test_a_mail_goes_to_the_owner_with_a_copy(tmp_path: Path) -> None:
             sender="gpuwatch@example.com",
         )
         parcel = a_parcel("ann@example.com", copies=("ops@example.com",))
-        where = sent(parcel, Listener(mail=settings, owners=True))
-        sent(parcel, Listener(mail=settings, owners=True))
+        where = sent(parcel, Receiver(mail=settings, owners=True))
+        sent(parcel, Receiver(mail=settings, owners=True))
         mail, again = mails.messages
 
     assert where == "2 by 127.0.0.1"
@@ -63,19 +77,19 @@ def test_a_mail_goes_to_the_owner_with_a_copy(tmp_path: Path) -> None:
 
 
 def test_slack_and_a_webhook_get_their_forms(tmp_path: Path) -> None:
-    """Slack blocks that mention the owner; the webhook a document with the message's key beside it."""
+    """Slack a text that mentions the owner; the webhook a document with the message's key beside it."""
     with serving(lambda _: Answer(body="ok")) as server:
-        slack = Listener(slack=SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET")))
+        slack = Receiver(slack=SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET")))
         told = [
             sent(a_parcel(mentions=("U1AB",)), slack),
-            sent(a_parcel(), Listener(webhook=WebhookSettings(url=f"{server.url}/in"))),
+            sent(a_parcel(), Receiver(webhook=WebhookSettings(url=f"{server.url}/in"))),
         ]
         first, second = server.asked
-    blocks, document = json.loads(first.body)["blocks"], json.loads(second.body)
+    slack_text, document = json.loads(first.body)["text"], json.loads(second.body)
 
     assert told == ["Slack", "127.0.0.1"]
-    assert "<@U1AB>" in blocks[0]["text"]["text"]
-    assert f"<{LINK}|Keep it>" in blocks[1]["text"]["text"]
+    assert slack_text.startswith("<@U1AB> gpuwatch will stop trainer at ")
+    assert f"Keep it: <{LINK}>" in slack_text
     assert (document["event"], document["nodes"][0]["keep_url"]) == ("notice", LINK)
     assert second.headers["idempotency-key"] == document["key"] == "gpuwatch-notice-1"
 
@@ -86,9 +100,9 @@ def test_apprise_delivers_and_names_lines_that_fail(tmp_path: Path, caplog: pyte
     with serving(lambda asked: Answer(body="", status=200 if asked.path == "/good" else 500)) as server:
         port = server.url.rpartition(":")[2]
         good, bad = f"json://ann:S3CRET@127.0.0.1:{port}/good", f"json://ann:S3CRET@127.0.0.1:{port}/bad"
-        both = Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, f"# phones\n\n{good}\n{bad}")))
+        both = Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, f"# phones\n\n{good}\n{bad}")))
         where = sent(a_parcel(), both)
-        none = Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, bad)))
+        none = Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, bad)))
         error = error_of(none)
         document = json.loads(server.asked[0].body)
 
@@ -105,7 +119,7 @@ def test_apprise_delivers_and_names_lines_that_fail(tmp_path: Path, caplog: pyte
 )
 def test_a_file_that_apprise_cannot_use_is_told_without_its_content(tmp_path: Path, text: str, why: str) -> None:
     """By the number of the line."""
-    error = error_of(Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, text))))
+    error = error_of(Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, text))))
 
     assert why in error
     assert "S3CRET" not in error
@@ -131,8 +145,8 @@ def test_words_of_others_are_no_markup_by_apprise_either(
         url = (
             f"mailtos://notices:{PASSWORD}@{address}?mode=starttls&verify=no&from=a@example.com&to=b@example.com{form}"
         )
-        parcel = Delivery(message=message, key="k")
-        assert sent(parcel, Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, url)))) == "1 by apprise"
+        parcel = a_delivery(message)
+        assert sent(parcel, Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, url)))) == "1 by apprise"
         (mail,) = mails.messages
     whole = "".join(text_of(mail, each) for each in ("plain", "html") if mail.get_body((each,)) is not None)
 
@@ -157,7 +171,7 @@ def test_an_unencrypted_url_of_apprise_gets_no_keep_link(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(apprise.Apprise, "notify", notify)
     urls = "json://chat.example.com/\njsons://chat.example.com/\njson://127.0.0.1/\nmailto://u:p@mail.example.com/"
-    sent(a_parcel(), Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, urls))))
+    sent(a_parcel(), Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, urls))))
     linked = {url: LINK in body for url, body in bodies.items()}
 
     assert list(linked.values()) == [False, True, True, False], linked
@@ -167,13 +181,13 @@ def test_an_unencrypted_url_of_apprise_gets_no_keep_link(tmp_path: Path, monkeyp
 def test_without_apprise_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way out is the command that installs it."""
     monkeypatch.setitem(sys.modules, "apprise", None)
-    error = error_of(Listener(apprise=AppriseSettings(urls_file=secret(tmp_path, "json://a"))))
+    error = error_of(Receiver(apprise=AppriseSettings(urls_file=secret(tmp_path, "json://a"))))
 
     assert "pip install 'gpuwatch[notify]'" in error
 
 
-def error_of(listener: Listener) -> str:
+def error_of(receiver: Receiver) -> str:
     """Why it did not arrive."""
     with pytest.raises(DeliveryError) as caught:
-        sent(a_parcel(), listener)
+        sent(a_parcel(), receiver)
     return str(caught.value)

@@ -16,10 +16,12 @@ from aiosmtpd.smtp import Envelope
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.money.report.report import Report
-from gpuwatch.notify.report_send import ReportDelivery, delivered
-from gpuwatch.notify.report_settings import Destination, ReportFileSettings
-from gpuwatch.notify.transports.errors import DeliveryError
-from gpuwatch.notify.transports.settings import MailSettings, SlackSettings, WebhookSettings
+from gpuwatch.notify.reports import report_delivery
+from gpuwatch.notify.transports.base import DeliveryError
+from gpuwatch.notify.transports.file import FileSettings
+from gpuwatch.notify.transports.mail import MailSettings
+from gpuwatch.notify.transports.registry import ReportTransports
+from gpuwatch.notify.transports.web import SlackSettings, WebhookSettings
 from tests.support.builders.ledger_fixture import a_fortnight, a_report, at
 from tests.support.fakes.http_sink import Answer, Asked, PriceServer, serving
 from tests.support.real.alerting import PASSWORD, Mails, mail_server, text_of
@@ -30,12 +32,6 @@ from tests.support.real.certificates import Authority
 def report() -> Report:
     """Of the first day of a small story."""
     return a_report(a_fortnight(until=at(date(2026, 3, 15), 2)).ledger, date(2026, 3, 14), now=at(date(2026, 3, 15), 7))
-
-
-@pytest.fixture
-def parcel(report: Report) -> ReportDelivery:
-    """On its way."""
-    return ReportDelivery(report=report, key="gpuwatch-report-1")
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def secure(respond: Callable[[Asked], Answer | None], authority: Authority) -> I
 
 
 def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
-    parcel: ReportDelivery, authority: Authority, tmp_path: Path
+    report: Report, authority: Authority, tmp_path: Path
 ) -> None:
     """By STARTTLS with a password: HTML with the text beside it, no SVG, and an id by which a second copy is known."""
     with mail_server("reports", authority.issue("mail")) as (address, mails):
@@ -84,8 +80,8 @@ def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
             sender="gpuwatch@example.com",
             to=("ann@example.com", "bob@example.com"),
         )
-        where = delivered(parcel, Destination(mail=settings))
-        delivered(parcel, Destination(mail=settings))
+        where = delivered(report, ReportTransports(mail=settings))
+        delivered(report, ReportTransports(mail=settings))
         (mail, again) = mails.messages
 
     assert where == "2 by 127.0.0.1"
@@ -96,17 +92,15 @@ def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
     assert "<svg" not in text_of(mail, "html")
 
 
-def test_a_mail_that_does_not_arrive_is_a_sentence(
-    parcel: ReportDelivery, authority: Authority, tmp_path: Path
-) -> None:
+def test_a_mail_that_does_not_arrive_is_a_sentence(report: Report, authority: Authority, tmp_path: Path) -> None:
     """A certificate of nobody known, a password that cannot be read, and a server that is not there."""
     with mail_server("reports", authority.issue("mail")) as (address, mails):
         host, _, port = address.rpartition(":")
         settings = MailSettings(host=host, port=int(port), tls_ca=str(authority.ca), to=("ann@example.com",))
         stranger = replace(settings, tls_ca=str(Authority(tmp_path / "stranger").ca))
         unread = replace(settings, username="reports", password_file=str(tmp_path / "none"))
-        errors = [error_of(parcel, Destination(mail=each)) for each in (stranger, unread)]
-    errors.append(error_of(parcel, Destination(mail=settings)))
+        errors = [error_of(report, ReportTransports(mail=each)) for each in (stranger, unread)]
+    errors.append(error_of(report, ReportTransports(mail=settings)))
 
     assert mails.messages == []
     assert "CERTIFICATE_VERIFY_FAILED" in errors[0]
@@ -114,7 +108,7 @@ def test_a_mail_that_does_not_arrive_is_a_sentence(
     assert "refused" in errors[2]
 
 
-def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: ReportDelivery) -> None:
+def test_who_is_refused_is_named_and_the_others_have_it_once(report: Report) -> None:
     """One wrong address keeps nobody else's mail back and sends theirs no second time; all wrong is a failure."""
 
     class Choosy(Mails):
@@ -134,25 +128,23 @@ def test_who_is_refused_is_named_and_the_others_have_it_once(parcel: ReportDeliv
     server.start()
     try:
         settings = MailSettings(host="127.0.0.1", port=port, security="none", to=("ann@example.com", "bob@example.com"))
-        where = delivered(parcel, Destination(mail=settings))
-        error = error_of(parcel, Destination(mail=replace(settings, to=("bob@example.com",))))
+        where = delivered(report, ReportTransports(mail=settings))
+        error = error_of(report, ReportTransports(mail=replace(settings, to=("bob@example.com",))))
     finally:
         server.stop()
 
     assert where == "1 by 127.0.0.1; refused: bob@example.com"
-    assert error == "the mail server takes no mail for bob@example.com"
+    assert error == "the mail server does not accept mail for bob@example.com"
     assert len(mails.messages) == 1
 
 
-def test_a_webhook_gets_the_document_with_its_token(
-    parcel: ReportDelivery, authority: Authority, tmp_path: Path
-) -> None:
+def test_a_webhook_gets_the_document_with_its_token(report: Report, authority: Authority, tmp_path: Path) -> None:
     """By https: the JSON of `gpuwatch report --json`, the bearer token, and a key that is the same at each try."""
     with secure(lambda _: Answer(body="", status=204), authority) as server:
         url = server.url.replace("http://", "https://") + "/in"
         settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, "t0ken"), tls_ca=str(authority.ca))
-        delivered(parcel, Destination(webhook=settings))
-        delivered(parcel, Destination(webhook=settings))
+        delivered(report, ReportTransports(webhook=settings))
+        delivered(report, ReportTransports(webhook=settings))
         (first, second) = server.asked
 
     assert first.headers["authorization"] == "Bearer t0ken"
@@ -162,17 +154,19 @@ def test_a_webhook_gets_the_document_with_its_token(
 
 @pytest.mark.parametrize("token", ["WR0NG\nWR0NG", "WR0NG€"], ids=["two lines", "no latin"])
 def test_a_secret_that_cannot_be_sent_is_in_no_error(
-    parcel: ReportDelivery, authority: Authority, tmp_path: Path, token: str
+    report: Report, authority: Authority, tmp_path: Path, token: str
 ) -> None:
     """A file with two tokens, or letters that no header takes; http.client's own words would repeat it."""
     with secure(lambda _: Answer(body="", status=204), authority) as server:
         url = server.url.replace("http://", "https://")
         settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
-        error = error_of(parcel, Destination(webhook=settings))
-        slack = error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, f"{url}/€/{token[:5]}"))))
+        error = error_of(report, ReportTransports(webhook=settings))
+        slack = error_of(
+            report, ReportTransports(slack=SlackSettings(url_file=secret(tmp_path, f"{url}/€/{token[:5]}")))
+        )
 
-    assert "a token holds what cannot be sent" in error
-    assert "a token holds what cannot be sent" in slack
+    assert "a token holds characters that cannot be sent" in error
+    assert "a token holds characters that cannot be sent" in slack
     assert not any("WR0NG" in each for each in (error, slack))
     assert server.asked == []
 
@@ -184,43 +178,39 @@ def test_a_secret_that_cannot_be_sent_is_in_no_error(
         (Answer(body="", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}), "HTTP 302"),
     ],
 )
-def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(
-    parcel: ReportDelivery, answer: Answer, told: str
-) -> None:
+def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(report: Report, answer: Answer, told: str) -> None:
     """What is not 2xx did not arrive."""
     with serving(lambda _: answer) as server:
-        error = error_of(parcel, Destination(webhook=WebhookSettings(url=f"{server.url}/in")))
+        error = error_of(report, ReportTransports(webhook=WebhookSettings(url=f"{server.url}/in")))
 
         assert told in error
         assert len(server.asked) == 1
 
 
-def test_slack_gets_a_message_and_its_url_is_in_no_error(parcel: ReportDelivery, tmp_path: Path) -> None:
+def test_slack_gets_a_message_and_its_url_is_in_no_error(report: Report, tmp_path: Path) -> None:
     """The first figures and who wasted the most; the URL is a secret, also where it is wrong."""
     with serving(lambda asked: Answer(body="ok", status=200 if asked.path == "/services/S3CRET" else 404)) as server:
         good = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET"))
-        delivered(parcel, Destination(slack=good))
+        delivered(report, ReportTransports(slack=good))
         message = json.loads(server.asked[0].body)
         bad = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/WR0NG"))
-        errors = [error_of(parcel, Destination(slack=bad))]
+        errors = [error_of(report, ReportTransports(slack=bad))]
     for text in ("http://example.com/services/WR0NG", "WR0NG", "https://[WR0NG", "https://127.0.0.1:9/WR0NG x"):
-        errors += [error_of(parcel, Destination(slack=SlackSettings(url_file=secret(tmp_path, text))))]
+        errors += [error_of(report, ReportTransports(slack=SlackSettings(url_file=secret(tmp_path, text))))]
 
-    assert message["text"].startswith("GPU report for Saturday 2026-03-14: 9 machines cost")
-    assert "Most waste: ann $" in message["blocks"][0]["text"]["text"]
-    assert all(len(field["text"]) < 2000 for field in message["blocks"][1]["fields"])
-    assert all(text["verbatim"] for text in (message["blocks"][0]["text"], *message["blocks"][1]["fields"]))
+    assert message["text"].startswith("GPU report for Saturday 2026-03-14\n\n9 machines cost")
+    assert "Most waste: ann $" in message["text"]
+    assert message["parse"] == "none"
+    assert set(message) == {"text", "parse"}
     assert not any("WR0NG" in error for error in errors)
 
 
 @pytest.mark.parametrize(("suffix", "begin"), [("html", "<!DOCTYPE"), ("json", "{"), ("txt", "GPU")])
-def test_a_file_is_named_after_the_day_and_is_whole(
-    parcel: ReportDelivery, tmp_path: Path, suffix: str, begin: str
-) -> None:
+def test_a_file_is_named_after_the_day_and_is_whole(report: Report, tmp_path: Path, suffix: str, begin: str) -> None:
     """Its folder is made, its end says its form, and nothing else stays beside it; a second time replaces it."""
     pattern = str(tmp_path / "reports" / "%Y" / f"%m-%d.{suffix}")
     for _ in range(2):
-        delivered(parcel, Destination(file=ReportFileSettings(path=pattern)))
+        delivered(report, ReportTransports(file=FileSettings(path=pattern)))
     (path,) = (tmp_path / "reports").rglob("*.*")
 
     assert path == tmp_path / "reports" / "2026" / f"03-14.{suffix}"
@@ -232,15 +222,20 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     report = a_report(Ledger.in_memory(), now=datetime(2026, 3, 29, tzinfo=UTC))
     error = error_of(
-        ReportDelivery(report=report, key="k"),
-        Destination(file=ReportFileSettings(path=str(tmp_path / "taken" / "x.txt"))),
+        report,
+        ReportTransports(file=FileSettings(path=str(tmp_path / "taken" / "x.txt"))),
     )
 
     assert "taken" in error
 
 
-def error_of(parcel: ReportDelivery, destination: Destination) -> str:
+def delivered(report: Report, receiver: ReportTransports) -> str:
+    """Where it went."""
+    return receiver.transport.send(report_delivery(report, receiver, "gpuwatch-report-1"))
+
+
+def error_of(report: Report, receiver: ReportTransports) -> str:
     """Why it did not arrive."""
     with pytest.raises(DeliveryError) as caught:
-        delivered(parcel, destination)
+        delivered(report, receiver)
     return str(caught.value)

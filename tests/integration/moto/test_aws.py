@@ -253,11 +253,11 @@ def test_a_machine_that_is_aimed_at_a_reservation_is_reserved(ec2: MotoFaults) -
     cloud = a_cloud(ec2)
     place, instance = cloud._look_for(ec2.launch(MINE))
     target: Any = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
-    instance.told["CapacityReservationSpecification"] = {"CapacityReservationPreference": "open"}
-    before = cloud._told(place, instance).capacity_type
-    instance.told["CapacityReservationSpecification"] = target
+    instance.described["CapacityReservationSpecification"] = {"CapacityReservationPreference": "open"}
+    before = cloud._node_of(place, instance).capacity_type
+    instance.described["CapacityReservationSpecification"] = target
 
-    assert (before, cloud._told(place, instance).capacity_type) == (CapacityType.ON_DEMAND, CapacityType.RESERVED)
+    assert (before, cloud._node_of(place, instance).capacity_type) == (CapacityType.ON_DEMAND, CapacityType.RESERVED)
 
 
 @pytest.mark.parametrize(

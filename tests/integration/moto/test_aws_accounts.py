@@ -7,7 +7,8 @@ import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, NotFoundError, ThrottledError
 from gpuwatch.clouds.aws.cloud import AwsCloud
-from gpuwatch.clouds.settings import AccountSettings, CloudSettings, contradictions
+from gpuwatch.clouds.aws.settings import AccountSettings, AwsSettings
+from gpuwatch.clouds.settings import CloudSettings, contradictions
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
@@ -173,16 +174,16 @@ def test_a_throttled_place_is_asked_less_often(ec2: MotoFaults) -> None:
         ({"prod": AccountSettings(role_arn="gpuwatch")}, ["'gpuwatch' is no role's ARN"]),
         (
             {"prod": AccountSettings(role_arn=ROLE), "again": AccountSettings(role_arn=ROLE)},
-            ["cloud.accounts.again is the same account as cloud.accounts.prod"],
+            ["cloud.aws.accounts.again is the same account as cloud.aws.accounts.prod"],
         ),
         (
             {"one": AccountSettings(), "two": AccountSettings()},
-            ["cloud.accounts.two is the same account as cloud.accounts.one"],
+            ["cloud.aws.accounts.two is the same account as cloud.aws.accounts.one"],
         ),
     ],
 )
 def test_an_account_is_named_once_and_rightly(accounts: dict[str, AccountSettings], wrong: list[str]) -> None:
     """An account that is there twice would count each of its machines twice."""
-    found = list(contradictions(CloudSettings(accounts=accounts)))
+    found = list(contradictions(CloudSettings(aws=AwsSettings(accounts=accounts))))
 
     assert [each.wrong for each in found] == wrong

@@ -102,9 +102,9 @@ def test_a_machine_that_aws_itself_operates_is_its_own(ec2: MotoFaults) -> None:
     cloud = a_cloud(ec2)
     node_id = ec2.launch(MINE)
     place, instance = cloud._look_for(node_id)
-    instance.told["Operator"] = {"Managed": True, "Principal": "eks.amazonaws.com"}
+    instance.described["Operator"] = {"Managed": True, "Principal": "eks.amazonaws.com"}
 
-    assert cloud._told(place, instance).managed_by == "eks.amazonaws.com"
+    assert cloud._node_of(place, instance).managed_by == "eks.amazonaws.com"
 
 
 def test_groups_without_gpus_are_left_out(ec2: MotoFaults) -> None:

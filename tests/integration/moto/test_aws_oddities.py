@@ -248,9 +248,9 @@ def test_a_dedicated_host_is_paid_anyway(ec2: OddFaults) -> None:
     place, instance = cloud._look_for(ec2.launch(MINE))
     told = []
     for tenancy in ("default", "dedicated", "host"):
-        placement: Any = {**instance.told["Placement"], "Tenancy": tenancy}
-        instance.told["Placement"] = placement
-        told.append(cloud._told(place, instance).capacity_type)
+        placement: Any = {**instance.described["Placement"], "Tenancy": tenancy}
+        instance.described["Placement"] = placement
+        told.append(cloud._node_of(place, instance).capacity_type)
 
     assert told == [CapacityType.ON_DEMAND, CapacityType.ON_DEMAND, CapacityType.DEDICATED_HOST]
 

@@ -19,8 +19,8 @@ from botocore.config import Config
 from gpuwatch.clouds import CloudUnavailableError, PermitExpiredError
 from gpuwatch.clouds.aws import regions
 from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permit import in_force
-from gpuwatch.clouds.settings import AccountSettings
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import MINE

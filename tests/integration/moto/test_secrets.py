@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import certificates
-from gpuwatch.clouds.secret_stores import SecretStores
+from gpuwatch.clouds.aws.settings import AwsSecrets, AwsSettings
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.credentials import credentials_of
@@ -25,8 +25,8 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.money.prices.fetch import FetchError
 from gpuwatch.money.prices.http import key_pair_of
-from gpuwatch.notify.transports.errors import DeliveryError
-from gpuwatch.notify.transports.errors import secret as delivered
+from gpuwatch.notify.transports.base import DeliveryError
+from gpuwatch.notify.transports.base import secret as delivered
 from gpuwatch.runtime import secrets
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.secrets import SecretCache, contradictions, read_secret, version_of
@@ -68,7 +68,7 @@ def account() -> Iterator[Stores]:
 def stores(account: Stores) -> Iterator[Stores]:
     """Asked as the settings of a controller in that region say, which knows nothing of them yet."""
     before = secrets._Process.stores, secrets._Process.vault
-    secrets.use(SecretStores(region=REGION))
+    secrets.use(AwsSecrets(region=REGION))
     yield account
     secrets._Process.stores, secrets._Process.vault = before
 
@@ -154,7 +154,7 @@ def test_what_leads_nowhere_says_so_and_repeats_no_secret(stores: Stores, named:
 def test_without_a_region_the_setting_is_named(stores: Stores) -> None:
     """The SDK would only say that it has none."""
     del stores
-    secrets.use(SecretStores())
+    secrets.use(AwsSecrets())
 
     assert why("ssm:/gpuwatch/password") == "no region is known; set cloud.regions"
 
@@ -162,18 +162,18 @@ def test_without_a_region_the_setting_is_named(stores: Stores) -> None:
 def test_an_account_that_cannot_be_reached_is_told(stores: Stores) -> None:
     """A profile that does not exist is one such reason."""
     del stores
-    secrets.use(SecretStores(region=REGION, profile="nobody"))
+    secrets.use(AwsSecrets(region=REGION, profile="nobody"))
 
     assert why("ssm:/gpuwatch/password").startswith("AWS was not reached: ")
 
 
 def test_the_settings_of_the_cloud_say_whose_stores_are_asked() -> None:
     """Its profile, its first region, its endpoint."""
-    cloud = CloudSettings(profile="ops", regions=(REGION, "us-east-1"), endpoint_url="http://127.0.0.1:5000")
-
-    assert Settings(cloud=cloud).secrets == SecretStores(
-        profile="ops", region=REGION, endpoint_url="http://127.0.0.1:5000"
+    cloud = CloudSettings(
+        aws=AwsSettings(profile="ops"), regions=(REGION, "us-east-1"), endpoint_url="http://127.0.0.1:5000"
     )
+
+    assert cloud.secret_stores == AwsSecrets(profile="ops", region=REGION, endpoint_url="http://127.0.0.1:5000")
 
 
 # How often they are asked, and what a silence does.
@@ -309,7 +309,7 @@ def test_a_credential_that_changes_is_read_again(credentials: Path) -> None:
 
 def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
     """What the settings say against it."""
-    return list(contradictions(Settings(**sections)))
+    return list(contradictions(Settings(**sections), AwsSecrets.forms))
 
 
 @pytest.mark.parametrize(
@@ -321,8 +321,9 @@ def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
         ("credential:../shadow", "a credential's name is no path"),
     ],
 )
-def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(named: str, words: str) -> None:
+def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(stores: Stores, named: str, words: str) -> None:
     """With the key, the value and what would be right; when read all the same, it says the same."""
+    del stores
     (found,) = told(ledger=LedgerSettings(url_file=named))
 
     assert found.keys == (("ledger", "url_file"),)
@@ -336,7 +337,7 @@ def test_where_only_a_file_will_do_a_reference_is_refused() -> None:
         controller=ControllerSettings(users_file="ssm:/users"), agent=AgentSettings(users_file="ssm:/users")
     )
 
-    assert [each.keys for each in contradictions(settings)] == [
+    assert [each.keys for each in contradictions(settings, AwsSecrets.forms)] == [
         (("controller", "users_file"),),
         (("agent", "users_file"),),
     ]

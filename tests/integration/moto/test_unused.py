@@ -1,4 +1,4 @@
-"""`gpuwatch leftovers`: what is billed and serves no running machine, with its price."""
+"""`gpuwatch unused`: what is billed and serves no running machine, with its price."""
 
 import json
 from collections.abc import Sequence
@@ -70,12 +70,12 @@ def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
     told = json.loads(json.dumps(unused.as_object(found)))
 
-    assert [row["usd_per_month"] for row in told["leftovers"]] == ["8.00", "3.65", None][: len(found)]
+    assert [row["usd_per_month"] for row in told["unused"]] == ["8.00", "3.65", None][: len(found)]
     assert told["usd_per_month"] == ("11.65" if found else "0.00")
 
 
 def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gpuwatch leftovers --json reads the account and touches nothing in it."""
+    """Gpuwatch unused --json reads the account and touches nothing in it."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(f"fleet: lab\ncloud: {{regions: [{REGION}]}}\n")
@@ -84,8 +84,8 @@ def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch:
         volume = ec2.client.create_volume(AvailabilityZone=f"{REGION}a", Size=10, VolumeType="gp3")["VolumeId"]
         ec2.calls.clear()
 
-        told = CliRunner().invoke(commands, ["leftovers", "--config", str(file), "--json"])
+        told = CliRunner().invoke(commands, ["unused", "--config", str(file), "--json"])
 
         assert told.exit_code == 0, told.output
-        assert [row["id"] for row in json.loads(told.stdout)["leftovers"]] == [volume]
+        assert [row["id"] for row in json.loads(told.stdout)["unused"]] == [volume]
         assert {call.action for call in ec2.calls if not call.action.startswith(("Describe", "GetCaller"))} == set()

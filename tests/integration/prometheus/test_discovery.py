@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.runtime.clock import SystemClock
@@ -42,7 +42,7 @@ def a_discovery(*nodes: Node, **targets: str) -> Discovery:
     discovery = Discovery(
         signals=ObserveSettings(targets={name.replace("_", "-"): url for name, url in targets.items()})
     )
-    discovery.tell(Fleet(observed_at=NOW, nodes=nodes))
+    discovery.update(Fleet(observed_at=NOW, nodes=nodes))
     return discovery
 
 
@@ -96,14 +96,15 @@ def test_until_a_round_has_seen_the_fleet_the_answer_is_an_error() -> None:
     assert Discovery(signals=ObserveSettings()).page().status is HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def a_telling() -> ControllerMetrics:
-    """Metrics before the first round."""
-    return ControllerMetrics("observe", "test", SystemClock())
+def observers(*nodes: Node, **endpoints: str) -> Observers:
+    """Discovery of some nodes, metrics before the first round, and no page."""
+    metrics = ControllerMetrics("observe", "test", SystemClock())
+    return Observers(discovery=a_discovery(*nodes, **endpoints), metrics=metrics)
 
 
 def test_nothing_listens_where_nothing_is_to_be_served() -> None:
     """Without metrics and fleet the controller opens no port."""
-    assert make_server(ControllerSettings(metrics=False), a_discovery(), a_telling(), SystemClock()) is None
+    assert make_server(ControllerSettings(metrics=False), observers(), SystemClock()) is None
 
 
 @pytest.mark.component("prometheus")
@@ -122,7 +123,7 @@ def test_a_real_prometheus_finds_an_agent_and_its_node_is_seen(driver: StubDrive
     )
     node = a_node("i-1", address="192.0.2.1", gpu_count=2)
     with RunningAgent(driver.environment, node_id="another-name") as agent:
-        server = make_server(settings, a_discovery(node, i_1=agent.url), a_telling(), SystemClock())
+        server = make_server(settings, observers(node, i_1=agent.url), SystemClock())
         assert server is not None
         server.start()
         try:

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.agent.devices.load_profile import LoadProfile, Phase
 from gpuwatch.agent.exporter.exporter import Exporter
-from gpuwatch.cli.controller import Observers, one_round
+from gpuwatch.cli.controller import one_round
 from gpuwatch.clouds import OWNER_TAG
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
-from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
@@ -55,7 +55,7 @@ class Story:
         parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
         leader = ControllerMetrics("enforce", "demo", parts.clock)
         waiting = ControllerMetrics("enforce", "demo", parts.clock)
-        seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=leader)
+        seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=leader)
         patient = self._patient(world, parts)
         parts.ledger.pause("batch", "ana", "a test", parts.clock.now() + timedelta(hours=1))
 

@@ -1,4 +1,4 @@
-"""Notices for tests: events as the ledger tells them, a controller's ledger that has some, and who cries them out."""
+"""Notices for tests: events as the ledger has them, a controller's ledger with some, and the job that sends them."""
 
 import socket
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,11 @@ from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
-from gpuwatch.notify.message import About
+from gpuwatch.notify.delivery import DeliveryJob
+from gpuwatch.notify.message import MessageContext
 from gpuwatch.notify.notifier import Notifier
 from gpuwatch.notify.settings import NotifySettings
-from gpuwatch.notify.transports.settings import MailSettings
+from gpuwatch.notify.transports.mail import MailSettings
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
@@ -37,7 +38,7 @@ SEEN = Evidence(name="gpu0.utilization_max", says=State.IDLE, observed=0.0, limi
 
 def an_event(verb: Verb = Verb.NOTICE, node_id: str = "i-1", key: str = "k1", **other: object) -> Event:
     """Something that was settled now, at a machine of ann's."""
-    told: dict[str, object] = {
+    known: dict[str, object] = {
         "pool": "default",
         "owner": "ann",
         "usd_per_hour": Decimal("32.7726"),
@@ -46,18 +47,18 @@ def an_event(verb: Verb = Verb.NOTICE, node_id: str = "i-1", key: str = "k1", **
         "at": NOW,
         **other,
     }
-    return Event(verb=verb, node_id=node_id, key=key, **told)  # type: ignore[arg-type]  # of the fields' types
+    return Event(verb=verb, node_id=node_id, key=key, **known)  # type: ignore[arg-type]  # of the fields' types
 
 
 def a_machine(node_id: str = "i-1", **other: object) -> Node:
     """A machine that people know by a name."""
-    known: dict[str, Any] = {"name": "trainer", "owner": "ann", "instance_type": "p4d.24xlarge", **other}
-    return a_node(node_id, **known)
+    facts: dict[str, Any] = {"name": "trainer", "owner": "ann", "instance_type": "p4d.24xlarge", **other}
+    return a_node(node_id, **facts)
 
 
-def about(*nodes: Node, rules: Rulebook | None = None, **other: object) -> About:
+def about(*nodes: Node, rules: Rulebook | None = None, **other: object) -> MessageContext:
     """What there is to know."""
-    told: dict[str, object] = {
+    known: dict[str, object] = {
         "fleet_name": "lab",
         "provider": "aws",
         "zone": ZoneInfo("Europe/Berlin"),
@@ -65,12 +66,12 @@ def about(*nodes: Node, rules: Rulebook | None = None, **other: object) -> About
         **other,
     }
     fleet = Fleet(observed_at=NOW, nodes=nodes or (a_machine(),))
-    return About(fleet=fleet, rules=rules or Rulebook(pools=POOLS), **told)  # type: ignore[arg-type]  # likewise
+    return MessageContext(fleet=fleet, rules=rules or Rulebook(pools=POOLS), **known)  # type: ignore[arg-type]  # likewise
 
 
 @dataclass(slots=True)
 class Office:
-    """A controller's ledger in a file, and a crier that can be started anew with all forgotten but the ledger."""
+    """A controller's ledger in a file, and its deliveries, which can be restarted with nothing but the ledger."""
 
     folder: Path
     notify: NotifySettings
@@ -87,15 +88,19 @@ class Office:
         self.settings = Settings(mode="enforce", fleet="lab", ledger=settings, notify=self.notify, pools=POOLS)
         self.ledger = Ledger.connect(settings)
 
-    def crier(self) -> Notifier:
+    def notifier(self) -> Notifier:
         """After a start."""
         return make_notifier(
             self.settings,
             self.clock,
-            lambda: self.leads,
             lambda: Fleet(observed_at=self.clock.now(), nodes=tuple(self.nodes)),
-            lambda *told: self.counts.append(told),
+            lambda *counted: self.counts.append(counted),
         )
+
+    def job(self, notifier: Notifier | None = None) -> DeliveryJob:
+        """Its deliveries, after a start."""
+        sources = [notifier or self.notifier()]
+        return DeliveryJob(ledger=self.settings.ledger, leads=lambda: self.leads, sources=sources)
 
     def does(self, verb: Verb, node_id: str = "i-1", *, owner: str | None = "ann", code: str = "candidate") -> Intent:
         """An intent that is carried out at once."""

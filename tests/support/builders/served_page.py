@@ -19,7 +19,7 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.app import Web
 from gpuwatch.controller.web.keep_page import KeepLinks
-from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.controller.web.state import State as Told
 from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeReport, NodeState, State
@@ -63,7 +63,7 @@ class Site:
         """One round, which the page is told of."""
         done = step(self.desk.parts)
         SpendBook(self.desk.ledger).meter(done.observation, METERING)
-        self.web.state.tell(done, leading=True)
+        self.web.state.update(done, leading=True)
         self.desk.clock.advance(seconds)
         fleet = self.desk.fleet
         for node in [each for each in fleet.nodes_.values() if each.verdict is not None]:  # whose agents count on
@@ -107,8 +107,9 @@ def a_site(desk: Desk, settings: ControllerSettings | None = None, *, secret: by
         else KeepLinks(state=state, key=ReloadingFile([], lambda: secret), insecure=settings.insecure)
     )
     web = Web(state=state, operators=frozenset(settings.operators), names=frozenset(settings.names), links=links)
-    discovery, telling = Discovery(signals=ObserveSettings()), ControllerMetrics("enforce", "test", desk.clock)
-    server = make_server(settings, discovery, telling, desk.clock, web)
+    metrics = ControllerMetrics("enforce", "test", desk.clock)
+    observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics, web=web)
+    server = make_server(settings, observers, desk.clock)
     assert server is not None
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""`gpuwatch advise commitments` as people and tools run it."""
+"""`gpuwatch recommend commitments` as people and tools run it."""
 
 import json
 from decimal import Decimal
@@ -13,7 +13,7 @@ from gpuwatch.money.prices import lookup
 
 def run(*arguments: str | Path) -> Result:
     """One run of the command."""
-    return CliRunner().invoke(commands, ["advise", "commitments", *map(str, arguments)])
+    return CliRunner().invoke(commands, ["recommend", "commitments", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`gpuwatch advise commitments` from what the ledger has metered."""
+"""`gpuwatch recommend commitments` from what the ledger has metered."""
 
 import json
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def run(place: Place, tmp_path: Path) -> Run:
     config.write_text(f"ledger: {{path: {place.settings.path}}}\n")
 
     def advise(*arguments: str) -> Result:
-        return CliRunner().invoke(commands, ["advise", "commitments", *arguments, "--config", str(config)])
+        return CliRunner().invoke(commands, ["recommend", "commitments", *arguments, "--config", str(config)])
 
     return advise
 

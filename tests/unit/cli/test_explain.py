@@ -40,26 +40,24 @@ def test_every_past_round_can_be_explained_for_every_node(desk: Desk, tmp_path: 
     assert len(lines) == 16
     for line in lines:
         for name in ("i-idle", "i-busy"):
-            told = explain.of_past(settings(tmp_path).ledger, name, number=line.id, when=None)
-            assert f"Round {line.id} of " in told.as_text
-            assert told.as_object["round"] == line.id
-            assert {"unknown", "busy", "floor"} <= {
-                each["rule"] for each in told.as_object["if_stopped_now"]["answers"]
-            }
+            text, page = explain.of_past(settings(tmp_path).ledger, name, number=line.id, when=None)
+            assert f"Round {line.id} of " in text
+            assert page.round == line.id
+            assert {"unknown", "busy", "floor"} <= {each.rule for each in page.if_stopped_now.answers}
 
 
 def test_a_past_round_says_what_it_said_when_it_was_this_moment(desk: Desk, tmp_path: Path) -> None:
     """What explain said then is what it says now of then, the later past of the node left out."""
     desk.fleet.put(a_node("i-new", held=1200.0))
     done = desk.round(seconds=0.0)
-    then = explain.of_now(desk.parts, done, "i-new")
+    then_text, then = explain.of_now(desk.parts, done, "i-new")
     number = desk.ledger.rounds(1)[0].id
     for _ in range(20):
         desk.round()
 
-    told = explain.of_past(settings(tmp_path).ledger, "i-new", number=number, when=None)
-    assert told.as_text.endswith(then.as_text)
-    assert {**told.as_object, "round": None} == then.as_object
+    text, page = explain.of_past(settings(tmp_path).ledger, "i-new", number=number, when=None)
+    assert text.endswith(then_text)
+    assert replace(page, round=None) == then
 
 
 def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
@@ -69,18 +67,16 @@ def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
     desk.round()
     late = desk.ledger.rounds(1)[0].id
 
-    told = [
-        explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None).as_text for each in (early, late)
-    ]
-    assert ["min_nodes is 9" in text for text in told] == [False, True]
+    texts = [explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None)[0] for each in (early, late)]
+    assert ["min_nodes is 9" in text for text in texts] == [False, True]
 
 
 def test_a_time_stands_for_the_newest_round_until_then(desk: Desk, tmp_path: Path) -> None:
     """--at names a moment; a moment before the first round, or no time at all, is told."""
     middle = desk.ledger.rounds(100)[8]
 
-    told = explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when=f"{middle.at:%Y-%m-%dT%H:%M:59}")
-    assert told.as_object["round"] == middle.id
+    _, page = explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when=f"{middle.at:%Y-%m-%dT%H:%M:59}")
+    assert page.round == middle.id
     with pytest.raises(LedgerError, match="yesterday"):
         explain.of_past(settings(tmp_path).ledger, "i-idle", number=None, when="yesterday")
     with pytest.raises(LedgerError):

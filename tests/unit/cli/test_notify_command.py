@@ -50,6 +50,6 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     wrong = asked(tmp_path, {"to": {"ops": {"webhook": {"url": "http://127.0.0.1:9"}}}}, "opps")
     none = asked(tmp_path, {})
 
-    assert "'opps' is no destination; notify.to has ops" in wrong.output
-    assert "notify.to names nobody: nothing is sent" in none.output
+    assert "'opps' is not a receiver; notify.to has ops" in wrong.output
+    assert "notify.to has no receiver: nothing is sent" in none.output
     assert (wrong.exit_code, none.exit_code) == (2, 2)

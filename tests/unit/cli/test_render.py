@@ -8,7 +8,8 @@ import pytest
 
 from gpuwatch.agent.health.causes import xid_finding
 from gpuwatch.cli import render as show
-from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.explain import node_page
+from gpuwatch.controller.node_row import node_rows, nodes_page
 from gpuwatch.controller.round import Round, explained
 from gpuwatch.model.fleet import NodeReport, State
 from gpuwatch.model.health import GpuHealth, Health
@@ -45,7 +46,9 @@ def check(name: str, text: str) -> None:
 
 def test_status_is_a_table_of_use_next_step_and_reason() -> None:
     """Busy machines first, then by what they do."""
-    check("status.txt", show.status_table(a_day()[1]))
+    desk, plan = a_day()
+
+    check("status.txt", show.status_table(node_rows(plan, desk.rulebook)))
 
 
 def test_plan_says_what_it_would_do_what_forbids_it_and_what_it_leaves_alone() -> None:
@@ -91,14 +94,14 @@ def test_the_same_as_json() -> None:
     """Each is one JSON document with the same content."""
     desk, plan = a_day()
     node = plan.observation.fleet.nodes[0]
-    step, review = explained(plan.observation, plan.decisions, node, desk.rulebook)
+    page = node_page(plan, desk.rulebook, desk.ledger, node, plan.observation.ledger, round_id=None)
 
-    rows = json.loads(json.dumps(fleet_rows(plan)))
+    rows = json.loads(show.as_json(nodes_page(plan, desk.rulebook)))["nodes"]
     planned = json.loads(json.dumps(show.plan_object(plan)))
-    told = json.loads(json.dumps(show.explain_object(node, step, review, desk.ledger.history(node.id))))
+    told = json.loads(show.as_json(page))
 
-    assert [row["node"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
-    assert {row["node"]: row["activity"] for row in rows}["i-4"] == "parked"
+    assert [row["id"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
+    assert {row["id"]: row["activity"] for row in rows}["i-4"] == "parked"
     assert planned["reviews"][0]["step"]["node_id"] == "i-2"
     assert told["activity"]["held_seconds"] == node.activity.held_seconds
     assert told["if_stopped_now"]["answers"]
@@ -123,7 +126,7 @@ def test_no_tag_and_no_agent_moves_the_cursor_of_whoever_reads() -> None:
     done = desk.plan()
     node = done.observation.fleet.nodes[0]
     texts = [
-        show.status_table(done),
+        show.status_table(node_rows(done, desk.rulebook)),
         *show.remarks(done, odd),
         show.plan_text(done),
         show.explain_text(node, *explained(done.observation, done.decisions, node, desk.rulebook), ()),

@@ -93,7 +93,7 @@ def test_without_days_it_is_yesterday(run: Run) -> None:
         (("--day", "tomorrow"), "'tomorrow' is not a day such as 2026-03-01"),
         (("--year", "26"), "'26-01-01' is not a day such as 2026-03-01"),
         (("--html", "--json"), "--json excludes --html"),
-        (("--send", "nobody"), "'nobody' is no destination; report.to has archive"),
+        (("--send", "nobody"), "'nobody' is not a receiver; report.to has archive"),
     ],
 )
 def test_what_is_wrong_is_told(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -118,7 +118,7 @@ def test_what_did_not_arrive_is_exit_status_1(run: Run, tmp_path: Path) -> None:
     done = run("--day", "2026-03-14", "--send", "archive")
 
     assert done.exit_code == 1
-    assert "The report did not get to archive: IsADirectoryError" in done.output
+    assert "The report did not reach archive: IsADirectoryError" in done.output
 
 
 @pytest.mark.component("pg_ctl")
@@ -149,23 +149,23 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("at: '7:00'", "report.at '7:00' is no time of day"),
-        ("to: {x: {}}", "report.to.x says nowhere to"),
+        ("at: '7:00'", "report.at '7:00' is not a time of day"),
+        ("to: {x: {}}", "report.to.x has no transport"),
         ("to: {x: {file: {path: a.txt}, slack: {url_file: s}}}", "report.to.x names slack and file"),
         ("to: {x: {file: {path: a.pdf}}}", "report.to.x.file.path 'a.pdf' does not end with a format of reports"),
         ("to: {x: {file: {path: /srv/%d.md}}}", "right would be: a file that ends with .html, .json or .txt"),
-        ("to: {x: {mail: {host: m}}}", "report.to.x.mail.to names nobody"),
-        ("to: {x: {mail: {host: m, to: [ann]}}}", "report.to.x.mail.to: 'ann' is no mail address"),
+        ("to: {x: {mail: {host: m}}}", "report.to.x.mail.to is empty"),
+        ("to: {x: {mail: {host: m, to: [ann]}}}", "report.to.x.mail.to: 'ann' is not a mail address"),
         (
             "to: {x: {mail: {host: m, to: [a@b.c], username: u}}}",
             "report.to.x.mail.username is set, and password_file is not",
         ),
         (
             "to: {x: {mail: {host: m, to: [a@b.c], username: u, password_file: p, security: none}}}",
-            "the password of 'u' would go out for all to read",
+            "others could read the password of 'u'",
         ),
-        ("to: {x: {webhook: {url: 'ftp://x'}}}", "report.to.x.webhook.url 'ftp://x' is no URL"),
-        ("to: {x: {webhook: {url: 'http://x', bearer_file: t}}}", "its URL is not https: others could read the token"),
+        ("to: {x: {webhook: {url: 'ftp://x'}}}", "report.to.x.webhook.url 'ftp://x' is not a valid URL"),
+        ("to: {x: {webhook: {url: 'http://x', bearer_file: t}}}", "url is not https: others could read the token"),
     ],
 )
 def test_settings_that_send_nothing_or_too_much_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -174,7 +174,7 @@ def test_settings_that_send_nothing_or_too_much_are_refused(tmp_path: Path, text
 
 
 def test_a_whole_configuration_is_read(tmp_path: Path) -> None:
-    """All four ways, each by a name of its own."""
+    """All four transports, each by a name of its own."""
     settings = read(
         tmp_path / "gpuwatch.yaml",
         """
@@ -188,7 +188,7 @@ report:
 """,
     ).report
 
-    assert {name: each.ways for name, each in settings.to.items()} == {
+    assert {name: each.chosen for name, each in settings.to.items()} == {
         "finance": ("mail",),
         "chat": ("slack",),
         "archive": ("file",),

@@ -29,7 +29,7 @@ REFUSED = {
     "secret": (
         "cloud: {secret_key: hush}",
         "FILE:1: cloud.secret_key: is no key of the configuration (its value is (hidden))",
-        "one of provider, regions, accounts, profile, endpoint_url",
+        "one of provider, regions, endpoint_url, aws",
     ),
     "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is none of the choices', "one of observe, enforce"),
     "no duration": (

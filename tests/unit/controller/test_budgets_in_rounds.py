@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli.controller import Observers, assembled, one_round
+from gpuwatch.cli.controller import assembled, one_round
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, decide, step
-from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Verb
@@ -204,7 +204,7 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     """Counters are of this process; a figure that nobody can tell has no series."""
     desk = a_desk()
     telling = ControllerMetrics("enforce", "ml", desk.clock)
-    seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=telling)
+    seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=telling)
     rounds(desk, live(desk), 12, seen)
     told = {
         (sample.name, *sorted(sample.labels.values())): sample.value

@@ -104,7 +104,7 @@ def test_its_time_is_billed_once_it_is_known_again() -> None:
 def test_prometheus_goes_on_scraping_it() -> None:
     """Its agent is where it was."""
     discovery = Discovery(signals=ObserveSettings())
-    discovery.tell(an_observation(doubtful(), doubtful("i-2", address=None)).fleet)
+    discovery.update(an_observation(doubtful(), doubtful("i-2", address=None)).fleet)
 
     assert discovery.page().body.count(b"__meta_gpuwatch_node_id") == 1
 

@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gpuwatch.cli.controller import Observers, one_round
+from gpuwatch.cli.controller import one_round
 from gpuwatch.cli.render import remarks
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
@@ -28,7 +28,7 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
         desk = Desk(ledger=ledger)
         desk.fleet.put(a_node("i-1"))
         telling = ControllerMetrics("enforce", "lab", desk.clock)
-        seen = Observers(discovery=Discovery(signals=ObserveSettings()), telling=telling)
+        seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=telling)
         state = State(
             fleet="lab",
             interval_seconds=60.0,
@@ -44,7 +44,7 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
         assert b"gpuwatch_controller_foreign_decisions 0.0" in telling.page().body
         remove(path)
         one_round(desk.parts, seen)
-        state.tell(None, leading=False, trouble=ledger.identity.trouble)
+        state.update(None, leading=False, trouble=ledger.identity.trouble)
         with pytest.raises(UnseenError, match=r"Nothing is done: .*ledger\.db is no longer there"):
             state.last()
 

@@ -12,12 +12,12 @@ from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import Verb
 from gpuwatch.notify.due_messages import (
     DONE_FIRST,
-    NOTICE_UNTOLD,
+    NOTICE_NOT_SENT,
     REPLACED,
     TOO_OLD,
     WITHDRAWN_FIRST,
-    Past,
-    Wanted,
+    Filter,
+    History,
     due_messages,
     name_of,
     unexplained,
@@ -27,7 +27,7 @@ from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import an_event
 
 HOUR = timedelta(hours=1)
-ALL = Wanted(name="mail", events=frozenset(EVENTS), pools=frozenset())
+ALL = Filter(name="mail", events=frozenset(EVENTS), pools=frozenset())
 NODES = st.sampled_from(["i-1", "i-2"])
 # What happens, in order: something to a node, a look of the crier that may find the mail server down, or its crash.
 LIVES = st.lists(
@@ -70,9 +70,9 @@ class Life:
             self.on_record.add((event.key, "mail"))
 
     @property
-    def past(self) -> Past:
+    def past(self) -> History:
         """What the ledger tells."""
-        return Past(events=self.events, in_force=set(self.in_force.values()), told=self.on_record, notices={})
+        return History(events=self.events, in_force=set(self.in_force.values()), recorded=self.on_record, notices={})
 
 
 def lived(story: list[object]) -> Life:
@@ -139,7 +139,7 @@ def _withdrawals(events: list[Event]) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("follower", "why"),
     [
-        (Verb.WITHDRAW, [NOTICE_UNTOLD, WITHDRAWN_FIRST]),
+        (Verb.WITHDRAW, [NOTICE_NOT_SENT, WITHDRAWN_FIRST]),
         (Verb.STOP, [DONE_FIRST]),
         (Verb.TERMINATE, [DONE_FIRST]),
         (Verb.NOTICE, [REPLACED]),
@@ -148,7 +148,7 @@ def _withdrawals(events: list[Event]) -> Iterator[tuple[str, str]]:
 def test_a_notice_that_is_over_before_it_was_told_is_moot(follower: Verb, why: list[str]) -> None:
     """Why is put on record, a withdrawal before its notice: after a crash in between it still is no news."""
     events = [an_event(key="n"), an_event(follower, key="f", at=NOW + timedelta(seconds=5))]
-    _, moot = due_messages(Past(events=events, in_force={"f"}, told=set(), notices={}), ALL, NOW, HOUR)
+    _, moot = due_messages(History(events=events, in_force={"f"}, recorded=set(), notices={}), ALL, NOW, HOUR)
 
     assert [each.why for each in moot] == why
 
@@ -156,7 +156,7 @@ def test_a_notice_that_is_over_before_it_was_told_is_moot(follower: Verb, why: l
 def test_an_old_notice_in_force_is_told_and_old_deeds_are_given_up() -> None:
     """After a long outage people hear of what is still to come, and not of what was done hours ago."""
     events = [an_event(Verb.STOP, "i-2", "s"), an_event(key="n")]
-    past = Past(events=events, in_force={"n"}, told=set(), notices={})
+    past = History(events=events, in_force={"n"}, recorded=set(), notices={})
     tell, moot = due_messages(past, ALL, NOW + 2 * HOUR, HOUR)
 
     assert [event.key for event in tell] == ["n"]
@@ -166,8 +166,8 @@ def test_an_old_notice_in_force_is_told_and_old_deeds_are_given_up() -> None:
 def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
     """The notice is no longer among the events: its key, where it was told, comes from the node's history."""
     withdrawal = an_event(Verb.WITHDRAW, key="w")
-    told = Past(events=[withdrawal], in_force=set(), told={("n", "mail")}, notices={"w": "n"})
-    untold = Past(events=[withdrawal], in_force=set(), told=set(), notices={"w": "n"})
+    told = History(events=[withdrawal], in_force=set(), recorded={("n", "mail")}, notices={"w": "n"})
+    untold = History(events=[withdrawal], in_force=set(), recorded=set(), notices={"w": "n"})
 
     assert unexplained([withdrawal]) == (withdrawal,)
     assert unexplained([an_event(key="n"), withdrawal]) == ()
@@ -178,8 +178,8 @@ def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
 def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
     """What is not for it is neither told nor put on record."""
     events = [an_event(key="a", pool="a"), an_event(Verb.STOP, "i-2", "b", pool="a"), an_event(Verb.STOP, "i-3", "c")]
-    past = Past(events=events, in_force={"a"}, told=set(), notices={})
-    wanted = Wanted(name="mail", events=frozenset({"done"}), pools=frozenset({"a"}))
+    past = History(events=events, in_force={"a"}, recorded=set(), notices={})
+    wanted = Filter(name="mail", events=frozenset({"done"}), pools=frozenset({"a"}))
     tell, moot = due_messages(past, wanted, NOW + 2 * HOUR, 3 * HOUR)
 
     assert [name_of(event) for event in events] == ["notice", "done", "done"]

@@ -9,17 +9,17 @@ from typing import Literal
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.cli.controller import Observers, send_messages
+from gpuwatch.cli.controller import schedule_deliveries
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.keep_link import claimed
-from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.ledger.sent_messages import SentMessages
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.notify.settings import Listener, NotifySettings, OwnerSettings
-from gpuwatch.notify.transports.settings import WebhookSettings
+from gpuwatch.notify.settings import NotifySettings, OwnerSettings, Receiver
+from gpuwatch.notify.transports.web import WebhookSettings
 from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import GRACE, Office, a_machine, post
 from tests.support.fakes.http_sink import Answer, PriceServer, serving
@@ -29,7 +29,7 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 
 def hook(server: PriceServer, **other: object) -> NotifySettings:
     """One webhook."""
-    return NotifySettings(to={"hook": Listener(webhook=WebhookSettings(url=server.url))}, **other)  # type: ignore[arg-type]  # settings
+    return NotifySettings(to={"hook": Receiver(webhook=WebhookSettings(url=server.url))}, **other)  # type: ignore[arg-type]  # settings
 
 
 def heard(server: PriceServer) -> list[tuple[str, list[str]]]:
@@ -42,15 +42,15 @@ def test_a_notice_its_withdrawal_and_a_stop_are_told_once_each(tmp_path: Path) -
     """Over restarts; the ledger says since when somebody knows, and its chain stays whole."""
     with serving(lambda _: Answer(body="", status=204)) as server:
         office = Office(tmp_path, hook(server))
-        crier = office.crier()
+        job = office.job()
         for verb in (Verb.NOTICE, Verb.WITHDRAW, Verb.NOTICE, Verb.STOP):
             office.does(verb)
-            crier.tick()
-            crier.tick()
+            job.tick()
+            job.tick()
             office.clock.advance(10)
             if verb is Verb.NOTICE:
                 told_at = office.told_at()
-        office.crier().tick()
+        office.job().tick()
         told, audit = heard(server), office.ledger.audit()
         office.close()
 
@@ -66,13 +66,13 @@ def test_what_fails_is_tried_again_later_each_time(tmp_path: Path, caplog: pytes
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
         office = Office(tmp_path, hook(server))
         office.does(Verb.NOTICE)
-        crier = office.crier()
+        job = office.job()
         for _ in range(30):  # 5 minutes
-            crier.tick()
+            job.tick()
             office.clock.advance(10)
         tries, before = len(server.asked), office.told_at()
         broken = False
-        office.crier().tick()
+        office.job().tick()
         keys = {asked.headers["idempotency-key"] for asked in server.asked}
         after = office.told_at()
         office.close()
@@ -80,7 +80,7 @@ def test_what_fails_is_tried_again_later_each_time(tmp_path: Path, caplog: pytes
     assert tries == 5  # after 0, 20, 50, 110, 230 seconds: the first looks after 15, 30, 60, 120 more
     assert (before, after) == (None, NOW + timedelta(minutes=5))
     assert len(keys) == 1
-    assert "The notice did not get to hook: the server answered HTTP 503. Next try in 15s." in caplog.text
+    assert "The notice of i-1 did not reach hook: the server answered HTTP 503. Next try in 15s." in caplog.text
 
 
 def test_between_two_rounds_it_looks_again_only_where_something_is_left(
@@ -99,18 +99,19 @@ def test_between_two_rounds_it_looks_again_only_where_something_is_left(
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
         office = Office(tmp_path, hook(server))
         office.does(Verb.NOTICE)
-        crier, fleet = office.crier(), Fleet(observed_at=NOW, nodes=tuple(office.nodes))
-        crier.fleet = lambda: fleet
+        notifier, fleet = office.notifier(), Fleet(observed_at=NOW, nodes=tuple(office.nodes))
+        notifier.fleet = lambda: fleet
+        job = office.job(notifier)
         counts = []
         for tick in range(6):  # tries after 0, 20 and 60 seconds; after 40 it is too early
             broken = tick < 2
             opened.clear()
-            crier.tick()
+            job.tick()
             counts.append(len(opened))
             office.clock.advance(20)
-        crier.fleet = lambda: replace(fleet)
+        notifier.fleet = lambda: replace(fleet)
         opened.clear()
-        crier.tick()
+        job.tick()
         office.close()
 
     assert counts == [1, 1, 1, 1, 0, 0]
@@ -124,13 +125,13 @@ def test_a_notice_withdrawn_before_it_was_told_is_silence(tmp_path: Path) -> Non
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
         office = Office(tmp_path, hook(server))
         notice = office.does(Verb.NOTICE)
-        crier = office.crier()
-        crier.tick()
+        job = office.job()
+        job.tick()
         broken = False
         withdrawal = office.does(Verb.WITHDRAW)
         office.clock.advance(60)
-        crier.tick()
-        crier.tick()
+        job.tick()
+        job.tick()
         told = office.ledger.messages.told([notice.key, withdrawal.key])
         office.close()
 
@@ -145,17 +146,17 @@ def test_a_crash_between_sending_and_recording_repeats_the_same_message(
     """The second mail has the first one's Message-ID; in the same process nothing is sent twice even then."""
     with post() as (settings, mails):
         office = Office(
-            tmp_path, NotifySettings(to={"mail": Listener(mail=replace(settings, to=("ops@example.com",)))})
+            tmp_path, NotifySettings(to={"mail": Receiver(mail=replace(settings, to=("ops@example.com",)))})
         )
         office.does(Verb.NOTICE)
-        crier = office.crier()
+        job = office.job()
         with monkeypatch.context() as patched:
             patched.setattr(SentMessages, "keep", _power_cut)
-            crier.tick()
-            crier.tick()
+            job.tick()
+            job.tick()
         once = len(mails.messages)
-        office.crier().tick()  # another process, which knows the ledger alone
-        crier.tick()
+        office.job().tick()  # another process, which knows the ledger alone
+        job.tick()
         told_at = office.told_at()
         office.close()
 
@@ -179,11 +180,11 @@ def test_each_owner_has_a_mail_with_links_of_their_own(tmp_path: Path) -> None:
             url="http://127.0.0.1:9461",
             link_key_file=str(key_file),
             owner_mail="{owner}@example.com",
-            to={"owners": Listener(mail=mail, owners=True)},
+            to={"owners": Receiver(mail=mail, owners=True)},
         )
         office = Office(tmp_path, settings, nodes=nodes)
         intents = [office.does(Verb.NOTICE, node.id, owner=node.owner) for node in nodes]
-        office.crier().tick()
+        office.job().tick()
         office.close()
     bob = mails.to("bob@example.com")[0].get_body(("plain",))
     assert bob is not None
@@ -200,25 +201,25 @@ def test_one_address_that_is_refused_keeps_nobody_elses_mail_back(
 ) -> None:
     """Nor does an owner without an address; both stay untold, and are told once the settings are mended."""
     with post() as (mail, mails):
-        settings = NotifySettings(owner_mail="{owner}@example.com", to={"owners": Listener(mail=mail, owners=True)})
+        settings = NotifySettings(owner_mail="{owner}@example.com", to={"owners": Receiver(mail=mail, owners=True)})
         office = Office(tmp_path, settings)
         for number, owner in enumerate(["mallory", None, "Team Vision", "ann"]):
             office.does(Verb.NOTICE, f"i-{number}", owner=owner)
-        crier = office.crier()
-        crier.tick()
-        crier.tick()
+        job = office.job()
+        job.tick()
+        job.tick()
         first = [mail["To"] for mail in mails.messages]
         listed = {
             "mallory": OwnerSettings(mail="m@example.com"),
             "Team Vision": OwnerSettings(mail="vision@example.com"),
         }
         office.settings = replace(office.settings, notify=replace(settings, owners=listed))
-        office.crier().tick()
+        office.job().tick()
         office.close()
 
     assert first == ["ann@example.com"]
     assert sorted(mail["To"] for mail in mails.messages[1:]) == ["m@example.com", "vision@example.com"]
-    assert "the mail server takes no mail for mallory@example.com" in caplog.text
+    assert "the mail server does not accept mail for mallory@example.com" in caplog.text
     assert caplog.text.count("no mail address for the owner 'Team Vision' (i-2)") == 1
     assert caplog.text.count("no mail address for nodes without an owner (i-1)") == 2  # once a process
 
@@ -226,11 +227,11 @@ def test_one_address_that_is_refused_keeps_nobody_elses_mail_back(
 def test_one_listener_that_fails_keeps_nobody_else_waiting(tmp_path: Path) -> None:
     """Each has its own tries."""
     with serving(lambda asked: Answer(body="", status=500 if asked.path == "/bad" else 200)) as server:
-        ways = {name: Listener(webhook=WebhookSettings(url=f"{server.url}/{name}")) for name in ("bad", "good")}
+        ways = {name: Receiver(webhook=WebhookSettings(url=f"{server.url}/{name}")) for name in ("bad", "good")}
         office = Office(tmp_path, NotifySettings(to=ways))
         for number in range(3):
             office.does(Verb.NOTICE, f"i-{number}")
-            office.crier().tick()
+            office.job().tick()
         good = [asked for asked in server.asked if asked.path == "/good"]
         office.close()
 
@@ -244,12 +245,12 @@ def test_a_link_key_that_cannot_be_read_costs_the_links_alone(tmp_path: Path, ca
         short.write_text("too short")
         office = Office(tmp_path, hook(server, url="http://127.0.0.1:9461", link_key_file=str(short)))
         office.does(Verb.NOTICE)
-        office.crier().tick()
+        office.job().tick()
         office.close()
         (node,) = json.loads(server.asked[0].body)["nodes"]
 
     assert node["keep_url"] is None
-    assert "Messages go out without keep links: notify.link_key_file: 9 bytes are no secret" in caplog.text
+    assert "Messages are sent without keep links: notify.link_key_file: 9 bytes are no secret" in caplog.text
 
 
 def test_only_the_leader_tells_and_only_of_a_fleet_that_it_has_seen(tmp_path: Path) -> None:
@@ -258,17 +259,17 @@ def test_only_the_leader_tells_and_only_of_a_fleet_that_it_has_seen(tmp_path: Pa
         office = Office(tmp_path, hook(server))
         office.does(Verb.NOTICE)
         office.leads = False
-        crier = office.crier()
-        crier.tick()
+        job = office.job()
+        job.tick()
         office.leads = True
-        blind = office.crier()
+        blind = office.notifier()
         blind.fleet = lambda: None
-        blind.tick()
+        office.job(blind).tick()
         silent = len(server.asked)
-        crier.tick()
+        job.tick()
         office.close()
         (tmp_path / "ledger.db").unlink()
-        crier.tick()
+        job.tick()
 
         assert silent == 0
         assert len(server.asked) == 1
@@ -279,10 +280,10 @@ def test_a_withdrawal_of_a_notice_of_last_week_is_told(tmp_path: Path) -> None:
     with serving(lambda _: Answer(body="")) as server:
         office = Office(tmp_path, hook(server))
         office.does(Verb.NOTICE)
-        office.crier().tick()
+        office.job().tick()
         office.clock.advance(7 * 86400)
         office.does(Verb.WITHDRAW)
-        office.crier().tick()
+        office.job().tick()
         office.close()
 
         assert [event for event, _ in heard(server)] == ["notice", "withdrawn"]
@@ -297,13 +298,13 @@ def test_the_controller_looks_every_few_seconds_where_it_acts(
         office = Office(tmp_path, hook(server))
         settings = replace(office.settings, mode=mode, limits=Limits())
         seen = Observers(
-            discovery=Discovery(signals=settings.signals), telling=ControllerMetrics(mode, "lab", office.clock)
+            discovery=Discovery(signals=settings.signals), metrics=ControllerMetrics(mode, "lab", office.clock)
         )
         scheduler = BackgroundScheduler(timezone=UTC)
-        send_messages(scheduler, settings, office.clock, seen)
+        schedule_deliveries(scheduler, settings, office.clock, seen)
         jobs = [job.max_instances for job in scheduler.get_jobs()]
-        seen.telling.message("hook", "notice", "reached")
-        page = seen.telling.page().body.decode()
+        seen.metrics.message("hook", "notice", "reached")
+        page = seen.metrics.page().body.decode()
         office.close()
 
     assert jobs == [1] * (mode == "enforce")

@@ -11,31 +11,35 @@ from tests.support.builders.configurations import mistakes, read
 
 MAIL = "mail: {host: smtp.example.com, to: [ops@example.com]}"
 WRONG = {
-    "no way": ("to: {ops: {events: [done]}}", "notify.to.ops says nowhere to", "one of mail.host, slack.url_file"),
+    "no way": ("to: {ops: {events: [done]}}", "notify.to.ops has no transport", "one of mail.host, slack.url_file"),
     "two ways": (
         f"to: {{ops: {{{MAIL}, slack: {{url_file: /s}}}}}}",
         "notify.to.ops names mail and slack",
-        "and apprise.urls_file",
+        "apprise.urls_file and alertmanager.urls",
     ),
-    "taken": (f"to: {{terminals: {{{MAIL}}}}}", "notify.to.terminals: that name is taken", "notify.terminals: true"),
+    "taken": (f"to: {{terminals: {{{MAIL}}}}}", "notify.to.terminals: this name is reserved", "notify.terminals: true"),
     "nobody": (
         "to: {ops: {mail: {host: smtp.example.com}}}",
-        "notify.to.ops.mail.to names nobody",
+        "notify.to.ops.mail.to is empty",
         "[ops@example.com]",
     ),
     "no event": (f"to: {{ops: {{{MAIL}, events: []}}}}", "notify.to.ops.events is empty", "some of notice, withdrawn"),
     "owners by Slack": (
         "to: {chat: {slack: {url_file: /s}, owners: true}}\n  owner_mail: '{owner}@example.com'",
         "notify.to.chat.owners is set, and only mail goes to owners",
-        "Slack mentions",
+        "Slack mentions the owners",
     ),
     "owners unknown": (
         "to: {owners: {mail: {host: smtp.example.com}, owners: true}}",
-        "notify.to.owners.owners is set, and nothing says what the owners' addresses are",
+        "notify.to.owners.owners is set, and no setting gives the owners' addresses",
         "notify.owner_mail",
     ),
-    "no URL": ("url: gpuwatch.example.com", "notify.url 'gpuwatch.example.com' is no URL of a page", "https://"),
-    "a user in the URL": ("url: 'https://a:b@example.com'", "is no URL of a page", "without user"),
+    "no URL": (
+        "url: gpuwatch.example.com",
+        "notify.url 'gpuwatch.example.com' is not a valid URL of a page",
+        "https://",
+    ),
+    "a user in the URL": ("url: 'https://a:b@example.com'", "is not a valid URL of a page", "without user"),
     "links nowhere": ("link_key_file: /k", "notify.link_key_file is set, and notify.url is not", "a notify.url"),
     "links for all to read": (
         "url: http://gpuwatch.example.com\n  link_key_file: /k",
@@ -55,19 +59,27 @@ WRONG = {
         "notify.to.ops.mail.security: messages go there unencrypted",
         "no notify.link_key_file",
     ),
-    "no address": ("owners: {ann: {mail: ann}}", "notify.owners.ann.mail: 'ann' is no mail address", "ann@example.com"),
-    "no member": ("owners: {ann: {slack: '@ann'}}", "notify.owners.ann.slack: '@ann' is no member id", "U024BE7LH"),
+    "no address": (
+        "owners: {ann: {mail: ann}}",
+        "notify.owners.ann.mail: 'ann' is not a mail address",
+        "ann@example.com",
+    ),
+    "no member": ("owners: {ann: {slack: '@ann'}}", "notify.owners.ann.slack: '@ann' is not a member id", "U024BE7LH"),
     "no template": (
         "owner_mail: ann@example.com",
         "notify.owner_mail 'ann@example.com' makes no addresses",
         "{owner}@",
     ),
     "a domain of the owner's": ("owner_mail: 'a@{owner}'", "makes no addresses", "before the @"),
-    "no domain": ("mail_domains: ['@example.com']", "notify.mail_domains: '@example.com' is no domain", "example.com"),
+    "no domain": (
+        "mail_domains: ['@example.com']",
+        "notify.mail_domains: '@example.com' is not a domain",
+        "example.com",
+    ),
     "nobody to tell": (
         f"to: {{ops: {{{MAIL}, events: [done]}}}}\nlimits: {{require_told: true}}",
-        "limits.require_told is set, and notify.to tells nobody of a notice: no node would ever go",
-        "somebody in notify.to",
+        "limits.require_told is set, and no receiver in notify.to gets notices: no node would be stopped",
+        "a receiver in notify.to",
     ),
 }
 
@@ -100,7 +112,7 @@ pools: {training: {}}
 """
     notify = read(tmp_path / "gpuwatch.yaml", text).notify
 
-    assert {name: listener.ways for name, listener in notify.to.items()} == {
+    assert {name: receiver.chosen for name, receiver in notify.to.items()} == {
         "owners": ("mail",),
         "chat": ("slack",),
         "phones": ("apprise",),

@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.cli.controller import Observers, make_report_scheduler, send_reports
+from gpuwatch.cli.controller import make_reports, schedule_deliveries
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.metrics import ControllerMetrics
-from gpuwatch.controller.web.serve import Discovery
+from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.money.report.history import ActionHistory
-from gpuwatch.notify.report_job import ReportScheduler, due
-from gpuwatch.notify.report_settings import Destination, ReportFileSettings, ReportSettings
-from gpuwatch.notify.transports.settings import WebhookSettings
+from gpuwatch.notify.delivery import DeliveryJob
+from gpuwatch.notify.report_settings import ReportSettings
+from gpuwatch.notify.reports import due_day
+from gpuwatch.notify.transports.file import FileSettings
+from gpuwatch.notify.transports.registry import ReportTransports
+from gpuwatch.notify.transports.web import WebhookSettings
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.ledger_fixture import BERLIN, KNOBS, a_fortnight, at
 from tests.support.fakes.http_sink import Answer, serving
@@ -41,16 +44,17 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(slots=True, kw_only=True)
 class Office:
-    """A controller's postman, who can be started anew with all forgotten but the ledger."""
+    """A controller's reports, which can be restarted with nothing but the ledger."""
 
     settings: Settings
     clock: ManualClock = field(default_factory=lambda: ManualClock(wall=MORNING.astimezone(UTC)))
     leads: bool = True
     left: Sequence[Leftover] | Exception = ()
 
-    def postman(self) -> ReportScheduler:
+    def job(self) -> DeliveryJob:
         """After a start."""
-        return make_report_scheduler(self.settings, self.clock, lambda: self.leads, self._left)
+        reports = make_reports(self.settings, self.clock, self._left)
+        return DeliveryJob(ledger=self.settings.ledger, leads=lambda: self.leads, sources=[reports])
 
     def _left(self) -> Sequence[Leftover]:
         if isinstance(self.left, Exception):
@@ -58,11 +62,11 @@ class Office:
         return self.left
 
 
-def an_office(story: Path, folder: Path, *more: tuple[str, Destination]) -> Office:
+def an_office(story: Path, folder: Path, *more: tuple[str, ReportTransports]) -> Office:
     """With a file beside other destinations."""
     path = folder / "ledger.db"
     path.write_bytes(story.read_bytes())
-    to = {"file": Destination(file=ReportFileSettings(path=str(folder / "%Y-%m-%d.json"))), **dict(more)}
+    to = {"file": ReportTransports(file=FileSettings(path=str(folder / "%Y-%m-%d.json"))), **dict(more)}
     settings = Settings(
         ledger=LedgerSettings(path=str(path)), cost=KNOBS, interval=3600.0, report=ReportSettings(to=to)
     )
@@ -81,18 +85,18 @@ def test_each_destination_gets_each_day_once_over_restarts_and_failures(
     caplog.set_level(logging.INFO)
     broken = True
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
-        office = an_office(story, tmp_path, ("hook", Destination(webhook=WebhookSettings(url=server.url))))
-        postman = office.postman()
+        office = an_office(story, tmp_path, ("hook", ReportTransports(webhook=WebhookSettings(url=server.url))))
+        job = office.job()
         for _ in range(30):  # minutes
-            postman.tick()
+            job.tick()
             office.clock.advance(60)
         tries, (name,) = len(server.asked), files(tmp_path)
         (tmp_path / name).unlink()
-        broken, postman = False, office.postman()
-        postman.tick()
+        broken, job = False, office.job()
+        job.tick()
         for _ in range(3):
-            office.postman().tick()
-            postman.tick()
+            office.job().tick()
+            job.tick()
         keys = {asked.headers["idempotency-key"] for asked in server.asked}
 
     assert name == "2026-03-14.json"
@@ -100,19 +104,19 @@ def test_each_destination_gets_each_day_once_over_restarts_and_failures(
     assert tries == 5  # after 0, 1, 3, 7 and 15 minutes
     assert len(server.asked) == tries + 1
     assert len(keys) == 1
-    assert "The report for 2026-03-14 did not get to hook: the server answered HTTP 503. Next try in 1m." in caplog.text
+    assert "The report for 2026-03-14 did not reach hook: the server answered HTTP 503. Next try in 1m." in caplog.text
     assert caplog.text.count("The report for 2026-03-14 went to hook") == 1
 
 
 def test_the_next_day_has_its_own(story: Path, tmp_path: Path) -> None:
     """A day later the next report goes out; one whose time has passed while nothing ran is sent afterwards."""
     office = an_office(story, tmp_path)
-    office.postman().tick()
+    office.job().tick()
     office.clock.advance(DAY.total_seconds() - 60)
-    office.postman().tick()
+    office.job().tick()
     before = files(tmp_path)
     office.clock.advance(5 * 3600)
-    office.postman().tick()
+    office.job().tick()
 
     assert before == ["2026-03-14.json"]
     assert files(tmp_path) == ["2026-03-14.json", "2026-03-15.json"]
@@ -122,11 +126,11 @@ def test_only_the_leader_sends(story: Path, tmp_path: Path) -> None:
     """A controller that waits sends nothing, and does so once it leads."""
     office = an_office(story, tmp_path)
     office.leads = False
-    postman = office.postman()
-    postman.tick()
+    job = office.job()
+    job.tick()
     waiting = files(tmp_path)
     office.leads = True
-    postman.tick()
+    job.tick()
 
     assert waiting == []
     assert files(tmp_path) == ["2026-03-14.json"]
@@ -138,19 +142,19 @@ def test_before_metering_began_there_is_nothing_to_send(tmp_path: Path, story: P
     ledger = office.settings.ledger.file
     assert ledger is not None
     ledger.unlink()
-    office.postman().tick()
+    office.job().tick()
     Ledger.connect(office.settings.ledger).close()
-    office.postman().tick()
+    office.job().tick()
 
     assert files(tmp_path) == []
 
 
 def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -> None:
-    """The postman's connection is its own: it sends while the controller holds the ledger, whose chain stays whole."""
+    """The job's connection is its own: it sends while the controller holds the ledger, whose chain stays whole."""
     office = an_office(story, tmp_path)
     ledger = Ledger.connect(office.settings.ledger)
     try:
-        office.postman().tick()
+        office.job().tick()
         kept = ActionHistory(ledger).delivered("file")
         broken = ledger.audit().broken
     finally:
@@ -162,19 +166,19 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_controller_looks_whether_a_report_is_due(story: Path, tmp_path: Path, *, wanted: bool) -> None:
-    """Where report.to names somebody, a job of its own asks the postman, who sends once the controller has led."""
+    """Where report.to names somebody, a job of its own asks the job, who sends once the controller has led."""
     office = an_office(story, tmp_path)
     settings = office.settings if wanted else replace(office.settings, report=ReportSettings())
     seen = Observers(
-        discovery=Discovery(signals=settings.signals), telling=ControllerMetrics("observe", "default", office.clock)
+        discovery=Discovery(signals=settings.signals), metrics=ControllerMetrics("observe", "default", office.clock)
     )
     scheduler = BackgroundScheduler(timezone=UTC)
-    send_reports(scheduler, settings, office.clock, seen)
+    schedule_deliveries(scheduler, settings, office.clock, seen)
     jobs = scheduler.get_jobs()
     for job in jobs:
         job.func()
     before = files(tmp_path)
-    seen.tell(None, 1.0, leading=True)
+    seen.update(None, 1.0, leading=True)
     for job in jobs:
         job.func()
 
@@ -185,9 +189,9 @@ def test_the_controller_looks_whether_a_report_is_due(story: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_stopped_machines_cost_is_asked_where_that_is_wanted(story: Path, tmp_path: Path, *, fails: bool) -> None:
-    """With report.leftovers the cloud is asked; should it not answer, the report goes out without it."""
+    """With report.unused the cloud is asked; should it not answer, the report goes out without it."""
     office = an_office(story, tmp_path)
-    report = replace(office.settings.report, leftovers=True)
+    report = replace(office.settings.report, unused=True)
     office.settings = replace(office.settings, report=report)
     volume = Leftover(
         kind=LeftoverKind.STOPPED_VOLUME,
@@ -200,7 +204,7 @@ def test_what_stopped_machines_cost_is_asked_where_that_is_wanted(story: Path, t
         size_bytes=1,
     )
     office.left = CloudUnavailableError("no answer") if fails else (volume,)
-    office.postman().tick()
+    office.job().tick()
 
     assert f'"still_cost_known": {"false" if fails else "true"}' in (tmp_path / "2026-03-14.json").read_text()
 
@@ -216,4 +220,4 @@ def test_what_stopped_machines_cost_is_asked_where_that_is_wanted(story: Path, t
 )
 def test_it_is_due_by_the_clocks_of_the_place(now: datetime, day: date) -> None:
     """From report.at on, the day before is due."""
-    assert due(now, BERLIN, "07:00") == day
+    assert due_day(now, BERLIN, "07:00") == day

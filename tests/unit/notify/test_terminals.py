@@ -30,11 +30,11 @@ def test_people_on_the_host_hear_of_a_notice_and_of_its_withdrawal(tmp_path: Pat
     with serving(reached(1)) as server:
         office = an_office(tmp_path, server)
         notice = office.does(Verb.NOTICE)
-        office.crier().tick()
+        office.job().tick()
         told_at = office.told_at()
         office.does(Verb.WITHDRAW)
-        office.crier().tick()
-        office.crier().tick()
+        office.job().tick()
+        office.job().tick()
         office.close()
         bodies = [json.loads(asked.body) for asked in server.asked]
 
@@ -52,14 +52,14 @@ def test_a_host_without_anybody_is_asked_again_later(tmp_path: Path) -> None:
     with serving(reached(0)) as server:
         office = an_office(tmp_path, server)
         office.does(Verb.NOTICE)
-        crier = office.crier()
+        job = office.job()
         for _ in range(6):  # a minute
-            crier.tick()
+            job.tick()
             office.clock.advance(10)
         asked = len(server.asked)
         office.does(Verb.WITHDRAW)
-        crier.tick()
-        crier.tick()
+        job.tick()
+        job.tick()
         office.close()
 
         assert asked == 3
@@ -71,7 +71,7 @@ def test_a_machine_that_is_stopped_has_no_terminals(tmp_path: Path) -> None:
     with serving(reached(1)) as server:
         office = an_office(tmp_path, server, nodes=(replace(a_machine(), state=NodeState.STOPPED),))
         office.does(Verb.NOTICE, code="ladder")
-        office.crier().tick()
+        office.job().tick()
         office.close()
 
         assert server.asked == []

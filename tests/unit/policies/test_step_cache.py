@@ -1,4 +1,4 @@
-"""What is noted of nodes that stay the very same values changes no decision."""
+"""A cache of steps changes no decision."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.step_cache import StepCache
 from tests.support.builders.fleet import NOW, a_node
 
 IDS = ["i-1", "i-2", "i-3"]
@@ -48,10 +49,10 @@ def shown(node_id: str, what: State | NodeState | None) -> Node:
 
 @settings(max_examples=150, deadline=None)
 @given(rounds=ROUNDS)
-def test_a_fleet_with_notes_gets_the_proposal_of_a_fleet_without(rounds: list[tuple[object, ...]]) -> None:
+def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, ...]]) -> None:
     """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, or nothing."""
     now, nodes = NOW, {name: a_node(name) for name in IDS}
-    fleet = Fleet(observed_at=now, nodes=())
+    cache: StepCache = {}
     for changed, noticed, stopped, waits, price, rules, seconds in rounds:
         now += timedelta(seconds=seconds)  # type: ignore[arg-type]
         for name, what in changed.items():  # type: ignore[attr-defined]
@@ -59,7 +60,7 @@ def test_a_fleet_with_notes_gets_the_proposal_of_a_fleet_without(rounds: list[tu
                 nodes.pop(name, None)
             else:
                 nodes[name] = shown(name, what)
-        fleet = fleet.later(observed_at=now, nodes=tuple(nodes.values()))
+        fleet = Fleet(observed_at=now, nodes=tuple(nodes.values()))
         observation = Observation(
             now=now,
             fleet=fleet,
@@ -70,19 +71,31 @@ def test_a_fleet_with_notes_gets_the_proposal_of_a_fleet_without(rounds: list[tu
             prices={} if price is None else {"us-east-1/g6.xlarge/on_demand": price, "g6.xlarge": price},  # type: ignore[dict-item]
             waits={name: Wait(seconds=wait, why="so") for name, wait in waits.items()},  # type: ignore[attr-defined]
         )
-        bare = replace(observation, fleet=Fleet(observed_at=now, nodes=fleet.nodes))
 
-        assert idle.propose(observation, "default", rules) == idle.propose(bare, "default", rules)  # type: ignore[arg-type]
+        cached = idle.propose(observation, "default", rules, cache=cache)  # type: ignore[arg-type]
+
+        assert cached == idle.propose(observation, "default", rules)  # type: ignore[arg-type]
 
 
-def test_notes_are_shared_by_later_looks_and_by_no_other_fleet() -> None:
-    """They hold for the very same values alone, are no part of the value, and go with the fleets that share them."""
-    node = a_node()
-    fleet = Fleet(observed_at=NOW, nodes=(node,))
-    fleet.notes("somebody")["i-1"] = node
-    later = fleet.later(observed_at=NOW + timedelta(minutes=1))
+def test_a_cache_keeps_no_node_that_is_gone() -> None:
+    """After a look it holds that look's nodes, and no other."""
+    cache: StepCache = {}
+    for names in (IDS, IDS[:1]):
+        fleet = Fleet(observed_at=NOW, nodes=tuple(a_node(name) for name in names))
+        idle.propose(Observation(now=NOW, fleet=fleet), "default", RULES[0], cache=cache)
 
-    assert later.notes("somebody") is fleet.notes("somebody")
-    assert later.notes("somebody", "something else") == {}
-    assert Fleet(observed_at=NOW, nodes=(node,)).notes("somebody") == {}
-    assert fleet == Fleet(observed_at=NOW, nodes=(node,))
+        assert [each.node.id for each in cache["default"].steps] == names
+
+
+def test_what_is_unchanged_is_taken_from_the_cache() -> None:
+    """The very same node keeps the very same step; a node that became another value gets a new one."""
+    cache: StepCache = {}
+    same, other = a_node("i-1"), a_node("i-2")
+    seen = [
+        idle.propose(Observation(now=NOW, fleet=Fleet(observed_at=NOW, nodes=nodes)), "default", RULES[0], cache=cache)
+        for nodes in ((same, other), (same, replace(other)))
+    ]
+
+    assert seen[0].steps[0] is seen[1].steps[0]
+    assert seen[0].steps[1] is not seen[1].steps[1]
+    assert seen[0] == seen[1]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.cli import render as show
-from gpuwatch.controller.node_row import fleet_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import REMOVALS, Verb
@@ -65,7 +65,7 @@ def test_status_plan_and_explain_tell_of_it(pool: str, told: str) -> None:
     done = desk.plan()
     told += "The nearest is 'prod-inference'." if pool else ""
 
-    assert [(row["next"], row["why"]) for row in fleet_rows(done)] == [("hold", told)]
+    assert [(row.action, row.why) for row in node_rows(done, desk.rulebook)] == [(Verb.HOLD, told)]
     assert list(show.remarks(done, "")) == [f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}"]
     assert show.plan_text(done).startswith(f"Warning: pool {pool!r}: 1 nodes and 0 groups are left alone. {told}")
     _, review = explained(done.observation, done.decisions, done.observation.fleet.nodes[0], desk.rulebook)

@@ -69,7 +69,7 @@ def _is_sys(node: ast.Attribute) -> bool:
 
 
 def left_over() -> str:
-    """`gpuwatch leftovers`."""
+    """`gpuwatch unused`."""
     found = Leftover(
         id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="r", name=ODD, type="gp3", size_bytes=1 << 30
     )

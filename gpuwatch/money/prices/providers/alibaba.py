@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
@@ -37,9 +38,9 @@ class AlibabaPrices:
         self._asker = Asker(clock=clock, name="Alibaba Cloud", times=1)
 
     @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
         """As the settings want it."""
-        del profile
+        del cloud
         file = Path(settings.alibaba_key_file or "")
         return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("alibaba"))
 

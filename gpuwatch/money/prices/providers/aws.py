@@ -9,6 +9,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import amount_of
@@ -41,9 +42,9 @@ class AwsPrices:
         self._endpoint_url = endpoint_url
 
     @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
         """As the settings want it."""
-        return cls(clock=clock, profile=profile, endpoint_url=settings.endpoints.get("aws"))
+        return cls(clock=clock, profile=cloud.aws.profile, endpoint_url=settings.endpoints.get("aws"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any, Self
 from urllib.parse import urlencode, urlsplit
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of
@@ -28,9 +29,9 @@ class AzurePrices:
         self._asker = Asker(clock=clock, name="Azure's Retail Prices API")
 
     @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
         """As the settings want it."""
-        del profile
+        del cloud
         return cls(clock=clock, endpoint_url=settings.endpoints.get("azure"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types
@@ -62,9 +63,9 @@ class GcpPrices:
         self._asker = Asker(clock=clock, name="GCP's Cloud Billing catalogue")
 
     @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
         """As the settings want it."""
-        del profile
+        del cloud
         file = Path(settings.gcp_key_file or "")
         return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("gcp"))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
@@ -39,9 +40,9 @@ class TencentPrices:
         self._asker = Asker(clock=clock, name="Tencent Cloud", times=1)
 
     @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, profile: str | None) -> Self:
+    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
         """As the settings want it."""
-        del profile
+        del cloud
         file, currency = Path(settings.tencent_key_file or ""), settings.tencent_currency or "CNY"
         return cls(clock=clock, key_file=file, currency=currency, endpoint_url=settings.endpoints.get("tencent"))
 

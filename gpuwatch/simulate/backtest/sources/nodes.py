@@ -80,7 +80,7 @@ class NodeObservation:
 
 
 def history_of_nodes(
-    told: Iterable[NodeObservation], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
+    observations: Iterable[NodeObservation], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
 ) -> History:
     """The history that they make; `moment` is the shortest time of which the source tells.
 
@@ -88,7 +88,7 @@ def history_of_nodes(
         TraceError: no machine type has so many GPUs, and none is told.
 
     """
-    nodes = {node.name: node for node in sorted(told, key=lambda node: node.name) if node.runs}
+    nodes = {node.name: node for node in sorted(observations, key=lambda node: node.name) if node.runs}
     words = {}
     for node in nodes.values():
         node.settle(moment)

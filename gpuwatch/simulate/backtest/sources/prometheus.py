@@ -43,7 +43,7 @@ class PrometheusRange:
     step: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
-    _told: dict[str, NodeObservation] = field(default_factory=dict, init=False)
+    _nodes: dict[str, NodeObservation] = field(default_factory=dict, init=False)
     _past: dict[str, Remembered] = field(default_factory=lambda: defaultdict(Remembered), init=False)
 
     def history(self, options: Options) -> History:
@@ -61,11 +61,11 @@ class PrometheusRange:
             until = min(end, at + steps * self.step)
             self._chunk(at, until, begin)
             at = until
-        if not self._told:
+        if not self._nodes:
             pool = "" if self.pool is None else f" whose label {questions.POOL} is {self.pool!r}"
             raise SourceError(f"{self.place} tells of no node{pool} in a whole step from {self.window}")
         began = _at(begin)
-        return history_of_nodes(self._told.values(), end - begin, began, options, moment=self.step)
+        return history_of_nodes(self._nodes.values(), end - begin, began, options, moment=self.step)
 
     @property
     def place(self) -> str:
@@ -84,8 +84,8 @@ class PrometheusRange:
         """Ask about a part and fold it; one that is refused, or in which a target is renamed, is halved."""
         settings, steps = self.api.settings, round((end - begin) / self.step)
         asked = questions.facts(settings, end - begin, self.pool)
-        told = _believed(self.api, self.api.instant(asked, _at(end)) if asked else {})
-        facts = {name: answer.rows for name, answer in told.items()}
+        values = _believed(self.api, self.api.instant(asked, _at(end)) if asked else {})
+        facts = {name: answer.rows for name, answer in values.items()}
         names = self._words(facts.get("names", ()), questions.node_label(settings))
         if steps == 1 or all(len(each) == 1 for each in names.values()):
             expressions = questions.questions(settings, self.step, self.pool)
@@ -111,10 +111,10 @@ class PrometheusRange:
                     of_query.update(points)
         stretches = agents_stretches if self._agents else exporters_stretches
         of_node = defaultdict[str, list[tuple[Target, Iterator[Stretch]]]](list)
-        for target, told in values.items():
+        for target, value in values.items():
             name = self._name(target, names)
             if name is not None:
-                of_node[name].append((target, stretches(told, self.step, self._past[name])))
+                of_node[name].append((target, stretches(value, self.step, self._past[name])))
         for name, targets in of_node.items():
             every = [each for _, each in targets]
             for each in every[0] if len(every) == 1 else merged(every):
@@ -123,22 +123,22 @@ class PrometheusRange:
                 )
 
     def _node(self, name: str, target: Target) -> NodeObservation:
-        told = self._told.get(name)
-        if told is None:
-            told = self._told[name] = NodeObservation(name=name, parked_is=self.parked_is)
-            told.pool = target[-1] or DEFAULT_POOL
-        return told
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = NodeObservation(name=name, parked_is=self.parked_is)
+            node.pool = target[-1] or DEFAULT_POOL
+        return node
 
     def _describe(self, facts: Mapping[str, Rows], names: Mapping[Target, set[str]]) -> None:
         """What our agents tell of their machines; the newest counts."""
         types = self._words(facts.get("types", ()), "instance_type")
         gpus = {self._target(labels): int(value) for labels, value in facts.get("gpus", ())}
         for target in types.keys() | gpus.keys():
-            told = self._told.get(self._name(target, names) or "")
-            if told is not None:
-                told.gpus = gpus.get(target, told.gpus)
-                told.instance_type = min(types.get(target, {""})) or told.instance_type
-                told.pool = target[-1] or told.pool
+            node = self._nodes.get(self._name(target, names) or "")
+            if node is not None:
+                node.gpus = gpus.get(target, node.gpus)
+                node.instance_type = min(types.get(target, {""})) or node.instance_type
+                node.pool = target[-1] or node.pool
 
     @property
     def _agents(self) -> bool:
@@ -196,8 +196,8 @@ def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str
 
 def _place(api: PromApi) -> str:
     """Its URL without a password that somebody may have put there."""
-    told = urlsplit(api.settings.url or "")
-    return f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}".rstrip("/")
+    url = urlsplit(api.settings.url or "")
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}".rstrip("/")
 
 
 def _believed(api: PromApi, answers: Mapping[str, Answer]) -> Mapping[str, Answer]:

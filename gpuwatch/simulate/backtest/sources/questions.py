@@ -104,12 +104,12 @@ def _peak(sign: Sign, scale: float) -> str:
 
 
 def _filled(
-    asked: Mapping[str, str], settings: PromqlSettings, pool: str | None, told: Mapping[str, str]
+    asked: Mapping[str, str], settings: PromqlSettings, pool: str | None, values: Mapping[str, str]
 ) -> dict[str, str]:
     """The queries with their variables replaced."""
     quoted = "" if pool is None else pool.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     match = "" if pool is None else f'{POOL}="{quoted}"'
-    variables = {**told, "$by": ", ".join(labels_of(settings)), "$and": match and f", {match}", "$match": match}
+    variables = {**values, "$by": ", ".join(labels_of(settings)), "$and": match and f", {match}", "$match": match}
     filled = dict(asked)
     for variable, text in variables.items():
         filled = {name: expression.replace(variable, text) for name, expression in filled.items()}

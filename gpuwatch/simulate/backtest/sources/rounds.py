@@ -46,7 +46,7 @@ class Rounds:
     hole: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
-    told: dict[str, NodeObservation] = field(default_factory=dict)
+    nodes: dict[str, NodeObservation] = field(default_factory=dict)
     _at: float | None = None
     _origin: float = 0.0
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -63,16 +63,16 @@ class Rounds:
         for node in observation.fleet.nodes:
             if self.pool in {None, node.pool} and (found := self._look(node, observation)) is not None:
                 seen[node.id] = found
-                told = self.told.get(node.id)
-                if told is None:
-                    told = self.told[node.id] = NodeObservation(
+                seen_node = self.nodes.get(node.id)
+                if seen_node is None:
+                    seen_node = self.nodes[node.id] = NodeObservation(
                         name=node.id, parked_is=self.parked_is, gpus=node.known_gpus
                     )
-                told.pool, told.instance_type = node.pool, node.instance_type
+                seen_node.pool, seen_node.instance_type = node.pool, node.instance_type
         if before is not None and at - before <= self.hole:
             for name in seen.keys() & self._seen.keys():
                 for begin, end, kind in _between(before, self._seen[name], at, seen[name]):
-                    self.told[name].add(begin - self._origin, end - self._origin, kind, words=seen[name].words)
+                    self.nodes[name].add(begin - self._origin, end - self._origin, kind, words=seen[name].words)
         self._at, self._seen = at, seen
 
     @property
@@ -164,10 +164,10 @@ def ledger_history(
     rounds = Rounds(hole=_hole([at for _, at in kept]), pool=pool, parked_is=parked_is)
     for round_id, _ in kept:
         rounds.add(ledger.observation(round_id))
-    if not any(told.runs for told in rounds.told.values()):
+    if not any(node.runs for node in rounds.nodes.values()):
         named = "" if pool is None else f" of the pool {pool!r}"
         raise SourceError(f"{place} tells of no node{named} in two rounds within {rounds.hole:.0f} s of each other")
-    return history_of_nodes(rounds.told.values(), rounds.seconds, rounds.began, options)
+    return history_of_nodes(rounds.nodes.values(), rounds.seconds, rounds.began, options)
 
 
 def _hole(times: Sequence[datetime]) -> float:

@@ -14,7 +14,7 @@ from gpuwatch.controller import metrics
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
-from gpuwatch.controller.web.serve import Discovery, make_server
+from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.money import Price
@@ -165,7 +165,8 @@ def test_the_page_is_served_and_promtool_has_nothing_to_say_against_it() -> None
     desk.fleet.put(a_node("i-1", State.IDLE))
     told = a_telling(desk)
     told.round(step(desk.parts), 0.1)
-    server = make_server(ControllerSettings(port=0), Discovery(signals=ObserveSettings()), told, SystemClock())
+    observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=told)
+    server = make_server(ControllerSettings(port=0), observers, SystemClock())
     assert server is not None
     server.start()
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.controller import _web
+from gpuwatch.cli.controller import observers_of
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.keep_link import KEEP
@@ -107,8 +107,9 @@ def test_the_controller_takes_the_secret_from_its_file_and_a_renewed_one_without
     key, desk = tmp_path / "key", a_desk()
     key.write_bytes(SECRET + b"\n")
     settings = Settings(notify=NotifySettings(url="http://gpus.example.com:9461", link_key_file=str(key)))
-    web = _web(settings, desk.parts)
-    web.state.tell(step(desk.parts), leading=True)
+    web = observers_of(settings, desk.parts).web
+    assert web is not None
+    web.state.update(step(desk.parts), leading=True)
     site = Site(desk=desk, web=web, url="")
     named = {"host": "gpus.example.com:9461"}
     told = [asked(site, link(site), client="127.0.0.1", secure=False, headers=named).status]
@@ -126,7 +127,9 @@ def test_a_secret_that_cannot_be_used_leaves_links_out_and_is_told(
     for name in ("short", "none"):
         settings = Settings(notify=NotifySettings(url="https://x.example", link_key_file=str(tmp_path / name)))
 
-        assert _web(settings, a_desk().parts).links is None
+        web = observers_of(settings, a_desk().parts).web
+        assert web is not None
+        assert web.links is None
     assert "9 bytes are no secret, 32 are the least; make one with `openssl rand -base64 32`" in caplog.text
     assert "none cannot be read: No such file or directory" in caplog.text
     assert "hush" not in caplog.text

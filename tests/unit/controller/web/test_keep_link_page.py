@@ -270,7 +270,7 @@ def test_before_the_first_round_and_without_the_lead_the_page_says_so() -> None:
         early = site.ask(link(site))
         site.round()
         target = link(site)
-        site.web.state.tell(None, leading=False)
+        site.web.state.update(None, leading=False)
         late = keep(site, target)
 
         assert (early.status, late.status, keeps(site)) == (503, 503, ())

@@ -10,13 +10,11 @@ from decimal import Decimal
 import pytest
 from openapi_spec_validator import validate
 
-from gpuwatch.cli.controller import Observers, _web, one_round
+from gpuwatch.cli.controller import observers_of, one_round
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.web.api import ENDPOINTS, PREFIX
 from gpuwatch.controller.web.openapi import render_md
-from gpuwatch.controller.web.serve import Discovery
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.runtime.http.request import Request
@@ -70,20 +68,20 @@ def test_what_comes_next_and_when_is_told_of_each_node(site: Site) -> None:
     assert told["i-waits"] == {
         "verb": "notice",
         "at": "2026-03-02T12:20:00Z",
-        "gone_at": "2026-03-02T12:30:00Z",
+        "removal_at": "2026-03-02T12:30:00Z",
         "refused_by": [],
     }
     assert told["i-due"] == {
         "verb": "notice",
         "at": "2026-03-02T12:00:00Z",
-        "gone_at": "2026-03-02T12:10:00Z",
+        "removal_at": "2026-03-02T12:10:00Z",
         "refused_by": [],
     }
     assert (told["i-foreign"]["verb"], told["i-foreign"]["refused_by"]) == ("notice", ["not_enrolled"])
 
 
 def test_after_the_notice_the_removal_is_told_with_its_time(site: Site) -> None:
-    """The grace began in the round that gave the notice, and every deed of the hour is there, the newest first."""
+    """The grace began in the round that gave the notice, and every action of the hour is there, the newest first."""
     site.round()
     told = site.ask("/api/v1/fleet").json
     due = next(row for row in told["nodes"] if row["id"] == "i-due")
@@ -91,10 +89,10 @@ def test_after_the_notice_the_removal_is_told_with_its_time(site: Site) -> None:
     assert due["next"] == {
         "verb": "stop",
         "at": "2026-03-02T12:10:00Z",
-        "gone_at": "2026-03-02T12:10:00Z",
+        "removal_at": "2026-03-02T12:10:00Z",
         "refused_by": [],
     }
-    assert [(deed["target"], deed["verb"], deed["status"]) for deed in told["deeds"]] == [
+    assert [(action["target"], action["verb"], action["status"]) for action in told["actions"]] == [
         ("i-due", "notice", "settled")
     ]
 
@@ -194,7 +192,7 @@ def test_before_the_first_round_there_is_nothing_to_tell() -> None:
 
 def test_a_controller_that_waits_says_who_leads(site: Site) -> None:
     """An old picture would pass for the present."""
-    site.web.state.tell(None, leading=False)
+    site.web.state.update(None, leading=False)
     answer = site.ask("/api/v1/fleet")
 
     assert answer.status == 503
@@ -206,7 +204,7 @@ def test_a_round_in_trouble_leaves_the_last_picture_and_says_so(site: Site) -> N
     blind = Round(
         observation=an_observation(now=NOW + timedelta(minutes=1)), trouble="The cloud gave no whole picture."
     )
-    site.web.state.tell(blind, leading=True)
+    site.web.state.update(blind, leading=True)
     told = site.ask("/api/v1/fleet").json
 
     assert (told["trouble"], told["at"]) == ("The cloud gave no whole picture.", "2026-03-02T12:00:00Z")
@@ -329,11 +327,7 @@ def test_the_controller_tells_the_page_each_round() -> None:
     """As `gpuwatch controller` puts it together from its settings."""
     desk, settings = Desk(), Settings(fleet="lab")
     desk.fleet.put(a_node("i-1"))
-    seen = Observers(
-        discovery=Discovery(signals=settings.signals),
-        telling=ControllerMetrics(settings.mode, settings.fleet, desk.clock),
-        web=_web(settings, desk.parts),
-    )
+    seen = observers_of(settings, desk.parts)
     one_round(desk.parts, seen)
     assert seen.web is not None
     asked = Request(method="GET", target="/api/v1/fleet", client="127.0.0.1", headers={"host": "localhost:9461"})

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -15,11 +16,18 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import headline, sections
-from gpuwatch.notify.report_send import FORMS, slack_message
+from gpuwatch.notify.reports import ReportContent, report_delivery
+from gpuwatch.notify.transports.file import FORMATS
+from gpuwatch.notify.transports.registry import ReportTransports
+from gpuwatch.notify.transports.web import slack_message
 from tests.support import paths
 from tests.support.builders.ledger_fixture import ODD, a_fortnight, a_report, at, the_fortnight
 
 GOLDEN = paths.GOLDEN / "reports"
+FORMS: dict[str, Callable[[Report], str]] = {
+    form: lambda report, render=render: render(ReportContent(report))  # type: ignore[misc]  # each its own
+    for form, render in FORMATS.items()
+}
 PAGES = {f"saturday.{form}": render for form, render in FORMS.items()}
 PAGES["saturday.mail.html"] = lambda report: as_html(report, mail=True)
 
@@ -77,7 +85,7 @@ def test_names_of_others_are_no_markup() -> None:
 
     assert ODD in said
     assert "<script" not in page
-    assert "<script" not in json.dumps(slack_message(report))
+    assert "<script" not in json.dumps(slack_message(report_delivery(report, ReportTransports(), "k")))
 
 
 def test_what_would_break_a_terminal_or_a_page_is_shown_by_its_code() -> None:
@@ -87,7 +95,7 @@ def test_what_would_break_a_terminal_or_a_page_is_shown_by_its_code() -> None:
     told.round(at(date(2026, 3, 15), 6))
     told.round(at(date(2026, 3, 15), 7))
     report = a_report(told.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
-    text = FORMS["txt"](report)
+    text = FORMATS["txt"](ReportContent(report))
 
     assert "\x1b" not in text
     assert any(r"eve\x1b[2J\x00\n| x" in line for line in text.splitlines())
@@ -112,7 +120,7 @@ def test_the_page_reads_without_colours() -> None:
 def test_nothing_metered_is_said_and_no_figure_is_made_up() -> None:
     """Of an empty ledger every form says that nothing is known."""
     report = a_report(Ledger.in_memory())
-    document = json.loads(FORMS["json"](report))
+    document = json.loads(FORMATS["json"](ReportContent(report)))
 
     assert headline(report).startswith("Nothing is metered yet")
     assert all("Nothing is metered yet" in render(report) for render in FORMS.values())
@@ -148,4 +156,4 @@ def test_a_day_that_nobody_saw_is_no_day_of_zero() -> None:
     assert report.facts.unseen == {date(2026, 3, 15)}
     assert report.month is not None
     assert report.month.missing_steps == 1
-    assert "and that hold no value: 1." in FORMS["txt"](report)
+    assert "and that hold no value: 1." in FORMATS["txt"](ReportContent(report))

@@ -17,7 +17,7 @@ _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
 @commands.group()
-def advise() -> None:
+def recommend() -> None:
     """Recommend instance types, sizes and commitments, with the arithmetic. Nothing is changed."""
 
 
@@ -53,7 +53,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
     return weights
 
 
-@advise.command()
+@recommend.command()
 @click.option("--params", callback=_count, required=True, metavar="N", help="The model's parameters: 7B, 350M, 1.3e9.")
 @click.option("--train", "task", flag_value="train", help="Train or fine-tune all weights.")
 @click.option("--lora", "task", flag_value="lora", help="Fine-tune adapters; int4 weights make it QLoRA.")
@@ -129,7 +129,7 @@ def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
     return Workload(task=task, shape=shape, **{name: options[name] for name in names})  # type: ignore[arg-type]  # click.Choice checked it
 
 
-@advise.command()
+@recommend.command()
 @click.option(
     "--over", callback=above_zero, default="7d", show_default=True, help="Unused for so long; peaks of that time."
 )
@@ -141,5 +141,6 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.money.advice import rightsizing_report  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
-        found = rightsizing_report.told(settings_of(path).ledger, SystemClock(), over)
+        settings = settings_of(path)
+        found = rightsizing_report.told(settings.ledger, SystemClock(), over, settings.cloud.provider)
         say(json.dumps(rightsizing_report.as_json(found)) if as_json else rightsizing_report.as_text(found))

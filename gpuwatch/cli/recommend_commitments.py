@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.advise import advise
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.recommend import recommend
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.commitments import Advice, Case, Plan
@@ -26,7 +26,7 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
     return amount
 
 
-@advise.command()
+@recommend.command()
 @click.option(
     "--csv",
     "csv_path",

@@ -1,0 +1,52 @@
+"""What each cloud's package declares: its settings, and what can be had of it. Loading the settings loads no SDK."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from gpuwatch.clouds import Cloud
+from gpuwatch.model.setting import Contradiction
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.secrets import NoStores, Stores
+
+
+class ProviderSettings(ABC):
+    """The base of a cloud's own settings, the section `cloud.<name>`. Only `connect` must be written.
+
+    A cloud's extra in pyproject.toml has the cloud's name. `regions` and `endpoint_url` are those of the section
+    `cloud`, which all clouds share.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
+        """The cloud; nothing is sent yet. This method imports the SDK.
+
+        Raises:
+            CloudError: it cannot be set up.
+            ImportError: the extra is not installed.
+
+        """
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Mistakes in this section that no single key's bounds show."""
+        yield from ()
+
+    def regions_named(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Every region that this section names, and the key that names it."""
+        yield from ()
+
+    def region_names(self) -> frozenset[str] | None:
+        """All regions of the cloud; None where they are not known without asking it, or the SDK is not installed."""
+        return None
+
+    def secret_stores(self, *, regions: tuple[str, ...], endpoint_url: str | None) -> Stores:
+        """The stores that references to secrets may lead to."""
+        del regions, endpoint_url
+        return NoStores()
+
+    @staticmethod
+    def start_command(node_id: str, region: str | None) -> str | None:
+        """The command that starts a stopped machine, for people; the arguments are quoted for a shell already."""
+        del node_id, region
+        return None

@@ -1,0 +1,153 @@
+"""The daily report: once a day to each receiver, also over restarts."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from functools import cache, partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gpuwatch.clouds import CloudError, Leftover
+from gpuwatch.ledger import Ledger
+from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.history import ActionHistory
+from gpuwatch.money.report.html import as_html
+from gpuwatch.money.report.json import as_object
+from gpuwatch.money.report.report import Report, Stretch
+from gpuwatch.money.report.sections import figures, headline, title
+from gpuwatch.money.report.text import as_text
+from gpuwatch.notify.delivery import Due, Outbox, key_of
+from gpuwatch.notify.report_settings import ReportSettings
+from gpuwatch.notify.transports.base import Delivery
+from gpuwatch.notify.transports.registry import ReportTransports
+from gpuwatch.runtime.backoff import Backoff
+from gpuwatch.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+_DAY = timedelta(days=1)
+_FIRST_WAIT_SECONDS = 60.0
+_LONGEST_WAIT_SECONDS = 3600.0
+_WORST = 3  # owners in a chat
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContent:
+    """A report as the content of a delivery."""
+
+    report: Report
+
+    @property
+    def title(self) -> str:
+        """The report's title."""
+        return title(self.report)
+
+    def text(self) -> str:
+        """All sections."""
+        return as_text(self.report) + "\n"
+
+    def chat(self, *, links: bool = True) -> str:
+        """The first figures, and the owners with the most waste."""
+        del links
+        lines = [headline(self.report)]
+        lines += [f"{each.name}: {each.value} ({each.beside})" for each in figures(self.report).figures]
+        worst = [line for line in self.report.slices["owner"][:_WORST] if line.wasted_cents > 0]
+        if worst:
+            owners = ", ".join(f"{line.name[:80]} ${line.wasted_cents / 100:,.2f}" for line in worst)
+            lines.append(f"Most waste: {owners}")
+        return "\n".join(lines)
+
+    def html(self, *, mail: bool) -> str:
+        """A page with charts; a mail without them."""
+        return as_html(self.report, mail=mail)
+
+    def document(self, key: str) -> dict[str, Any]:
+        """The document of `gpuwatch report --json`."""
+        del key
+        return as_object(self.report)
+
+    def parts(self) -> Sequence["ReportContent"]:
+        """One part."""
+        return (self,)
+
+
+def report_delivery(report: Report, to: ReportTransports, key: str) -> Delivery:
+    """A report on its way to one receiver."""
+    facts = report.facts
+    return Delivery(key=key, at=facts.now, day=facts.stretch.first, content=ReportContent(report), to=to.mail.to)
+
+
+@dataclass(slots=True, kw_only=True)
+class Reports:
+    """Which receivers get the report of the day before."""
+
+    report: ReportSettings
+    cost: CostSettings
+    interval_seconds: float  # of the controller's rounds
+    clock: Clock
+    unused: Callable[[], Sequence[Leftover]] = tuple
+    outbox: Outbox = field(init=False)
+    _done: dict[str, date] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Nothing has failed yet."""
+        backoff: Backoff[object] = Backoff(
+            clock=self.clock, first_seconds=_FIRST_WAIT_SECONDS, longest_seconds=_LONGEST_WAIT_SECONDS
+        )
+        self.outbox = Outbox(clock=self.clock, backoff=backoff)
+
+    def _day(self) -> date:
+        return due_day(self.clock.now(), ZoneInfo(self.cost.timezone), self.report.at)
+
+    def pending(self) -> bool:
+        """Whether a receiver may still lack the newest report."""
+        return bool(self._waiting(self._day()))
+
+    def _waiting(self, day: date) -> list[str]:
+        return [name for name in self.report.to if self._done.get(name, date.min) < day and not self.outbox.waits(name)]
+
+    def deliver(self, ledger: Ledger) -> None:
+        """Send it to each receiver that has not had it. A day before metering began has no report."""
+        day, began, history = self._day(), SpendBook(ledger).began(), ActionHistory(ledger)
+        stretch = Stretch(zone=ZoneInfo(self.cost.timezone), first=day, after=day + _DAY)
+        made = cache(partial(self._made, ledger, stretch, self.clock.now()))
+        for name in self._waiting(day):
+            last = history.delivered(name)
+            if began is None or began >= stretch.until * 1000 or (last is not None and last >= day.isoformat()):
+                self._done[name] = day
+                continue
+            if self.outbox.send(ledger, self._due(name, day, made, report_key(ledger, name, day.isoformat()))):
+                self._done[name] = day
+
+    def _due(self, name: str, day: date, made: Callable[[], Report], key: str) -> Due:
+        to = self.report.to[name]
+        return Due(
+            receiver=name,
+            transport=to.transport,
+            what=f"report for {day}",
+            make=lambda: report_delivery(made(), to, key),
+            records=lambda *_: [lambda ledger: ActionHistory(ledger).keep_delivered(name, day.isoformat())],
+        )
+
+    def _made(self, ledger: Ledger, stretch: Stretch, now: datetime) -> Report:
+        unused = None
+        if self.report.unused:
+            try:
+                unused = self.unused()
+            except (CloudError, ImportError) as error:
+                log.warning("What stopped machines cost is not in the report: %s", error)
+        return gathered(ledger, stretch, now, self.cost, self.interval_seconds, unused)
+
+
+def due_day(now: datetime, zone: ZoneInfo, at: str) -> date:
+    """The newest day whose report is due."""
+    local = now.astimezone(zone)
+    return local.date() - _DAY * (1 if local.time() >= time.fromisoformat(at) else 2)
+
+
+def report_key(ledger: Ledger, name: str, what: str) -> str:
+    """The key of one report to one receiver."""
+    return key_of("report", ActionHistory(ledger).ledger_id(), name, what)

@@ -1,0 +1,392 @@
+"""What CONTRIBUTING.md promises: a metric, a guard rule, a policy or a cloud is added in as few files as it says.
+
+Each is added to a copy of the repository, where the files are counted. Then `make docs` and the golden files are
+written there, the copy's own tests run, and so does each addition, in a process of its own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.fakes.nvml import StubDriver
+from tests.support.paths import ROOT
+from tests.support.real.agents import RunningAgent, eventually
+
+FOLDERS = ("gpuwatch/", "tools/", "tests/", "docs/", "examples/", "alerts/", "pyproject.toml")
+_CACHES = {"__pycache__", ".hypothesis", ".pytest_cache"}
+
+
+class Tree:
+    """A copy of the repository that remembers what is changed in it."""
+
+    def __init__(self, root: Path) -> None:
+        """Copy what git tracks, and new files that it does not ignore."""
+        self.root = root
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, root / name)
+        self._before = self._files()
+
+    def write(self, name: str, text: str) -> None:
+        """A new file."""
+        path = self.root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def insert(self, name: str, before: str, text: str) -> None:
+        """Text of an existing file, put before the first place that reads so."""
+        path = self.root / name
+        head, found, tail = path.read_text(encoding="utf-8").partition(before)
+        assert found, f"{name} has no {before!r}"
+        path.write_text(head + text + found + tail, encoding="utf-8")
+
+    def find(self, name: str) -> str:
+        """The one file of that name."""
+        (found,) = self.root.rglob(name)
+        return found.relative_to(self.root).as_posix()
+
+    def run(self, *arguments: str, **variables: str) -> str:
+        """What Python prints; the modules are those of this copy."""
+        done = subprocess.run(
+            [sys.executable, "-P", *arguments],
+            cwd=self.root,
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of a process that imports this copy."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "PYTEST_"))}
+        return {**kept, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def changes(self) -> set[str]:
+        """The files that were written since the copy was made, or since the last call."""
+        after = self._files()
+        changed = {name for name, text in after.items() if self._before.get(name) != text}
+        self._before = after
+        return changed
+
+    def _files(self) -> dict[str, bytes]:
+        files = (path for path in self.root.rglob("*") if path.is_file() and not {*path.parts} & _CACHES)
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in files}
+
+
+def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver: StubDriver) -> None:
+    """What is generated from the code follows by itself, the copy's tests pass, and every addition works."""
+    tree = Tree(tmp_path / "tree")
+    add_a_metric(tree)
+    assert tree.changes() == {"gpuwatch/model/gpu.py", "gpuwatch/agent/devices/nvml/rows.py"}
+    add_a_guard_rule(tree)
+    assert tree.changes() == {
+        "gpuwatch/guard/keepsake.py",
+        "gpuwatch/guard/__init__.py",
+        "tests/support/builders/guard_cases.py",
+    }
+    add_a_policy(tree)
+    assert tree.changes() == {"gpuwatch/policies/standby.py", "gpuwatch/policies/__init__.py"}
+    add_a_cloud(tree)
+    package = {f"gpuwatch/clouds/nimbus/{name}.py" for name in ("__init__", "settings", "cloud")}
+    assert tree.changes() == {*package, "gpuwatch/clouds/settings.py", "pyproject.toml"}
+
+    tree.run("-m", "tools.docs")
+    tests = (
+        "test_guard.py",
+        "test_guard_page.py",
+        "test_guard_sentences.py",
+        "test_exporter.py",
+        "test_docs_complete.py",
+    )
+    chosen = "golden or up_to_date or rule or fair_case or recorded or catalogue or follows or policy or setting"
+    options = ("-n0", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen)
+    tree.run("-m", "pytest", *options, *map(tree.find, tests), GPUWATCH_UPDATE_GOLDEN="1")
+    written = tree.changes()
+    assert {"docs/METRICS.md", "docs/guard.md", "docs/policies/README.md", "docs/CONFIGURATION.md"} <= written
+    assert "tests/golden/guard_sentences.txt" in written
+    assert {name for name in written if not name.startswith(("docs/", "tests/golden/"))} == set()
+
+    the_metric_is_exported(tree, driver)
+    the_rule_is_broken_by_make_mutate_too(tree)
+    the_policy_proposes(tree)
+    the_cloud_is_reached(tree)
+
+
+def add_a_metric(tree: Tree) -> None:
+    """A field, and a row that says which function of NVML it comes from."""
+    tree.insert(
+        "gpuwatch/model/gpu.py",
+        "    clock_events: tuple[str, ...] | None = None\n",
+        """    power_limit_requested_watts: Annotated[
+        float | None, Metric("Power limit that somebody asked for.", "field POWER_REQUESTED_LIMIT (192)")
+    ] = None
+""",
+    )
+    tree.insert(
+        "gpuwatch/agent/devices/nvml/rows.py",
+        '    "power_limit_default_watts": _limit(\n',
+        '    "power_limit_requested_watts": (Field(192, _milli),),\n',
+    )
+
+
+def the_metric_is_exported(tree: Tree, driver: StubDriver) -> None:
+    """By a real agent, on a stand-in driver."""
+    driver.gpu(0).field(192, 450_000)
+    command = (sys.executable, "-P", "-m", "gpuwatch")
+    with RunningAgent({**tree.environment, **driver.environment, "PYTHONPATH": str(tree.root)}, command) as agent:
+        eventually(lambda: "gpuwatch_gpu_power_limit_requested_watts{" in agent.get("/metrics"), lambda: agent.log)
+
+
+def add_a_guard_rule(tree: Tree) -> None:
+    """A function, its registration, and its case in the tests."""
+    tree.write(
+        "gpuwatch/guard/keepsake.py",
+        '''"""PURE: a rule about the names of machines."""
+
+from gpuwatch.guard.case import Case, Finding, allow, refuse
+
+
+def keepsake(case: Case) -> Finding:
+    """Refuses the removal of a machine whose name begins with `keepsake-`.
+
+    People give such names to machines that they want to keep. Rename the machine to let gpuwatch remove it.
+    """
+    if case.machine.name.startswith("keepsake-"):
+        return refuse(f"Its name is {case.machine.name}.", "Rename it.")
+    return allow("Its name does not keep it.")
+''',
+    )
+    tree.insert("gpuwatch/guard/__init__.py", "from gpuwatch.guard.growth", "from gpuwatch.guard import keepsake\n")
+    tree.insert("gpuwatch/guard/__init__.py", '    "snoozed": ', '    "keepsake": (_LET_GO, keepsake.keepsake),\n')
+    tree.insert(
+        "tests/support/builders/guard_cases.py",
+        '    ("no tag", "not_enrolled"',
+        '    ("kept by name", "keepsake", lambda c: with_node(c, name="keepsake-1"), "keepsake-1"),\n',
+    )
+
+
+def the_rule_is_broken_by_make_mutate_too(tree: Tree) -> None:
+    """That the rule refuses is shown by its case, in the copy's own tests."""
+    mutants = "from tests.mutation.mutate_guard import mutants; print(*(each.name for each in mutants()), sep='\\n')"
+    assert "keepsake: never objects" in tree.run("-c", mutants)
+
+    assert "## keepsake\n\nRefuses the removal" in (tree.root / "docs/guard.md").read_text(encoding="utf-8")
+
+
+def add_a_policy(tree: Tree) -> None:
+    """A file with its settings, and its registration."""
+    tree.write(
+        "gpuwatch/policies/standby.py",
+        '''"""PURE: a number of nodes that stay ready."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge
+
+from gpuwatch.model.decision import Observation, Proposal, Reason
+from gpuwatch.model.setting import STRICT, Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyRules:
+    """How many nodes stay ready."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    nodes: Annotated[int, Ge(0), Setting("So many nodes stay ready.")] = 0
+
+
+def propose(observation: Observation, pool: str, rules: StandbyRules) -> Proposal:
+    """At least so many nodes."""
+    reason = Reason(code="standby", sentence=f"{rules.nodes} nodes stay ready.")
+    return Proposal(policy="standby", pool=pool, reason=reason, at_least=rules.nodes)
+''',
+    )
+    policies = "gpuwatch/policies/__init__.py"
+    tree.insert(
+        policies,
+        "from gpuwatch.policies.capacity",
+        "from gpuwatch.policies import standby\nfrom gpuwatch.policies.standby import StandbyRules\n",
+    )
+    tree.insert(
+        policies,
+        "    start: Annotated[\n",
+        "    standby: StandbyRules = field(default_factory=StandbyRules)\n",
+    )
+    tree.insert(
+        policies,
+        "def _bounds(",
+        '''def _standby(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
+    """So many nodes stay ready.
+
+    Set up by `pools.<name>.standby`.
+    """
+    return standby.propose(observation, pool, rules.standby)
+
+
+''',
+    )
+    tree.insert(policies, '    "bounds": _bounds,\n', '    "standby": _standby,\n')
+
+
+def the_policy_proposes(tree: Tree) -> None:
+    """Under its own setting: a machine that would be stopped stays."""
+    tree.write("gpuwatch.yaml", "pools: {default: {standby: {nodes: 1}}}\n")
+    proposed = """
+from dataclasses import replace
+from pathlib import Path
+from gpuwatch.config import load
+from gpuwatch.policies import propose, resolve
+from tests.support.builders.fleet import a_node, a_notice, an_observation
+rules = load(Path("gpuwatch.yaml"), {}).rulebook.pool("default")
+observation = an_observation(a_node(), notices=(a_notice(),))
+proposals = propose(observation, "default", rules)
+print(*(each.reason.sentence for each in proposals))
+for standing in (1, 0):
+    chosen = [replace(each, at_least=standing) if each.policy == "standby" else each for each in proposals]
+    print(*(step.verb for step in resolve(observation, "default", chosen, rules).steps))
+"""
+    sentences, with_it, without_it = tree.run("-c", proposed).splitlines()
+    assert "1 nodes stay ready." in sentences
+    assert (with_it, without_it) == ("hold", "stop")
+
+
+def add_a_cloud(tree: Tree) -> None:
+    """A package, a field of the settings, and an extra."""
+    tree.write("gpuwatch/clouds/nimbus/__init__.py", '"""The cloud of Nimbus."""\n')
+    tree.write(
+        "gpuwatch/clouds/nimbus/settings.py",
+        '''"""The section `cloud.nimbus`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Annotated, ClassVar
+
+from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.clock import Clock
+
+
+class NimbusSecrets:
+    """The keeper of Nimbus."""
+
+    forms: ClassVar[tuple[str, ...]] = ("keeper:NAME",)
+
+    def fetch(self, store: str, name: str) -> bytes:
+        """The secret."""
+        return f"{store} of {name}".encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NimbusSettings(ProviderSettings):
+    """What only Nimbus needs."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    project: Annotated[str, Setting("The project.")] = ""
+
+    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
+        """Its machines."""
+        cloud: Cloud = resolve_name("gpuwatch.clouds.nimbus.cloud:NimbusCloud")(self.project, fleet, regions)
+        return cloud
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """It needs a project."""
+        if not self.project:
+            keys = (("cloud", "nimbus", "project"),)
+            yield Contradiction(keys=keys, wrong="no project is set", right="cloud.nimbus.project")
+
+    def region_names(self) -> frozenset[str]:
+        """All two."""
+        return frozenset(("north", "south"))
+
+    def secret_stores(self, *, regions: tuple[str, ...], endpoint_url: str | None) -> NimbusSecrets:
+        """One."""
+        return NimbusSecrets()
+''',
+    )
+    tree.write(
+        "gpuwatch/clouds/nimbus/cloud.py",
+        '''"""The machines of Nimbus."""
+
+import os
+
+if "NIMBUS_SDK" not in os.environ:
+    raise ModuleNotFoundError("No module named 'nimbus_sdk'", name="nimbus_sdk")
+
+
+class NimbusCloud:
+    """It has no machines yet."""
+
+    def __init__(self, project: str, fleet: str, regions: tuple[str, ...]) -> None:
+        """Where they are."""
+        self.where = f"{project} {fleet} {regions}"
+
+    def nodes(self) -> tuple[()]:
+        """None."""
+        print(self.where)
+        return ()
+''',
+    )
+    tree.insert(
+        "gpuwatch/clouds/settings.py",
+        "from gpuwatch.clouds.provider",
+        "from gpuwatch.clouds.nimbus.settings import NimbusSettings\n",
+    )
+    tree.insert(
+        "gpuwatch/clouds/settings.py",
+        "    aws: AwsSettings",
+        "    nimbus: NimbusSettings = field(default_factory=NimbusSettings)\n",
+    )
+    tree.insert("pyproject.toml", "aws = [", 'nimbus = ["gpuwatch[controller]", "nimbus-sdk"]\n')
+
+
+def the_cloud_is_reached(tree: Tree) -> None:
+    """`config check` knows it with its settings, regions and secrets; `connect` reaches it, or names its extra."""
+    tree.write(
+        "right.yaml",
+        "cloud: {provider: nimbus, regions: [north], nimbus: {project: lab}}\n"
+        "prices: {live: {gcp: true, gcp_key_file: 'keeper:prices'}}\n",
+    )
+    tree.write("wrong.yaml", "cloud: {provider: nimbus, regions: [nroth]}\nledger: {url_file: 'keeper:'}\n")
+    assert tree.run("-m", "gpuwatch", "config", "check", "--config", "right.yaml").startswith("OK: ")
+    connected = """
+from pathlib import Path
+from gpuwatch.clouds.settings import connect
+from gpuwatch.config import ConfigError, load
+from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.secrets import read_secret, use
+settings = load(Path("right.yaml"), {})
+use(settings.cloud.secret_stores)
+print(read_secret("keeper:prices").decode())
+try:
+    connect(settings.cloud, fleet="lab", clock=SystemClock()).nodes()
+except ImportError as error:
+    print(error)
+try:
+    load(Path("wrong.yaml"), {})
+except ConfigError as error:
+    print(error)
+"""
+    missing = tree.run("-c", connected)
+    assert missing.startswith("keeper of prices\nthe cloud 'nimbus' needs its extra: pip install 'gpuwatch[nimbus]'")
+    assert "'nroth' is no region of nimbus\n    right would be: north" in missing
+    assert "no project is set" in missing
+    assert "credential:NAME, keeper:NAME, or a file" in missing
+    assert "lab lab ('north',)\n" in tree.run("-c", connected, NIMBUS_SDK="installed")
