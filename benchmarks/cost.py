@@ -12,15 +12,13 @@ from benchmarks.figures import Figure
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import NodeReport, State
-from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
-from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost, proof
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.html import as_html
-from gpuwatch.money.report.period import period_of
-from gpuwatch.money.report.report import Stretch
+from gpuwatch.money.report.period import Period, period_of
 from tests.support.builders.fleet import a_node, a_verdict, an_observation
 from tests.support.builders.money import a_round
 
@@ -62,8 +60,8 @@ def measure() -> Iterator[Figure]:
         yield _figure("a year by pool, explained", lambda: _explained(ledger), floor, alone)
         reading = [_timed(lambda: sum(1 for _ in spend.each(0, 2**40)))]
         for name, first in (("a year", date(2026, 1, 1)), ("a day", date(2026, 12, 31))):
-            stretch = Stretch(zone=_ZONE, first=first, after=date(2027, 1, 1))
-            made = _timed(lambda stretch=stretch: as_html(gathered(ledger, stretch, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
+            period = Period(zone=_ZONE, first=first, after=date(2027, 1, 1))
+            made = _timed(lambda period=period: as_html(gathered(ledger, period, _END, CostSettings(), 60.0)))  # type: ignore[misc]  # bound
             yield Figure(name=f"the report on {name}", unit="s", runs=[made], floor="its rows read", floor_runs=reading)
         ledger.close()
         size = path.stat().st_size / _MIB

@@ -26,7 +26,7 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.html import as_html
-from gpuwatch.money.report.report import Stretch
+from gpuwatch.money.report.period import Period
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.demo import served
 from gpuwatch.simulate.fleet.live_demo import Show
@@ -78,8 +78,8 @@ def terminal(board: Board) -> str:
 def report(ledger: Ledger, clock: Clock, interval: float) -> str:
     """The second day's report."""
     day = STORY_BEGINS.date() + timedelta(days=1)
-    stretch = Stretch(zone=ZoneInfo("UTC"), first=day, after=day + timedelta(days=1))
-    return as_html(gathered(ledger, stretch, clock.now(), CostSettings(), interval))
+    period = Period(zone=ZoneInfo("UTC"), first=day, after=day + timedelta(days=1))
+    return as_html(gathered(ledger, period, clock.now(), CostSettings(), interval))
 
 
 def is_first_morning(done: Round) -> bool:

@@ -11,8 +11,8 @@ Rules, all of them:
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
    starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero.
 5. Duplicate and out-of-order samples change nothing.
-6. A GPU in MIG mode that cannot tell its instances' activity (before Hopper), or has no instance, is idle only where
-   nobody can be at work: every instance lists its processes and has none, no instance holds memory, and the GPU's power
+6. A GPU in MIG mode that cannot report its instances' activity (before Hopper), or has no instance, is idle only if
+   nothing can run on it: every instance lists its processes and has none, no instance holds memory, and the GPU's power
    is that of rest.
 """
 
@@ -91,7 +91,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What one sample says by itself."""
+    """The state that one sample shows by itself."""
 
     state: State
     evidence: tuple[Evidence, ...] = ()
@@ -131,12 +131,12 @@ class Memory:
 
     @property
     def activity(self) -> Activity:
-        """The node's verdict."""
+        """The node's activity."""
         return self.node.shown
 
     @property
     def gpus(self) -> tuple[GpuVerdict, ...]:
-        """Each GPU's verdict, by index."""
+        """The activity of each GPU, by index."""
         ordered = sorted(self.by_uuid.items(), key=lambda item: order(item[0], item[1].index))
         return tuple(GpuVerdict(uuid=uuid, index=gpu.index, activity=gpu.track.shown) for uuid, gpu in ordered)
 
@@ -184,7 +184,7 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
 def _fold_gpu(
     known: GpuMemory, reading: GpuReading, sample: Sample, gap: float, doubt: str | None, rules: ActivityRules
 ) -> tuple[GpuMemory, Judgement]:
-    """One GPU's part of a sample."""
+    """Fold one GPU's reading: its new memory and its state."""
     evidence = _evidence(reading, _mean_power(known, reading, sample.monotonic_seconds), rules)
     stalling = gap <= rules.max_gap and _looks_stalled(reading, evidence, rules)
     stall_seconds = known.stall_seconds + gap if stalling else 0.0
@@ -252,7 +252,7 @@ def _evidence(reading: GpuReading, mean_power_watts: float | None, rules: Activi
 
 
 def _amounts(reading: GpuReading) -> Iterator[tuple[str, float | None, float, str, State]]:
-    """What the links move, and what is in MIG instances whose activity cannot be told; each with its limit."""
+    """Traffic of the links, and memory and processes of MIG instances without activity figures; each with its limit."""
     pcie = _highest(reading.pcie_tx_bytes_per_second, reading.pcie_rx_bytes_per_second)
     nvlink = _highest(reading.nvlink_tx_bytes_per_second, reading.nvlink_rx_bytes_per_second)
     yield "pcie", pcie, _BUSY_LINK_BYTES_PER_SECOND, "bytes per second", State.BUSY
@@ -263,7 +263,7 @@ def _amounts(reading: GpuReading) -> Iterator[tuple[str, float | None, float, st
 
 
 def _engines(reading: GpuReading) -> tuple[float | None, ...]:
-    """The engines whose work is none of the kernels that utilization counts."""
+    """The engines that do not count in the GPU's utilization."""
     return (
         reading.encoder_utilization_ratio,
         reading.decoder_utilization_ratio,
@@ -273,12 +273,12 @@ def _engines(reading: GpuReading) -> tuple[float | None, ...]:
 
 
 def _highest(*ratios: float | None) -> float | None:
-    """The highest that is known."""
+    """The highest of the known values, None without any."""
     return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
 def _looks_stalled(reading: GpuReading, evidence: tuple[Evidence, ...], rules: ActivityRules) -> bool:
-    """Full utilization at idle power, no arithmetic and no memory traffic. What is not known is no sign of a stall."""
+    """Full utilization at idle power, no arithmetic and no memory traffic. An unknown value is no sign of it."""
     if reading.utilization_ratio is None or reading.memory_bandwidth_utilization_ratio is None:
         return False
     if reading.power_watts is None or reading.power_limit_watts is None:
@@ -312,13 +312,13 @@ def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool
 
 
 def _judge_host(entry: Evidence) -> Judgement:
-    """A signal of the host that is busy or in doubt; one that sees nothing is evidence, and judges no GPU."""
+    """A signal of the host that is busy or in doubt; an idle one is not judged here."""
     doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
     return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
 
 
 def _unread(reading: GpuReading) -> str | None:
-    """Which signal that idleness cannot do without is missing. What MIG splits is told by its parts alone."""
+    """Which signal is missing that idleness needs. With MIG the figures of the instances count, not the GPU's."""
     if reading.mig_mode == 1 or reading.mig_instances is not None:
         if reading.mig_instances is None:
             return "its MIG instances could not be listed"
@@ -334,15 +334,15 @@ def _unread(reading: GpuReading) -> str | None:
 
 
 def _dark(reading: GpuReading) -> tuple[MigInstance, ...]:
-    """The MIG instances whose activity this GPU cannot tell."""
+    """The MIG instances of which this GPU cannot report the activity."""
     parts = reading.mig_instances or ()
     return tuple(part for part in parts if part.sm_activity_ratio is None and part.activity_unsupported)
 
 
 def _unrested(reading: GpuReading, evidence: tuple[Evidence, ...]) -> str | None:
-    """Rule 6: what keeps a GPU from being proven at rest whose MIG instances' activity nobody can tell, or none exists.
+    """Rule 6: why a GPU is not proven to be at rest that has no MIG instance, or cannot report their activity.
 
-    Asked after `_unread`: everything that was listed is whole.
+    Called after `_unread`, so the lists are complete.
     """
     dark = _dark(reading)
     if reading.mig_instances is None or (reading.mig_instances and not dark):
@@ -350,17 +350,17 @@ def _unrested(reading: GpuReading, evidence: tuple[Evidence, ...]) -> str | None
     for part in dark:
         called = f"MIG instance {part.id}"
         if part.process_count is None:
-            return f"the processes of {called} could not be listed, and its activity cannot be told"
+            return f"the processes of {called} could not be listed, and the GPU does not report its activity"
         if part.process_count:
-            return f"{called} is held by a process, and its activity cannot be told"
+            return f"{called} is held by a process, and the GPU does not report its activity"
         if part.memory_used_bytes is None or part.memory_used_bytes > _REST_INSTANCE_BYTES:
-            return f"the memory of {called} is not that of rest, and its activity cannot be told"
+            return f"the memory of {called} is above that of rest, and the GPU does not report its activity"
     if reading.processes:
-        return "a process holds it, and the activity of its MIG instances cannot be told"
+        return "a process holds it, and it does not report the activity of its MIG instances"
     watts = [entry for entry in evidence if entry.unit == "watts" and entry.observed is not None]
     limit = reading.power_limit_watts
     if limit is None or not watts or any((entry.observed or 0.0) > _REST_POWER_RATIO * limit for entry in watts):
-        return "its power is not that of rest, and the activity of its MIG instances cannot be told"
+        return "its power is above that of rest, and it does not report the activity of its MIG instances"
     return None
 
 

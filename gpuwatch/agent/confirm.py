@@ -34,14 +34,14 @@ _NONCE = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
 
 
 class Host(Protocol):
-    """The host signals, as `agent.host.watcher.HostWatcher` has them."""
+    """The host signals; `agent.evidence.watcher.HostWatcher` is one."""
 
     def ask(self, *, after_gpus: bool) -> None:
-        """Have them looked at again from now on."""
+        """Look at them again, from now on."""
         ...
 
     def await_looks(self, since: float, seconds: float) -> bool:
-        """Wait so long at most until each was looked at."""
+        """Wait for a look at each, at most so many seconds."""
         ...
 
     def require(self, since: float | None) -> None:
@@ -49,12 +49,12 @@ class Host(Protocol):
         ...
 
     def oldest(self, since: float) -> float | None:
-        """When the oldest look that counts began."""
+        """The begin of the oldest look that counts."""
         ...
 
 
-class Busy(Exception):  # noqa: N818  the server's state, no flaw
-    """Too many questions wait already."""
+class Busy(Exception):  # noqa: N818  not an error of the agent
+    """Too many confirmations wait already."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def nonce_in(query: str) -> str | None:
 
 
 class Confirmations:
-    """Answers questions that must not be answered from memory; any number of threads may ask."""
+    """Answers requests that need fresh looks; any number of threads may ask."""
 
     def __init__(self, core: AgentCore, host: Host, ask_probe: Callable[[], None], clock: Clock) -> None:
         """`ask_probe` has the GPUs read as soon as possible, and returns at once."""
@@ -99,7 +99,7 @@ class Confirmations:
 
     @property
     def waiting(self) -> int:
-        """How many questions are not answered yet."""
+        """How many requests are not answered yet."""
         return self._waiting
 
     def answer(self, nonce: str) -> NodeVerdict:
@@ -158,7 +158,7 @@ class Confirmations:
                 begun.over.set()
 
     def _look(self, since: float) -> tuple[NodeVerdict, float | None]:
-        """Look at everything again. The first cycle tells which processes to look at, the last takes all of it in."""
+        """Look at everything again. The first cycle shows which processes to look at; the last includes all results."""
         looks_until = since + _LOOKS_SECONDS
         self._host.ask(after_gpus=False)
         self._ask_probe()
@@ -188,7 +188,7 @@ class Confirmations:
             return self._published.wait_for(found, max(0.0, until - self._clock.monotonic()))
 
     def _hear(self) -> None:
-        """A cycle was published."""
+        """Wake those who wait for a cycle: one was published."""
         with self._published:
             self._published.notify_all()
 

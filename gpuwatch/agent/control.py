@@ -1,7 +1,7 @@
-"""The agent's control socket: who may write to it may make the agent let go of the GPUs, and take them again.
+"""The agent's control socket: users who may write to it can make the agent release the GPUs and read them again.
 
-A reset, a MIG change or a driver upgrade needs a GPU that nobody holds open. What was released is kept nowhere: an
-agent that starts, acquires. The kernel tells who asks (SO_PEERCRED), so names cannot be invented.
+A reset, a MIG change or a driver upgrade needs a GPU that no process holds open. A release is not stored: an agent
+that starts reads the GPUs. The kernel names the client (SO_PEERCRED), so names cannot be invented.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ _LOG = logging.getLogger(__name__)
 
 _MODE = 0o660
 _PATIENCE_SECONDS = 2.0  # for an order, which is one small packet
-_ANSWER_SECONDS = 15.0  # to end a probe takes a second, three if it does not want to
+_ANSWER_SECONDS = 15.0  # ending a probe takes one second, at most three
 _LARGEST_ORDER_BYTES = 4096
 _LONGEST_WORDS = 200
 _PEER = struct.Struct("3i")  # pid, uid, gid: struct ucred of socket(7)
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks. `behalf` is whom it runs for, believed of root alone, as under sudo."""
+    """What a client asks. `behalf` is the user behind sudo; it counts only if the client is root."""
 
     verb: str
     reason: str = ""
@@ -50,7 +50,7 @@ Command = Callable[[str, str], Answer]  # given who asks and why
 
 
 class ControlServer(UnixStreamServer):
-    """Obeys one order after the other, in a thread of its own."""
+    """Executes one order after the other, in a thread of its own."""
 
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
         """Listen at `path`, mode 0660; what a dead agent left there is replaced.
@@ -67,16 +67,16 @@ class ControlServer(UnixStreamServer):
         self._made = path.stat().st_ino
 
     def server_bind(self) -> None:
-        """Nobody else may write to it, from the first moment that it can be written to."""
+        """Bind, with the right permissions from the first moment."""
         super().server_bind()
         self._path.chmod(_MODE)
 
     def start(self) -> None:
-        """Obey from now on."""
+        """Accept orders from now on."""
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.25}, name="control", daemon=True).start()
 
     def close(self) -> None:
-        """Obey no more and leave no socket behind."""
+        """Accept no more orders and remove the socket."""
         self.shutdown()
         self.server_close()
         with contextlib.suppress(OSError):
@@ -84,28 +84,28 @@ class ControlServer(UnixStreamServer):
                 self._path.unlink()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is no news."""
+        """Ignore a client that went away."""
         del request, client_address
         _LOG.debug("an order broke off", exc_info=True)
 
 
 class _Handler(BaseRequestHandler):
-    """One order."""
+    """The handler of one order."""
 
     server: ControlServer
 
     def handle(self) -> None:
-        """Read, obey, answer."""
+        """Read, execute, answer."""
         self.request.settimeout(_PATIENCE_SECONDS)
         try:
             order = msgspec.json.decode(self.request.recv(_LARGEST_ORDER_BYTES), type=Order)
         except ValueError as error:
-            self._answer(Answer(done=False, text=f"this is no order: {error}"))
+            self._answer(Answer(done=False, text=f"not an order: {error}"))
             return
         command = self.server.commands.get(order.verb)
         if command is None:
             known = ", ".join(self.server.commands)
-            self._answer(Answer(done=False, text=f"{order.verb!r} is no order; there are: {known}"))
+            self._answer(Answer(done=False, text=f"unknown order {order.verb!r}; known are: {known}"))
             return
         who = _who(self.request, order.behalf)
         answer = command(who, _words(order.reason))
@@ -117,7 +117,7 @@ class _Handler(BaseRequestHandler):
 
 
 def device_commands(supervisor: ProbeSupervisor, clock: Clock) -> dict[str, Command]:
-    """Let go of the GPUs and take them again."""
+    """The orders `release` and `acquire`."""
 
     def release(who: str, reason: str) -> Answer:
         held = supervisor.released
@@ -143,8 +143,8 @@ def order(path: Path, verb: str, reason: str = "") -> Answer:
     """Give an order to the agent that listens at `path`.
 
     Raises:
-        OSError: nobody listens there, or we may not write to it; the text says what to do.
-        ValueError: whoever listens there is no agent.
+        OSError: no agent listens there, or writing is not permitted; the text says what to do.
+        ValueError: the program that listens there is not an agent.
 
     """
     asked = Order(verb=verb, reason=reason, behalf=os.environ.get("SUDO_USER", ""))
@@ -162,7 +162,7 @@ def order(path: Path, verb: str, reason: str = "") -> Answer:
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that nobody listens at any more."""
+    """Remove a socket without a listener."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -186,5 +186,5 @@ def _who(connection: socket.socket, behalf: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Words for one line of a log."""
+    """Text for one line of a log."""
     return legible(text.strip(), _LONGEST_WORDS)

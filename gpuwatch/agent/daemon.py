@@ -25,7 +25,7 @@ from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Snapshot
-from gpuwatch.agent.wall import Terminals, answering
+from gpuwatch.agent.wall import Terminals, notice_app
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
@@ -34,12 +34,12 @@ from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import HttpServer, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
 from gpuwatch.runtime.shutdown import SignalWaiter
-from gpuwatch.runtime.systemd import Watchdog, notify, tell_reloading
+from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
 
 _FAILED = 1
-_RELEASED = "the GPUs are released, and a new beginning would take them; `gpuwatch agent acquire` first"
+_RELEASED = "the GPUs are released, and a restart would take them; run `gpuwatch agent acquire` first"
 _JSON = "application/json"
 # EC2's Nitro hypervisor writes the instance id there; readable by everybody.
 BOARD_ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
@@ -47,7 +47,7 @@ _EC2_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
 
 def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_format: LogFormat) -> int | None:
-    """Put the parts together and wait for a signal; the result is the exit status, or None: to begin anew.
+    """Run the agent until a signal comes; returns the exit status, or None to restart with new settings.
 
     `reread` gives the settings as they are now, or raises ValueError with every mistake in them.
     """
@@ -99,7 +99,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             max_connections=settings.max_connections,
             timeout_seconds=settings.connection_timeout,
             door=door,
-            app=answering(terminals, tuple(answers), settings.notice_users) if settings.terminals else None,
+            app=notice_app(terminals, tuple(answers), settings.notice_users) if settings.terminals else None,
             queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
         )
     except OSError as error:
@@ -111,7 +111,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     if settings.source == "nvml" and settings.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(settings.kernel_log, clock, health.xids.hear).start()
     host.start(lambda: core.snapshot(clock.monotonic()).readings)
-    if settings.source == "nvml":  # others tell of processes that are not this host's
+    if settings.source == "nvml":  # other sources report processes of another host
         users.start()
     instance.start(_namer(settings, core, exporter))
     server.start()
@@ -135,31 +135,31 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
 
 
 def _longest_rest(settings: AgentSettings) -> float:
-    """Seconds for which the supervisor may rightly hear and do nothing."""
+    """Seconds for which the supervisor may be silent without being stuck."""
     return max(settings.start_deadline, settings.restart_max, settings.interval + settings.deadline)
 
 
 def _ends(ending: SignalWaiter, supervisor: ProbeSupervisor, reread: Callable[[], AgentSettings], clock: Clock) -> bool:
-    """Ready from now on, until told to end; False: sound new settings wait for it to begin anew.
+    """Report readiness and wait for the end; False: restart with the new settings, which are valid.
 
-    What is wrong with new settings is told, and the agent goes on as it was.
+    Mistakes in new settings are logged, and the agent goes on as it was.
     """
     notify("READY=1")
     while not ending.wait():
-        tell_reloading(clock)
+        notify_reloading(clock)
         wrong = _wrong(reread, clock) if supervisor.released is None else _RELEASED
         if wrong is None:
-            _LOG.info("begins anew, with the settings as they are now")
+            _LOG.info("restarts with the new settings")
             return False
-        _LOG.error("the settings stay as they were: %s", wrong)
+        _LOG.error("the new settings are not used: %s", wrong)
         notify("READY=1")
     notify("STOPPING=1")
-    _LOG.info("ends")
+    _LOG.info("stops")
     return True
 
 
 def _wrong(reread: Callable[[], AgentSettings], clock: Clock) -> str | None:
-    """What keeps an agent from beginning with the settings as they are now."""
+    """Why an agent could not start with the present settings."""
     try:
         make_auth(reread(), clock, "agent")
     except (OSError, ValueError, ImportError) as error:
@@ -168,7 +168,7 @@ def _wrong(reread: Callable[[], AgentSettings], clock: Clock) -> str | None:
 
 
 def _namer(settings: AgentSettings, core: AgentCore, exporter: Exporter) -> Callable[[str], None]:
-    """What the metadata service tells the instance id to, some time after the start; often it was known before."""
+    """Takes the instance id from the metadata service, some time after the start."""
 
     def name(instance_id: str) -> None:
         if not settings.node_id and board_node_id() is None:
@@ -179,14 +179,14 @@ def _namer(settings: AgentSettings, core: AgentCore, exporter: Exporter) -> Call
 
 
 def _health(settings: AgentSettings, clock: Clock) -> HealthWatch:
-    """What watches over the GPUs' health; it remembers only real ones."""
+    """The health watch; it stores what it knows of real GPUs only."""
     remembers = settings.source == "nvml" and settings.health_file != "none"
     file = HealthFile(Path(settings.health_file)) if remembers else None
     return HealthWatch(clock, settings.health, interval_seconds=settings.interval, file=file)
 
 
 def _control(settings: AgentSettings, supervisor: ProbeSupervisor, clock: Clock) -> ControlServer | None:
-    """The control socket, obeyed from now on; without one the agent does all its other work."""
+    """Start the control socket; without one the agent does all its other work."""
     if settings.control_socket == "none":
         return None
     try:
@@ -207,8 +207,8 @@ def _foreign(settings: AgentSettings, users: Attribution) -> Callable[[Snapshot,
     if not settings.compat:
         return lambda _, page: page
     from gpuwatch.agent.exporter.compat import Compatibility  # noqa: PLC0415  loaded by few agents
-    from gpuwatch.agent.exporter.compat.host import HostFigures  # noqa: PLC0415  likewise
-    from gpuwatch.agent.exporter.compat.processes import ProcessFigures  # noqa: PLC0415  likewise
+    from gpuwatch.agent.exporter.compat.host import HostFigures  # noqa: PLC0415  as above
+    from gpuwatch.agent.exporter.compat.processes import ProcessFigures  # noqa: PLC0415  as above
 
     return Compatibility(
         settings.compat,
@@ -227,7 +227,7 @@ def routes(
     clock: Clock,
     instance: Callable[[], InstanceStatus | None] = lambda: None,
 ) -> dict[str, Route]:
-    """What the agent answers, by path."""
+    """The agent's routes by path."""
 
     def serve_metrics(accept: str) -> Response:
         page = exporter.page(accept)
@@ -248,7 +248,7 @@ def routes(
 
 
 def queries(confirmations: Confirmations, usual: Mapping[str, Route]) -> dict[str, Route]:
-    """What paths answer to a query string: /v1/verdict?confirm=NONCE has everything looked at again first."""
+    """The routes with a query: /v1/verdict?confirm=NONCE looks at everything again first."""
     path = "/v1/verdict"
 
     def serve(query: str) -> Response:
@@ -268,7 +268,7 @@ def queries(confirmations: Confirmations, usual: Mapping[str, Route]) -> dict[st
 
 
 def health(core: AgentCore, clock: Clock) -> dict[str, object]:
-    """What /healthz says of the probe and the GPUs, in words that a person can act on."""
+    """What /healthz says about the probe and the GPUs."""
     snapshot = core.snapshot(clock.monotonic())
     trouble = snapshot.trouble
     state = "starting" if snapshot.version == 0 else "silent" if snapshot.stale else "up"
@@ -291,7 +291,7 @@ def discover_node_id(board_asset_tag: Path = BOARD_ASSET_TAG) -> str:
 
 
 def board_node_id(board_asset_tag: Path = BOARD_ASSET_TAG) -> str | None:
-    """The EC2 instance id that the board carries; where it carries none, the metadata service may tell one later."""
+    """The EC2 instance id that the board carries, if any."""
     try:
         tag = board_asset_tag.read_text(encoding="ascii", errors="replace").strip()
     except OSError:

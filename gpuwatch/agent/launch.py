@@ -1,7 +1,7 @@
-"""`gpuwatch agent`: the settings are judged in a process of their own, while this one loads what it will run.
+"""`gpuwatch agent`: the settings are validated in another process, while this one loads the code that it will run.
 
-The validator (pydantic, YAML) is needed for a moment and would stay in memory for years. Its process ends when the
-settings are sound and hands them over through a pipe; the probe starts in a lean one, and sooner (ADR 8).
+The validator (pydantic, YAML) is needed for a moment, but would stay in memory for years. Its process hands the valid
+settings over through a pipe and ends (ADR 8).
 """
 
 import argparse
@@ -17,9 +17,9 @@ from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
 
 _FAILED = 1
-_JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from hearing that it is to end
+_JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from stopping
 
-# Each flag says what a variable says too, and is judged by the same rules.
+# Each flag stands for a variable and is validated by the same rules.
 _FLAGS = {
     "source": "GPUWATCH_AGENT__SOURCE",
     "script": "GPUWATCH_AGENT__SCRIPT",
@@ -45,8 +45,8 @@ def main(argv: Sequence[str]) -> int:
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
 
-    from gpuwatch.agent.daemon import serve  # noqa: PLC0415  likewise
-    from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  likewise
+    from gpuwatch.agent.daemon import serve  # noqa: PLC0415  as above
+    from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  as above
 
     handed, mistakes = judge.communicate()
     sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
@@ -63,26 +63,26 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _begin_anew(argv: Sequence[str]) -> NoReturn:
-    """Become the agent that a start would give now, under the same pid."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heard again; by default it would end us
+    """Replace this process by a fresh agent, under the same pid."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled again; by default it would end us
     command = own_command("agent", *argv)
     os.execv(command[0], command)  # noqa: S606  ours, without a shell
 
 
 def _order(verb: str, argv: Sequence[str]) -> int:
-    """Tell the agent of this host to let go of the GPUs or to take them again."""
+    """Have the agent of this host release the GPUs or read them again."""
     from gpuwatch.agent.control import order  # noqa: PLC0415  loaded by this command only
 
     parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
     parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
     parser.add_argument("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="told by the agent's verdict and health page")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="shown by the agent's verdict and health page")
     arguments = parser.parse_args(argv)
     path: Path | None = arguments.socket
     if path is None:
-        import msgspec  # noqa: PLC0415  likewise
+        import msgspec  # noqa: PLC0415  as above
 
-        from gpuwatch.agent.settings import AgentHandover  # noqa: PLC0415  likewise
+        from gpuwatch.agent.settings import AgentHandover  # noqa: PLC0415  as above
 
         judge = _judge(arguments.config, {})
         handed, _ = judge.communicate()
@@ -99,17 +99,17 @@ def _order(verb: str, argv: Sequence[str]) -> int:
 
 
 def _judge(config: Path | None, overrides: Mapping[str, str], stderr: int | None = None) -> subprocess.Popen[bytes]:
-    """The process that judges the settings: it prints them, or every mistake on stderr and ends with status 2."""
+    """Start the validator: it prints the settings, or prints every mistake on stderr and ends with status 2."""
     command = own_command("handover", *([str(config)] if config else []))
     environment = {**os.environ, **overrides}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr)  # noqa: S603  ours
 
 
 def _judged(judge: subprocess.Popen[bytes]) -> bytes:
-    """The settings, handed over.
+    """The validated settings as JSON.
 
     Raises:
-        ValueError: they are not sound; the message is every mistake.
+        ValueError: they are not valid; the message has every mistake.
 
     """
     try:
@@ -123,7 +123,7 @@ def _judged(judge: subprocess.Popen[bytes]) -> bytes:
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """The flags as the variables that say the same."""
+    """The flags as variables."""
     given = {variable: getattr(arguments, flag) for flag, variable in _FLAGS.items()}
     given |= dict(zip(_LISTEN, arguments.listen or (None, None), strict=True))
     given["GPUWATCH_AGENT__COMPAT"] = ",".join(arguments.compat) if arguments.compat else None
@@ -131,7 +131,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _as_typed(mistakes: str, overrides: Mapping[str, str]) -> str:
-    """Sentences of the judge, who knows of variables alone, with the flags that somebody typed."""
+    """The mistakes with the flags that the user typed; the validator names variables."""
     typed = {variable: f"--{flag}" for flag, variable in _FLAGS.items()} | dict.fromkeys(_LISTEN, "--listen")
     typed["GPUWATCH_AGENT__COMPAT"] = "--compat"
     for variable in overrides:
@@ -140,7 +140,7 @@ def _as_typed(mistakes: str, overrides: Mapping[str, str]) -> str:
 
 
 def flags() -> argparse.ArgumentParser:
-    """Of `gpuwatch agent`."""
+    """The flags of `gpuwatch agent`."""
     parser = argparse.ArgumentParser(
         prog="gpuwatch agent",
         description="Read the GPUs of this host; serve metrics and a verdict on their use.",
@@ -160,5 +160,5 @@ def flags() -> argparse.ArgumentParser:
 def _listen(text: str) -> tuple[str, str]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
     return host.strip("[]") or "127.0.0.1", port

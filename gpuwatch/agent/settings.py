@@ -1,4 +1,4 @@
-"""Every setting of the agent, with its bounds. `gpuwatch.config.settings` puts them into the configuration file."""
+"""The settings of the agent, with their bounds. `gpuwatch.config.settings` puts them into the configuration file."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -20,21 +20,21 @@ _LATE_INTERVALS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings(ServerSettings):
-    """One agent."""
+    """The settings of the agent."""
 
     port: Annotated[int, Ge(0), Le(65535), Setting("TCP port to listen on; 0 takes any free one.")] = 9460
     notice_users: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
-            "Users (by password, or by their certificate's common name) who may have notices written on terminals. "
-            "Without any: whoever may ask."
+            "Users (by password, or by their certificate's common name) who may send notices to terminals. "
+            "Empty: every client that may read metrics."
         ),
     ] = ()
     control_socket: Annotated[
-        str, MinLen(1), Setting("Unix socket that `gpuwatch agent release` and `acquire` speak to; `none` for none.")
+        str, MinLen(1), Setting("Unix socket for `gpuwatch agent release` and `acquire`; `none`: no socket.")
     ] = "/run/gpuwatch/agent.sock"
     terminals: Annotated[
-        bool, Setting("Write a notice on the terminals of everybody who is logged in (docs/notifications.md).")
+        bool, Setting("Write notices with wall(1) to everybody who is logged in on a terminal (docs/notifications.md).")
     ] = True
     node_id: Annotated[
         str | None,
@@ -50,7 +50,7 @@ class AgentSettings(ServerSettings):
         Seconds,
         Ge(0.5),
         Le(600),
-        Setting("A fresh probe must say its first line within this time; drivers load slowly."),
+        Setting("A new probe must write its first line within this time; drivers load slowly."),
     ] = 60.0
     restart_min: Annotated[
         Seconds,
@@ -60,15 +60,15 @@ class AgentSettings(ServerSettings):
     ] = 1.0
     restart_max: Annotated[Seconds, Ge(0.05), Le(3600), Setting("The longest wait before a probe is replaced.")] = 60.0
     hung_retry: Annotated[
-        Seconds, Gt(0), Le(86400), Setting("A GPU that hung is left alone this long; doubles with each further hang.")
+        Seconds, Gt(0), Le(86400), Setting("A GPU that hung is not read for this long; doubles with each further hang.")
     ] = 60.0
     source: Annotated[
         Literal["nvml", "simulated", "replay"],
         Setting("Where readings come from: the NVIDIA driver, a simulation, or a recorded probe stream."),
     ] = "nvml"
-    script: Annotated[str | None, Setting("Load programme of the simulated source, a file.")] = None
+    script: Annotated[str | None, Setting("File with the load profile of the simulated source.")] = None
     seed: Annotated[int, Ge(0), Setting("Seed of the simulated source.")] = 0
-    capture: Annotated[str | None, Setting("Recorded probe stream that the replay source plays, a file.")] = None
+    capture: Annotated[str | None, Setting("File with the recorded probe stream that the replay source plays.")] = None
     top_processes: Annotated[
         int,
         Ge(0),
@@ -77,15 +77,17 @@ class AgentSettings(ServerSettings):
     ] = 16
     compat: Annotated[
         tuple[Literal["dcgm", "nvidia_smi", "nvitop"], ...],
-        Setting("Other exporters whose metric names are served as well, for their dashboards (docs/compatibility.md)."),
+        Setting(
+            "Other exporters: their metric names are served as well, for their dashboards (docs/compatibility.md)."
+        ),
     ] = ()
     kernel_log: Annotated[
-        str, MinLen(1), Setting("Kernel log in which GPU errors (XIDs) are looked for; `none` for none.")
+        str, MinLen(1), Setting("Kernel log that is searched for GPU errors (XIDs); `none`: it is not read.")
     ] = "/dev/kmsg"
     health_file: Annotated[
         str,
         MinLen(1),
-        Setting("File that keeps what is known of the GPUs' health for the next agent; `none` for none."),
+        Setting("File with the GPUs' health, for the next agent; `none`: health starts again at each start."),
     ] = "/run/gpuwatch/health.json"
     activity: ActivityRules = field(default_factory=ActivityRules)
     health: HealthRules = field(default_factory=HealthRules)
@@ -101,7 +103,7 @@ class AgentSettings(ServerSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHandover:
-    """What an agent is handed of the settings: its own section, and the form of its log lines."""
+    """The settings that an agent gets: its own section, and the form of its log lines."""
 
     agent: AgentSettings
     log_format: Literal["text", "json"]

@@ -19,8 +19,7 @@ from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
-from gpuwatch.agent.usage_counters import UsageCounters
-from gpuwatch.agent.utilization import RecentUtilization
+from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
@@ -29,21 +28,21 @@ from gpuwatch.runtime.clock import Clock
 
 
 class Interruption(StrEnum):
-    """Why a probe had to be replaced."""
+    """Why a probe was replaced."""
 
     HANG = "hang"  # a line did not come within its deadline
     EXIT = "exit"  # it ended by itself
-    GARBAGE = "garbage"  # it said what is no message
+    GARBAGE = "garbage"  # it wrote something that is not a message
     RENEW = "renew"  # replaced on purpose: to map a new driver library, or because a GPU that hung answers again
 
 
 class OutOfOrderError(ValueError):
-    """A message that cannot follow the ones before it; as much garbage as a broken line."""
+    """A message that cannot follow the ones before it; it counts as garbage, like a broken line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why the probe gives nothing: a stable code, the words, and what a person can do."""
+    """Why the probe gives nothing: a stable code, a text, and what to do."""
 
     cause: str
     detail: str
@@ -80,7 +79,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Published:
-    """What the feeding thread leaves for the readers.
+    """What the feeding thread publishes for the readers.
 
     `began_seconds` is when the last whole cycle began, `judged_seconds` when the host's evidence was taken with it.
     """
@@ -117,9 +116,9 @@ class AgentCore:
         host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
         health: HealthWatch | None = None,
     ) -> None:
-        """Begin knowing nothing: the verdict is unknown until a cycle is complete.
+        """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` tells what people and programs do on the host at a moment of the monotonic clock; it must not wait.
+        `host` returns the evidence of the host at a moment of the monotonic clock; it must not wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -141,7 +140,7 @@ class AgentCore:
         """Take a cycle's messages as `agent.probe.sample` makes them, in process.
 
         Raises:
-            OutOfOrderError: they are no cycle.
+            OutOfOrderError: they are not a cycle.
 
         """
         for message in messages:
@@ -163,7 +162,7 @@ class AgentCore:
                 self._health.xids.know(message.gpus)
             case Event():
                 self._listed(message.seq, message.uuid)
-                self._health.xids.tell(message.uuid, message.xid)
+                self._health.xids.from_nvml(message.uuid, message.xid)
             case Reading():
                 self._take(message.seq, message.reading)
             case Down():
@@ -188,7 +187,7 @@ class AgentCore:
         self._give_up(Trouble(cause=why.value, detail=detail), cause, at)
 
     def withhold(self, detail: str) -> None:
-        """The GPUs were let go on purpose: all are down, also what the broken cycle has read."""
+        """The GPUs were released on purpose: all are down, also those that the broken cycle has read."""
         self._read, self._cycle = {}, None
         trouble = Trouble(cause=DownCause.RELEASED.value, detail=detail, remedy="gpuwatch agent acquire")
         self._give_up(trouble, DownCause.RELEASED, self._clock.monotonic())
@@ -239,7 +238,7 @@ class AgentCore:
         )
 
     def _take(self, seq: int, entry: GpuReading | GpuDown) -> None:
-        """Keep one GPU's part of the cycle."""
+        """Take one GPU's result in the cycle."""
         self._listed(seq, entry.info.uuid)
         self._read[entry.info.uuid] = entry
 
@@ -254,21 +253,21 @@ class AgentCore:
         }
 
     def _listed(self, seq: int, uuid: str) -> None:
-        """Refuse what is about a GPU that the cycle in progress does not list."""
+        """Refuse a message about a GPU that the cycle in progress does not list."""
         listed = () if self._cycle is None or self._cycle.seq != seq else self._cycle.gpus
         if all(info.uuid != uuid for info in listed):
-            raise OutOfOrderError(f"a word on {uuid} came outside of a cycle that lists it")
+            raise OutOfOrderError(f"a message about {uuid} came outside of a cycle that lists it")
 
     def _end(self, end: End) -> None:
-        """Publish a whole cycle."""
+        """Publish the cycle that ended."""
         if self._cycle is None or self._cycle.seq != end.seq:
             raise OutOfOrderError(f"cycle {end.seq} ended before it began")
         listed = {info.uuid for info in self._cycle.gpus}
         words = {uuid: "the driver no longer lists it" for uuid in self._expected if uuid not in listed}
-        self._publish(end.monotonic_seconds, DownCause.MISSING, words, "the probe said nothing of it", end=end)
+        self._publish(end.monotonic_seconds, DownCause.MISSING, words, "the probe did not report it", end=end)
 
     def _give_up(self, trouble: Trouble, cause: DownCause, monotonic_seconds: float) -> None:
-        """Publish what a broken cycle has, which may be nothing. The first GPU unread is the one it broke at."""
+        """Publish what a broken cycle has read, perhaps nothing. It broke at the first GPU that was not read."""
         first = self.awaited
         words = {} if first is None else {first.uuid: trouble.detail}
         rest = trouble.detail if first is None else f"not reached: {trouble.detail}"
@@ -288,7 +287,7 @@ class AgentCore:
         began = None if end is None or self._cycle is None else self._cycle.monotonic_seconds
         read, self._read, self._cycle = self._read, {}, None
         now = self._clock.monotonic()
-        # Nothing can have been heard of before it happened, and nothing is from before what was heard of already.
+        # A cycle cannot end in the future, and not before the cycle published last.
         ended = min(max(monotonic_seconds, self._published.monotonic_seconds), now)
         at = self._clock.now() - timedelta(seconds=now - ended)
         readings = tuple(entry for entry in read.values() if isinstance(entry, GpuReading))

@@ -1,13 +1,11 @@
-"""Notices on the host's own terminals, as wall(1) writes them: what will happen to this machine, and how to keep it.
+"""Notices on the terminals of this host: what will happen to the machine, and how to keep it. wall(1) writes them.
 
-The words are this module's own. Who asks gives a time, a verb and a key, so nobody's text or escape sequence gets
-through. Output moves a terminal's modification time and never its access time, so none of it passes for a person.
+The text is composed here. A client gives a time, an action and a key, so its own text or escape sequences never reach
+a terminal. Output changes a terminal's modification time, not its access time, so a notice does not count as activity.
 """
 
-import errno
 import logging
 import os
-import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -15,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.command import run
+from gpuwatch.agent.evidence.base import Roots, UnseenError
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.runtime.clock import Clock
@@ -31,21 +29,20 @@ _LOG = logging.getLogger(__name__)
 
 PATH = "/v1/notice"
 
+_WALL = ("wall",)  # of util-linux; it reads the text from standard input
+_WALL_SECONDS = 2.0  # wall leaves a process behind for each terminal that takes no text; it is killed then
 _LARGEST_BYTES = 4096
-_MARKS = (300.0, 60.0)  # seconds before the end, at which people are told again
-_PAUSE = 60.0  # seconds between two texts of the same kind, whoever asks
-_TURN_SECONDS = 2.0  # to wait for whoever is writing; longer, and a terminal holds it up
-_WRITING_SECONDS = 2.0  # for all terminals together: none of them is waited for
-_LONGEST_WAIT = 5.0  # of the one who repeats
+_REMINDERS = (300.0, 60.0)  # seconds before the stop at which the notice is repeated
+_PAUSE = 60.0  # seconds between two texts of the same kind, from any client
+_LOCK_SECONDS = 2.0  # to wait for the text that is being written
+_LONGEST_WAIT = 5.0  # seconds for which the reminder thread sleeps
 _HOUR = 3600.0
-_STAYS = "gpuwatch: {} stays on; what was said of its end no longer holds."
-_ENDS = {"stop": "be stopped", "terminate": "be terminated, for good"}
-# utmp may name any file of /dev, and some do things when they are opened: only consoles, serial lines and ptys are.
-_TERMINAL = re.compile(r"pts/\d{1,7}|tty[A-Z]{0,3}\d{1,3}", re.ASCII)
+_STAYS = "gpuwatch: {} stays on; the notice of its stop is withdrawn."
+_ACTIONS = {"stop": "be stopped", "terminate": "be terminated, for good"}
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is asked: people are told of an end, or that what they were told of that key no longer holds."""
+class NoticeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of a request: announce a stop, or withdraw the notice with that key."""
 
     key: Annotated[str, msgspec.Meta(max_length=1000)]
     stop_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
@@ -53,10 +50,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     withdrawn: bool = False
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: how many terminals have the text, which have not and why, and who could not be looked for.
+class NoticeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: how many terminals wall(1) wrote to, which were left out and why, and what is uncertain.
 
-    `repeated`: this was said before; nothing was written, and the figures are of that time.
+    `repeated`: this notice was written before. Nothing was written now; the figures are of that time.
     """
 
     reached: int = 0
@@ -65,8 +62,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     repeated: bool = False
 
 
-class NotNowError(Exception):
-    """It cannot be written now; the message says why. `status` is how HTTP has it."""
+class RetryLaterError(Exception):
+    """The text cannot be written now; the message says why. `status` is the HTTP status to answer with."""
 
     def __init__(self, status: HTTPStatus, why: str) -> None:
         super().__init__(why)
@@ -75,256 +72,241 @@ class NotNowError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _Notice:
-    """The notice that people were told last; `told`: when somebody was, or else the last try.
+    """The newest notice; `result` is that of the last text that reached a terminal, else of the last attempt.
 
-    `ends_at` and `due` are of the monotonic clock; what is due next stands last.
+    `ends_at` and `due` are times of the monotonic clock; the reminder that is due next is the last item.
     """
 
     key: str
     verb: str
     stop_at: datetime
     ends_at: float
-    told: Written
+    result: NoticeResult
     due: list[float]
-    withdrawn: Written | None = None
+    withdrawal: NoticeResult | None = None
 
 
 class Terminals:
-    """This host's terminals. One at a time writes; a thread repeats a notice while there is one to repeat."""
+    """The terminals of this host. One text is written at a time; a thread writes the reminders."""
 
     def __init__(self, clock: Clock, roots: Roots, host: str, node: Callable[[], str]) -> None:
-        """Nothing is written before somebody asks. `node` is the id that the controller knows this host by."""
+        """Prepare, without writing. `node` returns the id by which the controller knows this host."""
         self._clock = clock
         self._dev = roots.dev
         self._people = People(SessionSettings(), roots)
-        self._host = _plain_word(host)
+        self._host = _printable(host)
         self._node = node
-        self._turn = threading.Condition(threading.Lock())
+        self._lock = threading.Condition(threading.Lock())
         self._notice: _Notice | None = None
         self._last: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def stop(self) -> None:
-        """Repeat nothing any more; returns soon, whatever hangs."""
-        if self._turn.acquire(timeout=_TURN_SECONDS):
+        """Write no more reminders. Returns soon, even while a text is being written."""
+        if self._lock.acquire(timeout=_LOCK_SECONDS):
             self._notice = None
-            self._turn.notify_all()
-            self._turn.release()
+            self._lock.notify_all()
+            self._lock.release()
 
-    def tell(self, key: str, verb: str, stop_at: datetime) -> Written:
-        """Write of an end to come, now, and again when 5 minutes and 1 minute remain. Of one key once.
+    def announce(self, key: str, verb: str, stop_at: datetime) -> NoticeResult:
+        """Write that the machine will stop, now and 5 minutes and 1 minute before; once for each key.
 
         Raises:
-            NotNowError: another notice was written a minute ago, or is being written.
+            RetryLaterError: another notice was written a minute ago, or is being written.
 
         """
-        with self._held():
+        with self._locked():
             known, now = self._notice, self._clock.monotonic()
-            if known is not None and known.key == key and (known.withdrawn or known.told.reached):
-                return msgspec.structs.replace(known.told, repeated=True)
-            self._pause("notice", now)
+            if known is not None and known.key == key and (known.withdrawal or known.result.reached):
+                return msgspec.structs.replace(known.result, repeated=True)
+            self._require_pause("notice", now)
             left = (stop_at - self._clock.now()).total_seconds()
-            told = self._write("notice", self._words(verb, stop_at, left))
+            result = self._write("notice", self._notice_text(verb, stop_at, left))
             due = [now + after for after in reversed(reminders(left))]
-            self._notice = _Notice(key=key, verb=verb, stop_at=stop_at, ends_at=now + left, told=told, due=due)
-            self._begin()
-            return told
+            self._notice = _Notice(key=key, verb=verb, stop_at=stop_at, ends_at=now + left, result=result, due=due)
+            self._start_reminding()
+            return result
 
-    def withdraw(self, key: str) -> Written:
-        """Write that this notice no longer holds, to those who could read of it; whatever happens, repeat it no more.
+    def withdraw(self, key: str) -> NoticeResult:
+        """Write that this notice no longer holds, if it reached a terminal. No reminder follows in any case.
 
         Raises:
-            NotNowError: another withdrawal was written a minute ago, or something is being written.
+            RetryLaterError: another withdrawal was written a minute ago, or something is being written.
 
         """
-        with self._held():
+        with self._locked():
             known = self._notice
             if known is None or known.key != key:
-                return Written()
-            if known.withdrawn is not None:
-                return msgspec.structs.replace(known.withdrawn, repeated=True)
+                return NoticeResult()
+            if known.withdrawal is not None:
+                return msgspec.structs.replace(known.withdrawal, repeated=True)
             known.due.clear()
-            self._turn.notify_all()
-            if not known.told.reached:
-                known.withdrawn = Written()
-                return known.withdrawn
-            self._pause("withdrawal", self._clock.monotonic())
-            known.withdrawn = self._write("withdrawal", (_STAYS.format(self._host),))
-            return known.withdrawn
+            self._lock.notify_all()
+            if not known.result.reached:
+                known.withdrawal = NoticeResult()
+                return known.withdrawal
+            self._require_pause("withdrawal", self._clock.monotonic())
+            known.withdrawal = self._write("withdrawal", (_STAYS.format(self._host),))
+            return known.withdrawal
 
-    def _words(self, verb: str, stop_at: datetime, left_seconds: float) -> tuple[str, ...]:
-        """Of an end to come."""
+    def _notice_text(self, verb: str, stop_at: datetime, left_seconds: float) -> tuple[str, ...]:
         return (
-            f"gpuwatch: {self._host} is to {_ENDS[verb]} at {stop_at:%Y-%m-%d %H:%M} UTC, {_in(left_seconds)}.",
+            f"gpuwatch: {self._host} is to {_ACTIONS[verb]} at {stop_at:%Y-%m-%d %H:%M} UTC, {_in(left_seconds)}.",
             "To keep it, on this machine:     gpuwatch keep 4h",
-            f"Why, where the controller runs:  gpuwatch explain {_plain_word(self._node())}",
+            f"Why, where the controller runs:  gpuwatch explain {_printable(self._node())}",
         )
 
-    def _repeat(self) -> float | None:
-        """Say once more what is due; the seconds until the next time, None if there is none. Only with the turn."""
+    def _remind(self) -> float | None:
+        """Write the reminder that is due; returns the seconds until the next one, None without any. Needs the lock."""
         known, now = self._notice, self._clock.monotonic()
         if known is None:
             return None
         late = [at for at in known.due if at <= now]
         known.due = known.due[: len(known.due) - len(late)]
         if late and now < known.ends_at:
-            told = self._write("reminder", self._words(known.verb, known.stop_at, known.ends_at - now))
-            known.told = told if told.reached else known.told
+            result = self._write("reminder", self._notice_text(known.verb, known.stop_at, known.ends_at - now))
+            known.result = result if result.reached else known.result
         return known.due[-1] - now if known.due else None
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The turn to write."""
-        if not self._turn.acquire(timeout=_TURN_SECONDS):
-            raise NotNowError(HTTPStatus.SERVICE_UNAVAILABLE, "a terminal holds up the writing of another notice")
+    def _locked(self) -> Iterator[None]:
+        if not self._lock.acquire(timeout=_LOCK_SECONDS):
+            raise RetryLaterError(HTTPStatus.SERVICE_UNAVAILABLE, "another notice is still being written")
         try:
             yield
         finally:
-            self._turn.release()
+            self._lock.release()
 
-    def _pause(self, kind: str, now: float) -> None:
+    def _require_pause(self, kind: str, now: float) -> None:
         last = self._last.get(kind)
         if last is not None and now - last < _PAUSE:
-            raise NotNowError(HTTPStatus.TOO_MANY_REQUESTS, f"another {kind} was written less than a minute ago")
+            raise RetryLaterError(HTTPStatus.TOO_MANY_REQUESTS, f"another {kind} was written less than a minute ago")
 
-    def _begin(self) -> None:
-        """Have somebody who repeats."""
-        self._turn.notify_all()
+    def _start_reminding(self) -> None:
+        self._lock.notify_all()
         if self._thread is None and self._notice is not None and self._notice.due:
             self._thread = threading.Thread(target=self._run, name="terminals", daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
-        with self._turn:
+        with self._lock:
             try:
-                while (wait := self._repeat()) is not None:
-                    self._turn.wait(min(wait, _LONGEST_WAIT))
+                while (wait := self._remind()) is not None:
+                    self._lock.wait(min(wait, _LONGEST_WAIT))
             finally:
                 self._thread = None
 
-    def _write(self, kind: str, lines: tuple[str, ...]) -> Written:
-        """That text on every terminal that takes it."""
+    def _write(self, kind: str, lines: tuple[str, ...]) -> NoticeResult:
+        """Have wall(1) write that text, if somebody is logged in on a terminal that takes messages.
+
+        wall(1) does not report which terminals it wrote to: all of these count if it ends well, and none if it fails.
+        """
         begin = self._clock.monotonic()
         sessions, doubts = self._people.present()
-        data = "\r\n".join(("\x07", *lines, "")).encode("ascii")
         refused: dict[str, str] = {}
         reached: set[str] = set()
         for session in sessions:
-            name = session.terminal
-            if name is None:
-                refused[session.called] = "its text cannot be seen"
-            elif name in reached or name in refused:
-                pass
-            elif not _TERMINAL.fullmatch(name):
-                refused[name] = "it is none that is written on"
-            elif self._clock.monotonic() - begin > _WRITING_SECONDS:
-                refused[name] = "no time was left for it"
-            else:
-                try:
-                    write(self._dev / name, data)
-                    reached.add(name)
-                except OSError as error:
-                    refused[name] = error.strerror or type(error).__name__
+            why = self._closed(session.terminal)
+            if session.terminal is not None and why is None:
+                reached.add(session.terminal)
+            elif why is not None:
+                refused[session.terminal or session.called] = why
         if reached:
-            self._last[kind] = begin
-        _LOG.info("%s written on %d of %d terminals", kind, len(reached), len(reached) + len(refused))
+            try:
+                status = run(_WALL, _WALL_SECONDS, "".join(f"{line}\n" for line in lines).encode("ascii")).status
+                failure = f"wall ended with status {status}" if status else None
+            except UnseenError as error:
+                failure = str(error)
+            if failure is None:
+                self._last[kind] = begin
+            else:
+                _LOG.warning("the %s is not written: %s", kind, failure)
+                refused.update(dict.fromkeys(sorted(reached), failure))
+                reached.clear()
+        _LOG.info("%s written to %d of %d terminals", kind, len(reached), len(reached) + len(refused))
         for doubt in doubts:
-            _LOG.warning("who is logged in is not known: %s", doubt)
-        return Written(reached=len(reached), refused=refused, doubts=tuple(doubts))
+            _LOG.warning("cannot see everybody who is logged in: %s", doubt)
+        return NoticeResult(reached=len(reached), refused=refused, doubts=tuple(doubts))
+
+    def _closed(self, terminal: str | None) -> str | None:
+        """Why nothing is written on that terminal; None if it takes messages."""
+        if terminal is None:
+            return "it has no terminal that can be written to"
+        path = self._dev / terminal
+        try:
+            if not path.stat().st_mode & stat.S_IWGRP:
+                return "its owner wants no messages (mesg n)"
+        except OSError as error:
+            return error.strerror
+        return None if os.access(path, os.W_OK, effective_ids=True) else "Permission denied"
 
 
 def reminders(left_seconds: float) -> tuple[float, ...]:
-    """So many seconds after a notice it is said again; what would come within a minute of it is left out."""
-    return tuple(left_seconds - mark for mark in _MARKS if left_seconds - mark >= _PAUSE)
+    """After how many seconds a notice is repeated; a reminder within the first minute is left out."""
+    return tuple(left_seconds - mark for mark in _REMINDERS if left_seconds - mark >= _PAUSE)
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write on one terminal as much as it takes at once; it is never waited for, and nothing else is written on.
-
-    Raises:
-        OSError: it is none, it is gone, its owner wants no messages (`mesg n`), or it does not take all of it.
-
-    """
-    seen = os.lstat(path)
-    if not stat.S_ISCHR(seen.st_mode):
-        raise OSError(errno.ENOTTY, "it is no terminal")
-    if not seen.st_mode & stat.S_IWGRP:  # mesg(1)
-        raise OSError(errno.EACCES, "its owner wants no messages (mesg n)")
-    opened = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if os.fstat(opened).st_rdev != seen.st_rdev or not os.isatty(opened):
-            raise OSError(errno.ENOTTY, "it is no terminal")
-        try:
-            written = os.write(opened, data)
-        except BlockingIOError:
-            written = 0
-        if written < len(data):
-            raise OSError(errno.EAGAIN, f"it took {written} of {len(data)} bytes: nobody reads it, or it is stopped")
-    finally:
-        os.close(opened)
+_REQUEST = msgspec.json.Decoder(NoticeRequest)
 
 
-_ORDER = msgspec.json.Decoder(Order)
+def notice_app(terminals: Terminals, others: tuple[str, ...], users: tuple[str, ...] = ()) -> App:
+    """Answer POST /v1/notice; `others` are the paths that the agent answers besides, named in a 404.
 
-
-def answering(terminals: Terminals, others: tuple[str, ...], users: tuple[str, ...] = ()) -> App:
-    """What answers POST on the one path that takes it; `others` are the paths that an agent answers besides.
-
-    Of `users`, where there are any, one must ask. No browser may: a site could be made to be one's own (DNS rebinding).
+    With `users`, only they may ask. Browsers are refused: a site could pretend to be this host (DNS rebinding).
     """
 
     def answer(request: Request) -> Response:
         path = request.target.split("?", 1)[0]
         if path != PATH:
-            return _plain(HTTPStatus.NOT_FOUND, f"404 try {', '.join((*others, PATH))}")
+            return _error(HTTPStatus.NOT_FOUND, f"try {', '.join((*others, PATH))}")
         if request.method != "POST":
-            return _plain(HTTPStatus.METHOD_NOT_ALLOWED, "405 only POST", ("Allow", "POST"))
+            return _error(HTTPStatus.METHOD_NOT_ALLOWED, "only POST", ("Allow", "POST"))
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
-            return _plain(HTTPStatus.FORBIDDEN, "403 this is not for browsers")
+            return _error(HTTPStatus.FORBIDDEN, "this is not for browsers")
         if users and request.user not in users:
-            return _plain(HTTPStatus.FORBIDDEN, "403 this user is none of agent.notice_users")
+            return _error(HTTPStatus.FORBIDDEN, "this user is not in agent.notice_users")
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            return _plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "415 only application/json")
+            return _error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "only application/json")
         if request.body is None or len(request.body) > _LARGEST_BYTES:
-            return _plain(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"413 at most {_LARGEST_BYTES} bytes")
+            return _error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {_LARGEST_BYTES} bytes")
         try:
-            told = _done(terminals, _ORDER.decode(request.body))
+            result = _execute(terminals, _REQUEST.decode(request.body))
         except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError) as error:
-            return _plain(HTTPStatus.BAD_REQUEST, f"400 {error}")
-        except NotNowError as error:
-            return _plain(error.status, f"{error.status.value} {error}", ("Retry-After", f"{_PAUSE:.0f}"))
-        return Response(body=msgspec.json.encode(told), content_type="application/json")
+            return _error(HTTPStatus.BAD_REQUEST, str(error))
+        except RetryLaterError as error:
+            return _error(error.status, str(error), ("Retry-After", f"{_PAUSE:.0f}"))
+        return Response(body=msgspec.json.encode(result), content_type="application/json")
 
     return answer
 
 
-def _done(terminals: Terminals, order: Order) -> Written:
-    """Do what is asked.
+def _execute(terminals: Terminals, request: NoticeRequest) -> NoticeResult:
+    """Announce or withdraw, as requested.
 
     Raises:
-        NotNowError: as `Terminals.tell` and `Terminals.withdraw`.
-        OverflowError: there is no such moment in UTC.
-        ValidationError: it asks for both, or for half of one.
+        OverflowError: the time does not exist in UTC.
+        RetryLaterError: as `Terminals.announce` and `Terminals.withdraw`.
+        ValidationError: the request is for both, or incomplete.
 
     """
-    if order.withdrawn and order.stop_at is None and order.verb is None:
-        return terminals.withdraw(order.key)
-    if order.withdrawn or order.stop_at is None or order.verb is None:
+    if request.withdrawn and request.stop_at is None and request.verb is None:
+        return terminals.withdraw(request.key)
+    if request.withdrawn or request.stop_at is None or request.verb is None:
         raise msgspec.ValidationError("give `stop_at` and `verb`, or `withdrawn`: true")
-    return terminals.tell(order.key, order.verb, order.stop_at.astimezone(UTC))
+    return terminals.announce(request.key, request.verb, request.stop_at.astimezone(UTC))
 
 
-def _plain(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> Response:
-    return Response(status=status, body=f"{why}\n".encode(), content_type=TEXT, headers=headers)
+def _error(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> Response:
+    return Response(status=status, body=f"{status.value} {why}\n".encode(), content_type=TEXT, headers=headers)
 
 
-def _plain_word(text: str) -> str:
-    """A name of this host, whoever gave it, without anything that a terminal obeys."""
-    return "".join(letter if "!" <= letter <= "~" else "?" for letter in text[:64])
+def _printable(name: str) -> str:
+    """A name of this host without control characters, at most 64 characters long."""
+    return "".join(letter if "!" <= letter <= "~" else "?" for letter in name[:64])
 
 
 def _in(seconds: float) -> str:
-    """How long it is until then."""
+    """How long it is until then: `in 30 minutes`."""
     if seconds < _PAUSE:
         return "in less than a minute"
     if seconds < 2 * _HOUR:

@@ -104,22 +104,22 @@ def backtest(  # noqa: PLR0913  one parameter for each option
             asked = asked if trial is None else asked.beside(trial.parked)
             source, history = asked.history(options, SystemClock())
         bounds = None if check_hours == 0 else Bounds(hours=check_hours)
-        told = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
+        result = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
     except DemoError as error:
         say(error, err=True)
         sys.exit(2)
     listed = report.LISTED if most is None else most
     if html is not None:
         try:
-            html.write_text(page.as_html(told, listed), encoding="utf-8")
+            html.write_text(page.as_html(result, listed), encoding="utf-8")
         except OSError as error:
             raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
     if as_json:
-        say(json.dumps(report.as_json(told, listed)))
+        say(json.dumps(report.as_json(result, listed)))
     else:
-        say(text.as_text(told, text.LISTED if most is None else most))
-    passed = trial is None or not keep or trial.keep(told, SystemClock())
-    if not (told.sound and passed):
+        say(text.as_text(result, text.LISTED if most is None else most))
+    passed = trial is None or not keep or trial.keep(result, SystemClock())
+    if not (result.sound and passed):
         sys.exit(1)
 
 
@@ -136,7 +136,7 @@ def _policies(names: tuple[str, ...], trial: Trial | None) -> "tuple[Policy, ...
     from gpuwatch.simulate.backtest.compare import policy_of  # noqa: PLC0415  loaded by this command only
 
     try:
-        told = [trial.policies if trial is not None and name == OWN else (policy_of(name),) for name in names]
+        chosen = [trial.policies if trial is not None and name == OWN else (policy_of(name),) for name in names]
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--compare") from error
-    return tuple(policy for each in told for policy in each)
+    return tuple(policy for each in chosen for policy in each)

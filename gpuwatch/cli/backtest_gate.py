@@ -42,12 +42,12 @@ class Trial:
 
         return policies_of(self.pool, self.rules)
 
-    def keep(self, told: "Backtest", clock: "Clock") -> bool:
-        """Write it down beside whichever controller runs, and say so on stderr; whether it passed."""
+    def keep(self, result: "Backtest", clock: "Clock") -> bool:
+        """Record it, also while a controller runs, and report that on stderr; whether it passed."""
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.simulate.backtest import verdict as kept  # noqa: PLC0415  likewise
 
-        made = kept.record(told, self.pool, self.rules, clock.now(), operations.whoever())
+        made = kept.record(result, self.pool, self.rules, clock.now(), operations.operator_name())
         with explained():
             operations.keep_backtest(self.settings.ledger, made)
         word = "passed" if made.failure is None else f"failed: {made.failure}"
@@ -66,7 +66,7 @@ def trial_of(asked: Asked) -> Trial:
     from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
 
     if asked.pool is None:
-        raise click.UsageError("no --pool is given; right would be the pool whose rules are tried")
+        raise click.UsageError("--pool is missing: name the pool whose rules are tried")
     trial = Trial(pool=asked.pool, settings=settings_of(asked.path))
     known = trial.settings.rulebook.known
     if asked.pool not in known:

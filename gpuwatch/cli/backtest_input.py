@@ -83,15 +83,15 @@ class Asked:
         """The source in words, and the history.
 
         Raises:
-            DemoError: a trace cannot be read, or there is no history to be had.
+            DemoError: a trace cannot be read, or there is no history.
             LedgerError: the ledger cannot be read.
             click.UsageError: the options do not fit together.
 
         """
         given = [name for name in ("trace", "prometheus", "ledger") if getattr(self, name) is not None]
         if len(given) != 1:
-            told = "no source is given" if not given else f"--{given[0]} and --{given[1]} are both given"
-            raise click.UsageError(f"{told}; right would be one of {_SOURCES}")
+            wrong = "no source is given" if not given else f"--{given[0]} and --{given[1]} are both given"
+            raise click.UsageError(f"{wrong}; right would be one of {_SOURCES}")
         self._only_for(given[0])
         if self.trace is not None:
             from gpuwatch.simulate.backtest.gaps import history_of  # noqa: PLC0415  loaded by this command only
@@ -102,7 +102,7 @@ class Asked:
     def beside(self, parked: Literal["busy", "idle"] | None) -> "Asked":
         """The same where --config and --pool name the rules on trial, too, and so need not be about the source.
 
-        `parked` is what held memory counts as where nothing is said of it.
+        `parked` is what held memory counts as by default.
         """
         named = any(each not in {None, _CONFIGURED} for each in (self.prometheus, self.ledger))
         if self.trace is not None:
@@ -138,7 +138,7 @@ class Asked:
         return f"{asked.place}, {window}", asked.history(options)
 
     def _settings(self) -> "tuple[PromqlSettings, Dialect]":
-        """Which API, and whose metrics."""
+        """The API and the dialect of its metrics."""
         from gpuwatch.controller.observe.settings import PromqlSettings  # noqa: PLC0415  loaded by this command only
 
         if self.prometheus == _CONFIGURED:
@@ -147,8 +147,8 @@ class Asked:
                 raise click.UsageError("signals.promql.url is not set; right would be --prometheus URL")
             return replace(settings, timeout=max(settings.timeout, _QUERY_SECONDS)), self.dialect or settings.dialect
         self._alone("prometheus", "URL")
-        told = urlsplit(self.prometheus or "")
-        if told.scheme not in {"http", "https"} or not told.hostname or "@" in told.netloc:
+        parts = urlsplit(self.prometheus or "")
+        if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
             right = "a URL such as http://127.0.0.1:9090, and credentials in signals.promql of --config"
             raise click.BadParameter(f"right would be {right}", param_hint="--prometheus")
         return PromqlSettings(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"
@@ -169,8 +169,8 @@ class Asked:
             self._alone("ledger", "FILE")
             settings = LedgerSettings(path=self.ledger or "")
         with contextlib.closing(Ledger.connect(settings, read_only=True)) as ledger:
-            told = ledger_history(ledger, options, since, until, pool=self.pool, parked_is=self._parked_is)
-        return f"the ledger {settings.place}", told
+            history = ledger_history(ledger, options, since, until, pool=self.pool, parked_is=self._parked_is)
+        return f"the ledger {settings.place}", history
 
     @property
     def _parked_is(self) -> "Kind":

@@ -1,4 +1,4 @@
-"""What operators' commands share: the group, options, and how mistakes are told."""
+"""Shared by the commands: the group, options, and how errors are shown."""
 
 import logging
 import os
@@ -41,7 +41,7 @@ SECTIONS = {
 
 
 class Sections(click.Group):
-    """A group whose commands are listed by what they are for, each with all that it does."""
+    """A group that lists its commands under headings, each with the first paragraph of its help."""
 
     group_class = type  # those within it are of this kind, too
 
@@ -86,7 +86,7 @@ def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def duration_or_none(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """An optional duration above zero, with its unit: who writes 4 may mean hours, and would get seconds."""
+    """An optional duration above zero, with its unit: 4 alone could mean hours or seconds."""
     if value is not None and value.strip().replace(".", "", 1).isdecimal():
         raise click.BadParameter(
             f"{value!r} has no unit; write for example {value.strip()}h or {value.strip()}m", param=param
@@ -95,13 +95,13 @@ def duration_or_none(context: click.Context, param: click.Parameter, value: str 
 
 
 def say(words: object, *, err: bool = False, nl: bool = True) -> None:
-    """Print text: the one way to the terminal, on which nothing that others wrote is obeyed."""
+    """Print text; the only way to the terminal, so that control characters from outside have no effect."""
     click.echo(shown(str(words)), err=err, nl=nl)
 
 
 @contextmanager
 def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
-    """One round that ends before anything is written down, over the live fleet."""
+    """One round over the live fleet that records nothing and takes no action."""
     with explained():
         from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise
         from gpuwatch.controller.round import step  # noqa: PLC0415  loaded by these commands only
@@ -126,7 +126,7 @@ def install_hint(error: ImportError) -> str:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what a person can mend into a sentence on stderr and exit status 2."""
+    """Turn errors that a person can correct into a message on stderr and exit status 2."""
     from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
     from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
     from gpuwatch.money.prices.overrides_file import PricesError  # noqa: PLC0415  likewise

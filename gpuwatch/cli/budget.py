@@ -35,6 +35,6 @@ def budget(path: Path | None, *, as_json: bool) -> None:
             states = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone).states(seen)
         finally:
             ledger.close()
-        told = table.as_object(states, seen.now)
-        say(json.dumps(told) if as_json else table.as_text(states, seen.now, SystemClock().now()))
+        document = table.as_object(states, seen.now)
+        say(json.dumps(document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
         sys.exit(1 if any(each.doubt is not None for each in states) else 0)

@@ -45,7 +45,7 @@ def _untried(settings: "Settings") -> list[str]:
     try:
         found = list(operations.untried(settings.ledger, SystemClock(), settings.rulebook))
     except LedgerError as error:
-        return [f"limits.require_backtest is set, and nobody knows of any backtest: {error}"]
+        return [f"limits.require_backtest is set, and the recorded backtests cannot be read: {error}"]
     return [f"pool {pool} lets no node go: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
 
 

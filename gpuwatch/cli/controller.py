@@ -36,7 +36,7 @@ from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.scheduler import SteadyScheduler
 from gpuwatch.runtime.secrets import use
 from gpuwatch.runtime.shutdown import SignalWaiter
-from gpuwatch.runtime.systemd import Watchdog, notify, tell_reloading
+from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,10 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             rules=settings.rulebook,
             meter=Meter(ledger, settings.cost.metering(settings.interval)),
             budgets=Budgeting(
-                ledger=ledger, budgets=settings.budgets, zone=ZoneInfo(settings.cost.timezone), tells=not read_only
+                ledger=ledger,
+                budgets=settings.budgets,
+                zone=ZoneInfo(settings.cost.timezone),
+                logs_crossings=not read_only,
             ).states,
             prices=open_book(
                 settings.prices,
@@ -158,7 +161,7 @@ def _rounds(
 def _following(waiter: SignalWaiter, reload: Callable[[], Settings], clock: Clock) -> Settings | None:
     """Wait for sound settings after a reload, or for the end: None. Mistakes in settings are logged."""
     while not waiter.wait():
-        tell_reloading(clock)
+        notify_reloading(clock)
         try:
             return reload()
         except ConfigError as error:

@@ -59,10 +59,10 @@ def cost(  # noqa: PLR0913  one for each option
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
-        told = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
-        proved = proof.proved(spend, told) if explain else None
-        document = report.as_object(told, settings.cost.energy)
-        lines = [report.as_text(told, settings.cost.energy)]
+        result = report.spent(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
+        proved = proof.proved(spend, result) if explain else None
+        document = report.as_object(result, settings.cost.energy)
+        lines = [report.as_text(result, settings.cost.energy)]
         if proved is not None:
             document["wrong"] = proved.wrong
             lines += ["", proof.as_text(proved)]
@@ -102,8 +102,8 @@ def reconcile(
 
         own = mapped(columns) if columns else None
         zone = ZoneInfo(settings.cost.timezone)
-        told = reconciling.compared(spend, bill, zone, settings.prices.rates, own)
-        say(json.dumps(reconciling.as_object(told)) if as_json else reconciling.as_text(told, limit))
+        comparison = reconciling.compared(spend, bill, zone, settings.prices.rates, own)
+        say(json.dumps(reconciling.as_object(comparison)) if as_json else reconciling.as_text(comparison, limit))
 
 
 @contextmanager

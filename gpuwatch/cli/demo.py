@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli.base import above_zero, commands, say
+from gpuwatch.runtime.table import aligned
 
 
 @commands.command()
@@ -57,4 +58,4 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
     if as_json:
         say(json.dumps(figures))
     else:
-        say("\n".join(f"{name:<22}{value}" for name, value in figures.items()))
+        say("\n".join(aligned([(name, str(value)) for name, value in figures.items()], left=None)))

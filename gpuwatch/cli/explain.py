@@ -9,6 +9,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
+from gpuwatch.model.duration import format_time
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.runtime.printable import legible
 
@@ -17,7 +18,7 @@ def of_now(parts: LiveParts, done: Round, name: str) -> tuple[str, NodePage]:
     """A node in a round of this moment.
 
     Raises:
-        UnknownNodeError: there is no such node.
+        UnknownNodeError: the node does not exist.
 
     """
     return _explained(done, parts.rules, parts.ledger, name, done.observation.ledger, round_id=None)
@@ -28,7 +29,7 @@ def of_past(settings: LedgerSettings, name: str, *, number: int | None, when: st
 
     Raises:
         UnknownNodeError: that round has no such node.
-        LedgerError: there is no such round, or compaction has dropped it, or `when` is not a time.
+        LedgerError: the round does not exist, or compaction has dropped it, or the time is not valid.
 
     """
     ledger = Ledger.connect(settings, read_only=True)
@@ -52,7 +53,7 @@ def _explained(
     if page.pool_reasons:
         text += "".join(("\n\nPool:", *(f"\n    {legible(line)}" for line in page.pool_reasons)))
     if round_id is not None:
-        text = f"Round {round_id} of {page.at:%Y-%m-%d %H:%M:%S} UTC, under the rules of then.\n\n{text}"
+        text = f"Round {round_id} of {format_time(page.at, seconds=True)}, under the rules of then.\n\n{text}"
     return text, page
 
 
@@ -60,7 +61,7 @@ def _time(text: str) -> datetime:
     """An aware time; one without a zone is UTC.
 
     Raises:
-        LedgerError: it is not a time.
+        LedgerError: it is not valid.
 
     """
     try:

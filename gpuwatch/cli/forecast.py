@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.base import above_zero, commands, json_option, say
+from gpuwatch.model.duration import format_time
+from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
     from gpuwatch.money.forecast.evaluation import Score
@@ -42,7 +44,7 @@ csv_option = click.option(
 def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as_json: bool) -> None:
     """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
     from gpuwatch.money.forecast.csv import SeriesError, read_samples  # noqa: PLC0415  likewise
-    from gpuwatch.money.forecast.forecast import forecast as told_of  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.forecast.methods import offered  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.series import Rhythm, natural_step, resample  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.statsmodels import MissingError, models  # noqa: PLC0415  likewise
@@ -58,24 +60,24 @@ def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as
     if steps > _MOST_STEPS:
         raise click.BadParameter(f"{steps} steps are too many; at most {_MOST_STEPS}, or a longer --step")
     try:
-        told = told_of(resample(samples, seconds), steps, {**offered(Rhythm.of(seconds)), **more})
+        result = make_forecast(resample(samples, seconds), steps, {**offered(Rhythm.of(seconds)), **more})
     except ValueError as error:
         say(f"{path}: {error}", err=True)
         sys.exit(2)
-    say(json.dumps(_as_json(told)) if as_json else _as_text(told))
+    say(json.dumps(_as_json(result)) if as_json else _as_text(result))
 
 
-def _as_json(told: "Forecast") -> dict[str, Any]:
+def _as_json(forecast: "Forecast") -> dict[str, Any]:
     return {
-        "method": told.method,
-        "backtest": None if told.score is None else _score(told.score),
-        "methods": [{"method": each.method, **_score(each)} for each in told.methods],
-        "step_seconds": told.step_seconds,
+        "method": forecast.method,
+        "backtest": None if forecast.score is None else _score(forecast.score),
+        "methods": [{"method": each.method, **_score(each)} for each in forecast.methods],
+        "step_seconds": forecast.step_seconds,
         "forecast": [
             {"time": step.time.isoformat(), "mean": step.mean, "lower": step.lower, "upper": step.upper}
-            for step in told.steps
+            for step in forecast.steps
         ],
-        "warnings": list(told.warnings),
+        "warnings": list(forecast.warnings),
     }
 
 
@@ -89,31 +91,32 @@ def _score(score: "Score") -> dict[str, float | None]:
     }
 
 
-def _as_text(told: "Forecast") -> str:
-    lines = [f"{'from':<22}{'mean':>12}{'lower':>12}{'upper':>12}   80 % interval"]
-    lines += [
-        f"{step.time:%Y-%m-%d %H:%M}Z     {_number(step.mean):>12}{_number(step.lower):>12}{_number(step.upper):>12}"
-        for step in told.steps
+def _as_text(forecast: "Forecast") -> str:
+    steps = [
+        (format_time(step.time), *map(_number, (step.mean, step.lower, step.upper)), "") for step in forecast.steps
     ]
-    if told.methods:
-        lines += ["", f"{'method':<24}{'MASE':>8}{'WAPE':>8}{'total':>8}   backtested {told.methods[0].origins} times"]
-    lines += [
-        f"{each.method:<24}{_ratio(each.mase)}{_share(each.wape)}{_share(each.total_error_ratio)}"
-        + ("   <- this one" if each.method == told.method else "")
-        for each in told.methods
-    ]
-    if told.score is not None and told.score.coverage is not None:
-        lines.append(f"Its 80 % intervals held {told.score.coverage:.0%} of what came.")
-    return "\n".join([*lines, *(f"Warning: {warning}." for warning in told.warnings)])
+    lines = aligned([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
+    if forecast.methods:
+        heads = ("method", "MASE", "WAPE", "total", f"backtested {forecast.methods[0].origins} times")
+        methods = [
+            (
+                each.method,
+                _fraction(each.mase, ".2f"),
+                _fraction(each.wape, ".0%"),
+                _fraction(each.total_error_ratio, ".0%"),
+                "<- this one" if each.method == forecast.method else "",
+            )
+            for each in forecast.methods
+        ]
+        lines += ["", *aligned([heads, *methods], left={0, 4})]
+    if forecast.score is not None and forecast.score.coverage is not None:
+        lines.append(f"Its 80 % intervals held {forecast.score.coverage:.0%} of what came.")
+    return "\n".join([*lines, *(f"Warning: {warning}." for warning in forecast.warnings)])
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.4g}" if abs(value) < 10000 else f"{value:,.0f}"  # noqa: PLR2004  digits
 
 
-def _ratio(value: float | None) -> str:
-    return f"{'-' if value is None else format(value, '.2f'):>8}"
-
-
-def _share(value: float | None) -> str:
-    return f"{'-' if value is None else format(value, '.0%'):>8}"
+def _fraction(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -22,7 +22,7 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
     with explained():
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 
-        from gpuwatch.controller.operations import whoever  # noqa: PLC0415  likewise
+        from gpuwatch.controller.operations import operator_name  # noqa: PLC0415  likewise
         from gpuwatch.notify.send_test import Sender, send_test  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
@@ -38,7 +38,7 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
             fleet=settings.fleet,
             zone=ZoneInfo(settings.cost.timezone),
             clock=SystemClock(),
-            who=whoever(),
+            who=operator_name(),
         )
         failed = False
         for each in send_test(sender, [name] if name is not None else list(there), owner):

@@ -8,7 +8,7 @@ import click
 
 from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
 
-_pool_option = click.option("--pool", help="This pool alone; without it, all of them.")
+_pool_option = click.option("--pool", help="Only this pool; without it, all pools.")
 
 
 @commands.command()
@@ -45,7 +45,7 @@ def resume(pool: str | None, path: Path | None) -> None:
 
 @commands.command()
 @_pool_option
-@click.option("--reason", default="", help="How you know; it is kept with your name.")
+@click.option("--reason", default="", help="How you know; it is recorded with your name.")
 @config_option
 def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
     """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
@@ -77,11 +77,11 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("--node", "node_id", metavar="ID", help="About this machine alone.")
+@click.option("--node", "node_id", metavar="ID", help="Only this machine.")
 @click.option("--pool", help="Only this pool, with what applies to all pools.")
-@click.option("--since", metavar="TIME", help="Not before then: 7d, or 2026-01-31T18:00Z.")
+@click.option("--since", metavar="TIME", help="Only since then: 7d, or 2026-01-31T18:00Z.")
 @click.option("--only", "whats", multiple=True, metavar="WHAT", help="Such as pause or stop; may be repeated.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
 @config_option
 @json_option
 def log(
@@ -103,7 +103,7 @@ def log(
 
         for each in whats:
             if each not in DEEDS:
-                raise click.BadParameter(f"{each!r} is none of {', '.join(DEEDS)}", param_hint="--only")
+                raise click.BadParameter(f"{each!r} is not one of {', '.join(DEEDS)}", param_hint="--only")
         try:
             begin = None if since is None else moment_of(since, SystemClock().now())
         except ValueError as error:
@@ -146,11 +146,11 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
         settings = settings_of(path)
         if nodes:
             given = approvals.approve(settings.ledger, SystemClock(), settings.rulebook, nodes, reason)
-            told = [{"node": each.node_id, "notice": each.key, "at": each.at.isoformat()} for each in given]
+            document = [{"node": each.node_id, "notice": each.key, "at": each.at.isoformat()} for each in given]
             text = "\n".join(f"Approved: {each.node_id}; it goes if it still has no use then." for each in given)
         else:
             found = approvals.listed(settings.ledger, SystemClock(), settings.rulebook)
-            told = [
+            document = [
                 {
                     "node": each.node.id,
                     "name": each.node.name,
@@ -168,4 +168,4 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
                 )
                 for each in found
             )
-        say(json.dumps(told) if as_json else text or "No node waits for an approval.")
+        say(json.dumps(document) if as_json else text or "No node waits for an approval.")

@@ -30,7 +30,7 @@ def prices(
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
 
         if provider is not None and provider not in catalogue.PROVIDERS:
-            raise click.UsageError(f"--provider: {provider!r} is none of {', '.join(catalogue.PROVIDERS)}")
+            raise click.UsageError(f"--provider: {provider!r} is not one of {', '.join(catalogue.PROVIDERS)}")
         settings, clock = settings_of(path), SystemClock()
         chosen = settings.prices
         live, own = open_live(chosen, clock=clock, background=False, cloud=settings.cloud), open_own(chosen)
@@ -38,9 +38,9 @@ def prices(
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}
         books = {name: Book(provider=name, rates=chosen.rates, own=own, live=live) for name in catalogue.PROVIDERS}
-        told = listing.rows(listing.merged(fetched), books, clock.now())
-        told = [row for row in told if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
-        say(json.dumps(listing.as_object(told)) if as_json else listing.as_text(told))
+        rows = listing.rows(listing.merged(fetched), books, clock.now())
+        rows = [row for row in rows if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
+        say(json.dumps(listing.as_object(rows)) if as_json else listing.as_text(rows))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:

@@ -27,7 +27,7 @@ def _count(_: click.Context, param: click.Parameter, value: str) -> int:
     number = 0 if found is None else round(float(found[1]) * _SCALES[found[2].upper()])
     if number < 1:
         raise click.BadParameter(
-            f"{value!r} is no number of parameters; write for example 7B, 350M or 1.3e9", param=param
+            f"{value!r} is not a number of parameters; write for example 7B, 350M or 1.3e9", param=param
         )
     return number
 
@@ -43,7 +43,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
         name, _sign, number = entry.strip().partition("=")
         if name not in weights:
             right = ", ".join(f"{factor}=<number>" for factor in weights)
-            raise click.BadParameter(f"{entry.strip()!r} is no weight; right would be {right}", param=param)
+            raise click.BadParameter(f"{entry.strip()!r} is not a weight; right would be {right}", param=param)
         try:
             weights[name] = float(number)
         except ValueError as error:
@@ -97,7 +97,7 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
 
     try:
         load = _workload(params, task, options)
-        told = instance_report.choose(
+        result = instance_report.choose(
             load,
             providers=options["provider"],
             regions=options["region"],
@@ -110,7 +110,7 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
         say(error, err=True)
         sys.exit(2)
     limit = options["limit"]
-    say(json.dumps(instance_report.as_json(told, limit)) if as_json else instance_report.as_text(told, limit))
+    say(json.dumps(instance_report.as_json(result, limit)) if as_json else instance_report.as_text(result, limit))
 
 
 def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
@@ -142,5 +142,5 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
-        found = rightsizing_report.told(settings.ledger, SystemClock(), over, settings.cloud.provider)
+        found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, settings.cloud.provider)
         say(json.dumps(rightsizing_report.as_json(found)) if as_json else rightsizing_report.as_text(found))

@@ -10,6 +10,7 @@ import click
 
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.recommend import recommend
+from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.commitments import Advice, Case, Plan
@@ -22,7 +23,7 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
     except InvalidOperation:
         amount = Decimal("nan")
     if amount is not None and not amount.is_finite():
-        raise click.BadParameter(f"{value!r} is no number; write for example 0.35", ctx=context, param=param)
+        raise click.BadParameter(f"{value!r} is not a number; write for example 0.35", ctx=context, param=param)
     return amount
 
 
@@ -79,22 +80,22 @@ def commitments(
             offer = Terms(price_per_hour=per_hour, **terms)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        told = advice_of(load, offer, committed)
+        advice = advice_of(load, offer, committed)
     except SeriesError as error:
         say(error, err=True)
         sys.exit(2)
     except ValueError as error:
         say(f"{place}: {error}", err=True)
         sys.exit(2)
-    warnings = [*notes, *told.warnings]
+    warnings = [*notes, *advice.warnings]
     if as_json:
-        say(json.dumps(_as_json(told, source, warnings), default=str))
+        say(json.dumps(_as_json(advice, source, warnings), default=str))
     else:
-        say(_as_text(told, source, warnings))
+        say(_as_text(advice, source, warnings))
 
 
 def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, str]:
-    """Of a unit, and on whose word."""
+    """The prices of a unit, and their source."""
     if (price is None) == (instance_type is None):
         raise click.UsageError("give one of --price and --instance-type")
     if price is not None:
@@ -115,7 +116,7 @@ def _metered(
     """Machines in use hour by hour, what is to be known of that, and the price with its source.
 
     Raises:
-        ValueError: there is no such load, or no price.
+        ValueError: the load or a price is missing.
 
     """
     with explained():
@@ -158,21 +159,21 @@ def _load(path: Path) -> tuple[list[float | None], list[str]]:
     return [value for value in series.values for _ in range(hours)], notes
 
 
-def _as_json(told: "Advice", source: str, warnings: list[str]) -> dict[str, Any]:
-    terms = told.terms
+def _as_json(advice: "Advice", source: str, warnings: list[str]) -> dict[str, Any]:
+    terms = advice.terms
     names = ("price_per_hour", "one_year", "three_year", "spot", "spot_availability", "tolerant", "three_year_load")
     return {
         "terms": {name: getattr(terms, name) for name in names}
         | {"price_source": source, "spot_price_with_interruptions": terms.spot_price},
-        "load": {"hours": told.hours, "mean": told.mean_units, "peak": told.peak_units},
-        "reserve_one_year": told.advised.one_year_units,
-        "reserve_three_year": told.advised.three_year_units,
-        "today": _plan(told.today),
-        "advised": _plan(told.advised),
-        "saved_usd_per_year": told.saved_usd_per_year,
-        "saved_ratio": _ratio(told.saved_usd_per_year, told.today.usd_per_year),
-        "break_even_utilization": {"one_year": told.break_even_one_year, "three_year": told.break_even_three_year},
-        "sensitivity": [_case(case) for case in told.cases],
+        "load": {"hours": advice.hours, "mean": advice.mean_units, "peak": advice.peak_units},
+        "reserve_one_year": advice.advised.one_year_units,
+        "reserve_three_year": advice.advised.three_year_units,
+        "today": _plan(advice.today),
+        "advised": _plan(advice.advised),
+        "saved_usd_per_year": advice.saved_usd_per_year,
+        "saved_ratio": _ratio(advice.saved_usd_per_year, advice.today.usd_per_year),
+        "break_even_utilization": {"one_year": advice.break_even_one_year, "three_year": advice.break_even_three_year},
+        "sensitivity": [_case(case) for case in advice.cases],
         "warnings": warnings,
     }
 
@@ -207,36 +208,46 @@ def _ratio(part: Decimal, whole: Decimal) -> float | None:
     return float(part / whole) if whole else None
 
 
-def _as_text(told: "Advice", source: str, warnings: list[str]) -> str:
-    advised, terms = told.advised, told.terms
-    saved = _ratio(told.saved_usd_per_year, told.today.usd_per_year)
+def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
+    advised, terms = advice.advised, advice.terms
+    saved = _ratio(advice.saved_usd_per_year, advice.today.usd_per_year)
     lines = [
         f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
-        f"A year costs ${told.saved_usd_per_year:,.0f}{'' if saved is None else f' ({saved:.0%})'} less than today.",
-        f"Load: {told.mean_units:,.4g} units on average, {told.peak_units:,.4g} at most, over {told.hours} hours.",
+        f"A year costs ${advice.saved_usd_per_year:,.0f}{'' if saved is None else f' ({saved:.0%})'} less than today.",
+        f"Load: {advice.mean_units:,.4g} units on average, at most {advice.peak_units:,.4g}, in {advice.hours} hours.",
         "",
-        f"{'per year':<24}{'units':>8}{'unit-hours':>14}{'used':>7}{'US$':>16}",
     ]
-    lines += [
-        f"{part.name:<24}{'-' if part.units is None else part.units:>8}{part.unit_hours:>14,.0f}"
-        f"{'-' if part.used_ratio is None else format(part.used_ratio, '.0%'):>7}{part.usd_per_year:>16,.2f}"
+    parts = [
+        (
+            part.name,
+            "-" if part.units is None else str(part.units),
+            f"{part.unit_hours:,.0f}",
+            "-" if part.used_ratio is None else f"{part.used_ratio:.0%}",
+            f"{part.usd_per_year:,.2f}",
+        )
         for part in advised.parts
     ]
-    lines += [
-        f"{'advised':<53}{advised.usd_per_year:>16,.2f}",
-        f"{'today':<53}{told.today.usd_per_year:>16,.2f}",
-        "",
-        f"A unit pays off for 1 year if used in {told.break_even_one_year:.0%} of the hours or more,",
-        f"for 3 years in {told.break_even_three_year:.0%} of them at {terms.three_year_load:.0%} of this load.",
-        "",
-        f"{'were it otherwise':<40}{'plan saves':>14}{'new plan':>14}   with 3 y + 1 y",
+    sums = [
+        (name, "", "", "", f"{usd:,.2f}")
+        for name, usd in (("advised", advised.usd_per_year), ("today", advice.today.usd_per_year))
     ]
+    lines += aligned([("per year", "units", "unit-hours", "used", "US$"), *parts, *sums])
     lines += [
-        f"{case.name:<40}{case.today_usd_per_year - case.advised_usd_per_year:>14,.0f}"
-        f"{case.today_usd_per_year - case.replanned.usd_per_year:>14,.0f}"
-        f"   {case.replanned.three_year_units} + {case.replanned.one_year_units}"
-        for case in told.cases
+        "",
+        f"A unit pays off for 1 year if used in {advice.break_even_one_year:.0%} of the hours or more,",
+        f"for 3 years in {advice.break_even_three_year:.0%} of them at {terms.three_year_load:.0%} of this load.",
+        "",
     ]
+    cases = [
+        (
+            case.name,
+            f"{case.today_usd_per_year - case.advised_usd_per_year:,.0f}",
+            f"{case.today_usd_per_year - case.replanned.usd_per_year:,.0f}",
+            f"{case.replanned.three_year_units} + {case.replanned.one_year_units}",
+        )
+        for case in advice.cases
+    ]
+    lines += aligned([("were it otherwise", "plan saves", "new plan", "with 3 y + 1 y"), *cases], left={0, 3})
     lines += [
         "",
         f"Price: ${terms.price_per_hour} an hour ({source}).",

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -16,12 +15,13 @@ from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry
 from gpuwatch.model.decision import Review, Step, Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _NAMED = 5  # machines that one line names
 
@@ -59,7 +59,7 @@ def status_table(nodes: Iterable[NodeRow]) -> str:
         )
         for row in rows
     ]
-    return _table(head, body)
+    return "\n".join(aligned([head, *body], left=None))
 
 
 def remarks(done: Round, leader: str) -> Iterator[str]:
@@ -77,7 +77,9 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
             "controller works on this fleet, or records were lost. Nothing is done to them."
         )
     for pause in done.observation.ledger.pauses:
-        until = "until somebody resumes it" if pause.until is None else f"until {_clock(pause.until)}"
+        until = (
+            "until somebody resumes it" if pause.until is None else f"until {format_time(pause.until, seconds=True)}"
+        )
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
         yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
     yield from _tags(done)
@@ -156,17 +158,21 @@ def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry
     lines += _health(node)
     lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
     lines += ["", "Guard, were it to be stopped now:"]
-    width = max(len(answer.rule) for answer in review.answers)
-    for answer in sorted(review.answers, key=lambda each: not each.refused):
-        word = "refuses" if answer.refused else "agrees "
-        remedy = f" {answer.remedy}" if answer.refused else ""
-        lines.append(f"    {word}  {answer.rule:<{width}}  {answer.sentence}{remedy}")
+    rows = [
+        ("refuses", answer.rule, f"{answer.sentence} {answer.remedy}")
+        if answer.refused
+        else ("agrees", answer.rule, answer.sentence)
+        for answer in sorted(review.answers, key=lambda each: not each.refused)
+    ]
+    lines += [f"    {line}" for line in aligned(rows, left=None)]
     lines += ["", "Ledger:" if history else "Ledger: nothing was ever done to it."]
     for entry in history:
-        ends = ", ".join(f"{o.status.value} {_clock(o.at)} ({o.detail})" for o in entry.outcomes) or "open"
-        lines.append(
-            f"    {_clock(entry.intent.at)} {entry.intent.verb.value}: {entry.intent.reason.sentence} -> {ends}"
+        ends = (
+            ", ".join(f"{o.status.value} {format_time(o.at, seconds=True)} ({o.detail})" for o in entry.outcomes)
+            or "open"
         )
+        done = f"{format_time(entry.intent.at, seconds=True)} {entry.intent.verb.value}"
+        lines.append(f"    {done}: {entry.intent.reason.sentence} -> {ends}")
     return "\n".join(map(legible, lines))
 
 
@@ -175,7 +181,7 @@ def _verdict(activity: Activity, node: Node) -> str:
     if activity.state is State.UNKNOWN:
         return f"unknown: {activity.doubt}"
     age = "" if node.verdict is None else f", told {format_duration(node.verdict.age_seconds)} after the sample"
-    since = "" if activity.since is None else f" (since {_clock(activity.since)})"
+    since = "" if activity.since is None else f" (since {format_time(activity.since, seconds=True)})"
     return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
 
 
@@ -184,7 +190,7 @@ def _health(node: Node) -> Iterator[str]:
     for gpu in () if node.verdict is None else node.verdict.gpus:
         if gpu.health is None or gpu.health.state is Health.HEALTHY:
             continue
-        since = "" if gpu.health.since is None else f" since {_clock(gpu.health.since)}"
+        since = "" if gpu.health.since is None else f" since {format_time(gpu.health.since, seconds=True)}"
         doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
         yield f"    {called(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
         for each in gpu.health.findings:
@@ -200,16 +206,3 @@ def _called(node_id: str, names: dict[str, str]) -> str:
 def _number(value: float | None) -> str:
     """A measured number without noise; None is not a number."""
     return "not known" if value is None else f"{value:.6g}"
-
-
-def _clock(at: datetime) -> str:
-    """A time for people, in UTC and saying so."""
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Columns padded to their widest cell; the last one is left as long as it is."""
-    told = [[legible(cell) for cell in row] for row in (head, *body)]
-    widths = [max(len(row[n]) for row in told) for n in range(len(head) - 1)]
-    rows = [[*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]] for row in told]
-    return "\n".join("  ".join(row) for row in rows)

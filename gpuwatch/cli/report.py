@@ -86,7 +86,6 @@ def _made(
     from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
     from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
     from gpuwatch.money.report.period import PeriodError, period_of  # noqa: PLC0415  likewise
-    from gpuwatch.money.report.report import Stretch  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
 
     clock, zone = SystemClock(), ZoneInfo(settings.cost.timezone)
@@ -98,8 +97,7 @@ def _made(
     except PeriodError as error:
         raise click.UsageError(str(error)) from None
     left = cloud_of(settings, clock).leftovers() if unused else None
-    stretch = Stretch(zone=zone, first=period.first, after=period.after)
-    return gathered(ledger, stretch, now, settings.cost, settings.interval, left)
+    return gathered(ledger, period, now, settings.cost, settings.interval, left)
 
 
 def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -> None:
@@ -108,7 +106,7 @@ def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -
     from gpuwatch.notify.transports.base import DeliveryError  # noqa: PLC0415  loaded by this command only
 
     to = settings.report.to[name]
-    key = report_key(ledger, name, f"{report.facts.stretch}-{report.facts.now:%Y%m%dT%H%M%S}")
+    key = report_key(ledger, name, f"{report.facts.period}-{report.facts.now:%Y%m%dT%H%M%S}")
     try:
         say(f"Sent: {to.transport.send(report_delivery(report, to, key))}")
     except DeliveryError as error:

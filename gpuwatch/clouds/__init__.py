@@ -210,7 +210,7 @@ class Cloud(Protocol):
         ...
 
     def leftovers(self) -> Sequence[Leftover]:
-        """What is billed and used by no running machine, in the order of the ids; it is only ever told, never removed.
+        """What is billed and used by no running machine, in the order of the ids; it is only reported, never removed.
 
         Raises:
             CloudError: the list could not be had whole.

@@ -5,7 +5,7 @@ class CloudError(Exception):
     """A cloud's refusal or silence; `code` is the cloud's own word."""
 
     def __init__(self, message: str, *, code: str = "") -> None:
-        """Keep the cloud's own code beside the sentence."""
+        """Keep the cloud's own code with the sentence."""
         super().__init__(message)
         self.code = code
 

@@ -32,7 +32,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """As whom the cloud knows us, and what its own clock says (None: it does not tell)."""
+    """The name by which the cloud knows us, and the time of its own clock (None: unknown)."""
 
     name: str
     at: datetime | None

@@ -21,7 +21,7 @@ from gpuwatch.runtime.clock import Clock
 class Permit:
     """Allows one change until it is older than `max_age_seconds`, and while `leads` says yes.
 
-    `asked_uptime` and `asked_at` are when the first of the questions was asked whose answers allow the change.
+    `asked_uptime` and `asked_at` are the time of the first question; the answers to all of them allow the change.
     """
 
     clock: Clock

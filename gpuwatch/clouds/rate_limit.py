@@ -50,6 +50,6 @@ class RateLimiter:
 
     def _refill(self) -> None:
         now = self._clock.monotonic()
-        passed, self._at = max(0.0, now - self._at), now  # a demo's clock may begin anew
+        passed, self._at = max(0.0, now - self._at), now  # a demo's clock may start again
         self._tokens = min(self._burst, self._tokens + passed * self._pace)
         self._pace = min(self._full_pace, self._pace + passed * self._full_pace / _RECOVERY_SECONDS)

@@ -58,6 +58,6 @@ def doubt(key: str) -> str | None:
 
 
 def _word(text: str) -> str | None:
-    """The key whose word is nearest; None: none is near."""
+    """The key with the nearest word; None if no word is near."""
     distance, nearest = min((edits(text, known), known) for known in _WORDS)
     return _WORDS[nearest] if distance <= len(nearest) // _LETTERS_A_SLIP else None

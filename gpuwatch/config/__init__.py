@@ -1,4 +1,4 @@
-"""One YAML file and the environment into `Settings`, and every mistake told by name with its remedy.
+"""One YAML file and the environment into `Settings`, and every mistake with its name and its remedy.
 
 `keys` is what the dataclasses declare, `document` is YAML with lines, `reader` puts file and environment together (the
 only importer of pydantic), `manual` writes docs/CONFIGURATION.md.

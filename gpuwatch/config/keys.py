@@ -1,6 +1,6 @@
 """Every key of the configuration as its dataclass declares it: path, kind, bounds, default, sentence.
 
-Reader, manual and tests are driven by this table, so a setting is declared once, beside the code that obeys it.
+Reader, manual and tests are driven by this table, so a setting is declared once, next to the code that uses it.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """What would be right, for people: `a duration above 0s`, `one of stop, tell`."""
+        """The valid values, for people: `a duration above 0s`, `one of stop, tell`."""
         if self.kind is Kind.CHOICE:
             return f"one of {', '.join(self.choices)}"
         low = None if self.floor is None else str(self.floor)
@@ -66,8 +66,8 @@ class Key:
         if any(isinstance(b, MinLen) for b in self.bounds):
             low = "that is not empty"
         high = next((f"at most {b.max_length} characters long" for b in self.bounds if isinstance(b, MaxLen)), high)
-        told = " ".join(filter(None, (self.kind.value, " and ".join(filter(None, (low, high))))))
-        return ", or ".join((told, *self.choices))
+        text = " ".join(filter(None, (self.kind.value, " and ".join(filter(None, (low, high))))))
+        return ", or ".join((text, *self.choices))
 
     def show(self, value: object) -> str:
         """A value as one would write it: durations as `30m`."""
@@ -99,7 +99,7 @@ def declared(root: type) -> dict[Path, Key]:
 
 
 def pattern(keys: Mapping[Path, Key], path: Path) -> Path | None:
-    """The declared path that a written one follows: `NAME` in place of a chosen name; None: there is no such key."""
+    """The declared path that a written one follows: `NAME` in place of a chosen name; None: the key does not exist."""
     found: Path = ()
     for part in path:
         following = next((each for each in ((*found, part), (*found, NAME)) if each in keys), None)

@@ -22,7 +22,7 @@ def too_short(settings: Settings, keys: Mapping[Path, Key]) -> Iterator[Contradi
             yield Contradiction(
                 keys=(path,),
                 wrong=f"{format_duration(seconds)} is too short",
-                right=f"{key.expected}; for tests on machines that nobody uses, {'.'.join(SWITCH)}: true",
+                right=f"{key.expected}; for tests on unused machines, {'.'.join(SWITCH)}: true",
             )
 
 

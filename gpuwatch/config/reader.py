@@ -1,4 +1,4 @@
-"""The reader: one YAML file and the environment into `Settings`, every mistake told in people's words.
+"""Reads one YAML file and the environment into `Settings`, every mistake in plain words.
 
 The only importer of pydantic and pydantic-settings. pydantic-settings merges the two sources and pydantic checks the
 values; what they leave to their users (misspelt variables, lines, duplicate keys, words for people) is done here.
@@ -52,7 +52,7 @@ _WRONG = dict.fromkeys(("greater_than", "greater_than_equal"), "is too small")
 _WRONG |= dict.fromkeys(("less_than", "less_than_equal"), "is too large")
 _WRONG |= dict.fromkeys(("string_too_short", "too_short"), "is empty")
 _WRONG |= dict.fromkeys(("string_too_long", "too_long"), "is too long")
-_WRONG |= {"literal_error": "is none of the choices", "finite_number": "is not finite"}
+_WRONG |= {"literal_error": "is not one of the choices", "finite_number": "is not finite"}
 _WRITTEN = {Kind.DURATION: ", written as 90s, 30m, 1h30m or 2d", Kind.LIST: ", written as [one, another]"}
 _UNKNOWN = {"unexpected_keyword_argument", "extra_forbidden"}
 
@@ -107,8 +107,8 @@ def schema() -> dict[str, Any]:
     for key in _KEYS.values():
         node: dict[str, Any] = whole
         for part in key.path:
-            told = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # an optional section
-            node = whole["$defs"][told["$ref"].rpartition("/")[2]] if "$ref" in told else told
+            branch = next((each for each in node.get("anyOf", ()) if "$ref" in each), node)  # an optional section
+            node = whole["$defs"][branch["$ref"].rpartition("/")[2]] if "$ref" in branch else branch
             node = node["additionalProperties"] if part == NAME else node["properties"][part]
         node["description"] = key.sentence
         node.pop("title", None)
@@ -148,7 +148,7 @@ class _Environment(EnvSettingsSource):
 
 def _unreadable(path: Path) -> str | None:
     """Why a file cannot be read, if it cannot."""
-    # pydantic-settings passes over what is no regular file, such as a pipe, as if none had been named.
+    # pydantic-settings ignores everything but regular files, such as a pipe, as if no file had been named.
     if path.exists() and not path.is_file() and not path.is_dir():
         return "not a regular file"
     try:
@@ -176,7 +176,7 @@ def _read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
             allow_inf_nan=False,
             case_sensitive=True,
             env_nested_delimiter="__",
-            validate_default=False,  # a duration's default is a number of seconds, which nobody may write
+            validate_default=False,  # a duration's default is a number of seconds, which users may not write
         )
 
         @classmethod
@@ -217,7 +217,7 @@ def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origi
                 continue
             near = _nearest_variable(name)
             if near or name.startswith(PREFIX):
-                origin.refuse(where, "is no setting", near or "a setting of docs/CONFIGURATION.md")
+                origin.refuse(where, "is not a setting", near or "a setting of docs/CONFIGURATION.md")
         elif key.kind in GROUPS:
             origin.refuse(where, f"names {key.kind.value}", f"one key of it, such as {name}__{_below(path)[0].upper()}")
         elif path in origin.overrides:
@@ -226,7 +226,7 @@ def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origi
             texts = _texts(value) if key.kind is Kind.LIST else ()
             if texts is None:
                 origin.refuse(
-                    where, "is no list", """one, another; or, with commas inside, ["one", "two, and three"]"""
+                    where, "is not a list", """one, another; or, with commas inside, ["one", "two, and three"]"""
                 )
                 continue
             origin.overrides[path] = name
@@ -286,7 +286,7 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     path = tuple(str(part) for part in error["loc"])
     shown = show(error["input"], path)
     if error["type"] in _UNKNOWN:
-        origin.add(path, f"is no key of the configuration (its value is {shown})", _nearest_key(path))
+        origin.add(path, f"is not a key of the configuration (its value is {shown})", _nearest_key(path))
         return
     # An item of a list has no key of its own: its list's is the nearest.
     key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))

@@ -44,7 +44,7 @@ class Settings:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     mode: Annotated[
-        Literal["observe", "enforce"], Setting("observe: decide and tell, touch nothing. enforce: also act.")
+        Literal["observe", "enforce"], Setting("observe: decide and report, change nothing. enforce: also act.")
     ] = "observe"
     fleet: Annotated[
         str, MinLen(1), MaxLen(256), Setting("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
@@ -91,12 +91,12 @@ class Settings:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What is in force and no fleet that people use should have, in sentences."""
+        """Warnings about settings that no fleet in use should have."""
         return self.limits.cautions
 
     @property
     def summary(self) -> str:
-        """What is in force, in one line."""
+        """The most important settings in one line."""
         pools = []
         for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
             idle = self.rulebook.pool(name).idle
@@ -123,7 +123,7 @@ def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
-    """What no single key's bounds can tell."""
+    """What no single setting's bounds can check."""
     agent, signals = settings.agent, settings.signals
     if agent.activity.max_gap <= agent.interval:
         gap, interval = format_duration(agent.activity.max_gap), format_duration(agent.interval)
@@ -149,7 +149,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
         yield Contradiction(
             keys=(("agent", "notice_users"), ("agent", "users_file")),
-            wrong="agent.notice_users is set, and nobody is asked who he is: no notice could be written",
+            wrong="agent.notice_users is set without authentication: the agent would refuse every notice",
             right="agent.users_file or agent.tls_client_ca",
         )
     yield from access.contradictions(settings.controller, "controller")
@@ -176,23 +176,25 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from signal_settings.of_time(signals, settings.limits.max_verdict_age, agent.interval, waits)
     slowest = signals.timeout + agent.interval
     if settings.limits.max_verdict_age <= slowest:
-        age, told = format_duration(settings.limits.max_verdict_age), format_duration(slowest)
+        age, slow = format_duration(settings.limits.max_verdict_age), format_duration(slowest)
         yield Contradiction(
             keys=(("limits", "max_verdict_age"), ("signals", "timeout"), ("agent", "interval")),
-            wrong=f"limits.max_verdict_age ({age}) does not exceed signals.timeout + agent.interval ({told}): "
+            wrong=f"limits.max_verdict_age ({age}) does not exceed signals.timeout + agent.interval ({slow}): "
             "good answers would count as stale",
-            right=f"a limits.max_verdict_age above {told}",
+            right=f"a limits.max_verdict_age above {slow}",
         )
     urls: dict[tuple[str, ...], str] = {("cloud", "endpoint_url"): settings.cloud.endpoint_url or "http://"}
     urls[("signals", "promql", "url")] = signals.promql.url or "http://"
     urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
     for path, url in urls.items():
         if not url.startswith(("http://", "https://")):
-            yield Contradiction(keys=(path,), wrong=f"{url!r} is no URL", right="a URL such as http://10.0.0.7:9460")
+            yield Contradiction(
+                keys=(path,), wrong=f"{url!r} is not a valid URL", right="a URL such as http://10.0.0.7:9460"
+            )
 
 
 def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
-    """How long nodes of a pool must have been idle or parked, where that is a time."""
+    """How long nodes of a pool must be idle or parked, where that is a duration."""
     if isinstance(rules.idle.after, int | float):
         yield "after", rules.idle.after
     if rules.idle.parked != "tell":

@@ -1,6 +1,6 @@
 """What the administrator wrote, and where: a YAML file as plain values with a line for every key, and its mistakes.
 
-Plain scalars follow YAML 1.2: `1:30` is no number of base 60, `on` and `no` are texts.
+Plain scalars follow YAML 1.2: `1:30` is a text, not a number of base 60; `on` and `no` are texts.
 """
 
 import json
@@ -64,23 +64,23 @@ class Origin:
         return self.file
 
     def key(self, path: Path) -> Key | None:
-        """The key at a written path; None: there is none."""
+        """The key at a written path; None: the path has no key."""
         pattern = keys.pattern(self.keys, path)
         return self.keys[pattern] if pattern else None
 
     def add(self, path: Path, wrong: str, right: str) -> None:
-        """Note a problem of a key; the first one tells enough."""
+        """Note a problem of a key; only the first one is reported."""
         key = ".".join(path)
         if all(each.key != key for each in self.problems):
             self.problems.append(Problem(where=self.where(path), key=key, wrong=wrong, right=right))
 
     def refuse(self, where: str, wrong: str, right: str) -> None:
-        """Note a problem that is no key's."""
+        """Note a problem that belongs to no key."""
         self.problems.append(Problem(where=where, key="", wrong=wrong, right=right))
 
 
 class _Yaml(yaml.SafeLoader):
-    """YAML 1.2's plain scalars: `1:30` is no number of base 60, and `on`, `no` are texts."""
+    """YAML 1.2's plain scalars: `1:30` is not a number of base 60; `on` and `no` are texts."""
 
 
 _TAG = "tag:yaml.org,2002:"
@@ -133,7 +133,7 @@ class _Document:
         try:
             value: object = _PLAIN[name][2](node.value) if name in _PLAIN else node.value
         except ValueError as error:  # a tag that its text contradicts, or a number of thousands of digits
-            self.origin.add(path, f"is no value: {error}", "a plain value")
+            self.origin.add(path, f"is not a value: {error}", "a plain value")
             return None
         if value is None and (not path or (key is not None and key.kind in GROUPS)):
             return {}  # a section with nothing in it, or with comments only
@@ -153,7 +153,7 @@ class _Document:
                     merged = {**more, **merged} if isinstance(more, dict) else merged
                 continue
             if not isinstance(name_node, yaml.ScalarNode):
-                self.origin.add(path, f"has a key in line {line} that is no text", "a plain text before the colon")
+                self.origin.add(path, f"has a key in line {line} that is not a text", "a plain text before the colon")
                 continue
             name = name_node.value
             here = (*path, name)
@@ -166,7 +166,7 @@ class _Document:
 
 
 def read(file: File, origin: Origin) -> dict[str, Any]:
-    """The values of a file; what is wrong with it is noted in `origin`, and a file that is no mapping gives none.
+    """The values of a file; mistakes are noted in `origin`, and a file that is not a mapping has no values.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Carrying out what nobody refuses: the intent first, then the node's last word, then the cloud.
+"""Carrying out what the guard allows: the intent first, then a last look at the node, then the cloud.
 
 The last word is worth something for seconds only: each call goes with a permit that is checked when it leaves.
 """
@@ -75,7 +75,7 @@ _REASON = Reason(code="gone", sentence="The machine no longer exists, so its not
 def execute(
     parts: ControllerContext, observation: Observation, reviews: tuple[Review, ...], round_id: int
 ) -> Iterator[Act]:
-    """Intend, confirm and act on every step that nobody refuses; drop open intents that nobody wants any more."""
+    """Intend, confirm and act on every step that the guard allows; drop open intents that are no longer wanted."""
     _drop_unwanted(parts, observation, reviews)
     close_gone(parts, observation, round_id)
     _drop_unenrolled(parts, observation, round_id)
@@ -107,7 +107,7 @@ def _drop_unwanted(parts: ControllerContext, observation: Observation, reviews: 
 
 
 def _drop_unenrolled(parts: ControllerContext, observation: Observation, round_id: int) -> None:
-    """End the notices of machines that are no longer enrolled: these are left untouched, and their owners are told."""
+    """End the notices of machines that are no longer enrolled. The machines stay; their owners are notified."""
     for notice in observation.ledger.notices if parts.rules.enforce else ():
         node = observation.fleet.find(notice.node_id)
         if node is not None and not node.enrolled:
@@ -170,7 +170,7 @@ def _permit(parts: ControllerContext, verb: Verb) -> Permit:
 def _arguments(parts: ControllerContext, observation: Observation, review: Review, now: datetime) -> Mapping[str, str]:
     """What goes with the intent: of a notice what it promises, of a removal its machine's launch time, too.
 
-    By that a later start can be told.
+    A later start is recognised by it.
     """
     move = review.step
     if move.verb is Verb.NOTICE:
@@ -215,11 +215,11 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
             return late
         node = replace(node, signal=signal)
     now = parts.clock.now()
-    said = parts.past(now)  # somebody may have just paused or kept it
-    node, fleet = said.kept(node), observation.fleet
+    latest = parts.past(now)  # somebody may have just paused or kept it
+    node, fleet = latest.kept(node), observation.fleet
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=said.pauses, keeps=said.keeps)
+    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, keeps=latest.keeps)
     fresh = replace(
         observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
     )
@@ -292,11 +292,11 @@ def _ask(parts: ControllerContext, intent: Intent, observation: Observation, per
 
 def _promised(parts: ControllerContext, review: Review, now: datetime) -> Mapping[str, str]:
     """What a notice that is given now promises."""
-    told = review.step.arguments
+    arguments = review.step.arguments
     return arguments_of(
-        told["action"],
-        grace_seconds=float(told["grace_seconds"]),
-        idle_seconds=float(told["idle_seconds"]) if "idle_seconds" in told else None,
+        arguments["action"],
+        grace_seconds=float(arguments["grace_seconds"]),
+        idle_seconds=float(arguments["idle_seconds"]) if "idle_seconds" in arguments else None,
         at=now,
         approval=parts.rules.pool(review.pool).approval,
         heard=parts.rules.limits.require_told,

@@ -2,7 +2,7 @@
 
 The ledger holds wall-clock times. Were the clock set forward by a day, a notice of a minute ago would look a day old,
 and the stops of the last hour would no longer count. Here each record keeps its age by a clock that never jumps. Where
-it cannot be told by which of two clocks a time was written down, the younger age holds: waits never become shorter.
+it is not known by which of two clocks a time was written, the younger age holds: waits never become shorter.
 """
 
 from collections.abc import Callable
@@ -67,11 +67,11 @@ class ClockSteps:
                 reached_at=maybe(each.reached_at),
             )
 
-        def noticed(each: Notice) -> Notice:
-            told, promise = maybe(each.told_at), each.promise
+        def moved_notice(each: Notice) -> Notice:
+            notified_at, promise = maybe(each.told_at), each.promise
             if promise is not None:  # as long after the notice as was said, and never before the time that was said
                 promise = replace(promise, stop_at=_moved(promise.stop_at, each.at, at))
-            return replace(each, at=at(each.at), told_at=told, promise=promise)
+            return replace(each, at=at(each.at), told_at=notified_at, promise=promise)
 
         pauses = [
             each if each.until is None else replace(each, at=at(each.at), until=_moved(each.until, each.at, at))
@@ -80,7 +80,7 @@ class ClockSteps:
         keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.keeps]
         return replace(
             view,
-            notices=tuple(map(noticed, view.notices)),
+            notices=tuple(map(moved_notice, view.notices)),
             open_intents=tuple(map(opened, view.open_intents)),
             recent=tuple(replace(each, at=at(each.at), reached_at=maybe(each.reached_at)) for each in view.recent),
             stopped=tuple(replace(each, at=at(each.at)) for each in view.stopped),

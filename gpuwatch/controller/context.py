@@ -78,7 +78,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """All that one round saw, said and did. `trouble` is why it saw nothing."""
+    """All that one round saw, decided and did. `trouble` is why it saw nothing."""
 
     observation: Observation
     proposals: tuple[Proposal, ...] = ()

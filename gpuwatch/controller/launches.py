@@ -69,13 +69,13 @@ class Launches:
             return Status.ACCEPTED, f"{capacity.LAUNCHES}{node_id}"
         if last.status is Status.UNSEEN:
             # A pause of everything that is lifted says nothing about this pool's launches.
-            said = any(named == pool and at > last.at for named, at in self._orders)
-            return (Status.FAILED, f"{last.detail}; the pool was resumed without it") if said else None
+            resumed = any(named == pool and at > last.at for named, at in self._orders)
+            return (Status.FAILED, f"{last.detail}; the pool was resumed without it") if resumed else None
         if self._parts.clock.now() - last.at <= UNSEEN_TIMEOUT:
             return None
         waited = format_duration(UNSEEN_TIMEOUT.total_seconds())
-        told = f"the cloud launched {node_id}, and after {waited} it does not appear as a node of pool {pool}"
-        return Status.UNSEEN, f"{told}: {_why(node, pool)}"
+        missing = f"the cloud launched {node_id}, and after {waited} it does not appear as a node of pool {pool}"
+        return Status.UNSEEN, f"{missing}: {_why(node, pool)}"
 
 
 def _why(node: Node | None, pool: str) -> str:

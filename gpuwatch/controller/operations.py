@@ -14,11 +14,13 @@ from gpuwatch.ledger import Audit, Ledger, LedgerError, RoundLine
 from gpuwatch.ledger.audit_log import Asked, AuditRecord
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause
 from gpuwatch.model.similar_names import meant
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 
 def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
@@ -27,7 +29,7 @@ def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: flo
     until = None if seconds is None else now + timedelta(seconds=seconds)
     ledger = Ledger.connect(settings, controls_only=True)
     try:
-        given = ledger.pause(pool, whoever(), reason, now, until)
+        given = ledger.pause(pool, operator_name(), reason, now, until)
     finally:
         ledger.close()
     return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
@@ -37,14 +39,14 @@ def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> str:
     """Take back the pauses of a pool, or all; says which still hold."""
     ledger = Ledger.connect(settings, controls_only=True)
     try:
-        held = ledger.resume(pool, whoever(), clock.now())
+        held = ledger.resume(pool, operator_name(), clock.now())
     finally:
         ledger.close()
     return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
 
 
 def known(pool: str | None, pools: Iterable[str]) -> None:
-    """A pool that is misspelt would pause nothing, and nobody would know.
+    """Refuse a misspelt pool: its pause would silently do nothing.
 
     Raises:
         LedgerError: there is no such pool.
@@ -70,7 +72,7 @@ def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason
     """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
     ledger = Ledger.connect(settings, controls_only=True)
     try:
-        ledger.acknowledge(pool, whoever(), reason, clock.now())
+        ledger.acknowledge(pool, operator_name(), reason, clock.now())
     finally:
         ledger.close()
     return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
@@ -103,7 +105,7 @@ def audit(settings: LedgerSettings, anchor: str | None) -> Audit:
     """What walking the records found. `anchor` is LINK:HASH as an earlier audit printed it.
 
     Raises:
-        LedgerError: the ledger cannot be read, or the anchor is none.
+        LedgerError: the ledger cannot be read, or the anchor is malformed.
 
     """
     ledger = Ledger.connect(settings, read_only=True)
@@ -122,14 +124,22 @@ def rounds(settings: LedgerSettings, limit: int) -> tuple[RoundLine, ...]:
         ledger.close()
 
 
-def rounds_text(lines: tuple[RoundLine, ...]) -> str:
+def rounds_text(rounds: tuple[RoundLine, ...]) -> str:
     """For people: what cannot be explained any more says so."""
-    told = [
-        f"{line.id:>9}  {_when(line.at)}  {_count(line.nodes):>6} nodes  {_count(line.steps):>5} steps  "
-        f"{line.intents:>4} intents  {'whole' if line.whole else 'compacted'}  {line.controller}".rstrip()
-        for line in lines
+    rows = [
+        (
+            str(line.id),
+            format_time(line.at, seconds=True),
+            _count(line.nodes),
+            _count(line.steps),
+            str(line.intents),
+            "whole" if line.whole else "compacted",
+            line.controller,
+        )
+        for line in rounds
     ]
-    return "\n".join(map(legible, told)) or "No round is on record yet."
+    heads = ("ROUND", "AT", "NODES", "STEPS", "INTENTS", "KEPT", "CONTROLLER")
+    return "\n".join(aligned([heads, *rows], left={1, 5, 6})) if rows else "No round is on record yet."
 
 
 def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
@@ -159,14 +169,14 @@ def trail(settings: LedgerSettings, asked: Asked) -> tuple[AuditRecord, ...]:
 
 def trail_text(traces: tuple[AuditRecord, ...]) -> str:
     """For people: a line each, and under it why and what came of it."""
-    told = [
+    lines = [
         "\n    ".join(legible(line) for line in (_headline(each), each.why, each.result) if line) for each in traces
     ]
-    return "\n".join(told) or "Nothing of that is on record."
+    return "\n".join(lines) or "Nothing of that is on record."
 
 
 def _headline(trace: AuditRecord) -> str:
-    return f"{_when(trace.at)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
+    return f"{format_time(trace.at, seconds=True)}  {trace.what:<9}  {_about(trace)}, by {trace.who}"
 
 
 def _about(trace: AuditRecord) -> str:
@@ -195,12 +205,12 @@ def trail_object(traces: tuple[AuditRecord, ...]) -> list[dict[str, object]]:
 
 def pause_line(pause: Pause) -> str:
     """Which, until when, by whom and why."""
-    until = "until somebody resumes it" if pause.until is None else f"until {_when(pause.until)}"
+    until = "until somebody resumes it" if pause.until is None else f"until {format_time(pause.until, seconds=True)}"
     why = f": {pause.reason}" if pause.reason else ""
     return f"{_pool(pause.pool)} {until}, by {pause.who}{why}"
 
 
-def whoever() -> str:
+def operator_name() -> str:
     """Login name and host of who gives the order."""
     try:
         name = getpass.getuser()
@@ -216,7 +226,7 @@ def audit_text(found: Audit) -> str:
     return (
         f"{found.links} links are as they were written, {found.bodies} rounds among them whole.\n"
         f"Head {found.links}:{found.head}\n"
-        "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was made anew."
+        "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was rewritten."
     )
 
 
@@ -226,24 +236,19 @@ def audit_object(found: Audit) -> dict[str, object]:
     return {"links": found.links, "whole_rounds": found.bodies, "head": f"{found.links}:{found.head}", "broken": broken}
 
 
-def _anchor(told: str | None) -> tuple[int, str] | None:
+def _anchor(text: str | None) -> tuple[int, str] | None:
     """A link's number and hash."""
-    if told is None:
+    if text is None:
         return None
-    number, _, digest = told.partition(":")
+    number, _, digest = text.partition(":")
     if not number.isdecimal() or not digest:
-        raise LedgerError(f"--anchor {told!r} is no LINK:HASH, such as `gpuwatch audit verify` prints after Head")
+        raise LedgerError(f"--anchor {text!r} is not LINK:HASH, such as `gpuwatch audit verify` prints after Head")
     return int(number), digest
 
 
 def _pool(pool: str | None) -> str:
     """In words."""
     return "all pools" if pool is None else f"pool {pool}"
-
-
-def _when(at: datetime) -> str:
-    """UTC for people."""
-    return f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
 def _count(value: int | None) -> str:
@@ -304,7 +309,7 @@ def approve(
         there = _listed(ledger, now, rules)
         keys = {each.node.id: each.key for each in there}
         found = dict.fromkeys([_named(name, [each.node for each in there]).id for name in names])
-        return [ledger.approve(node_id, whoever(), reason, now, key=keys[node_id]) for node_id in found]
+        return [ledger.approve(node_id, operator_name(), reason, now, key=keys[node_id]) for node_id in found]
     finally:
         ledger.close()
 

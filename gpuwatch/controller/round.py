@@ -16,7 +16,7 @@ from gpuwatch.controller.startup_pause import begin, cautious, with_foreign
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.money.prices.fleet import of_fleet
+from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
@@ -61,8 +61,8 @@ def observe(parts: ControllerContext) -> Observation:
     listed = Fleet(observed_at=parts.clock.now(), nodes=nodes, groups=groups, named=named)
     measures = parts.signals.measure(listed, expressions) if expressions else ()
     fleet = replace(parts.signals.observe(nodes), groups=groups, named=named)
-    told = [query for query in queries if query.expression is None]
-    measures += parts.signals.measure(fleet, told) if told else ()
+    from_agents = [query for query in queries if query.expression is None]
+    measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()
     launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
     known = of_fleet(parts.prices, fleet, launches, now)
@@ -84,14 +84,14 @@ def observe(parts: ControllerContext) -> Observation:
 def _timed(parts: ControllerContext, observation: Observation) -> tuple[Observation, dict[str, GapHistory]]:
     """The observation with what pools know of their restarts, queues and waits, and what is to be kept of that."""
     before = {pool: GapHistory() for pool in observation.fleet.pools} | parts.ledger.gaps()
-    told = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
+    timings = {pool: timed(observation, pool, parts.rules.pool(pool), before[pool]) for pool in observation.fleet.pools}
     observation = replace(
         observation,
-        restarts={pool: each.restarts for pool, each in told.items()},
-        queued={pool: each.queued for pool, each in told.items() if each.queued is not None},
-        waits={node_id: wait for each in told.values() for node_id, wait in each.waits.items()},
+        restarts={pool: each.restarts for pool, each in timings.items()},
+        queued={pool: each.queued for pool, each in timings.items() if each.queued is not None},
+        waits={node_id: wait for each in timings.values() for node_id, wait in each.waits.items()},
     )
-    return observation, {pool: each.history for pool, each in told.items() if each.history != before[pool]}
+    return observation, {pool: each.history for pool, each in timings.items() if each.history != before[pool]}
 
 
 def _memory(parts: ControllerContext, fleet: Fleet) -> timedelta:

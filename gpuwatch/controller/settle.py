@@ -2,7 +2,7 @@
 
 Rules:
 
-1. What the cloud shows done is done, however the call was answered, and also where nobody wants it any more.
+1. What the cloud shows done is done, however the call was answered, also if it is no longer wanted.
 2. A call whose answer is not on record may have been carried out. That is written down at the first look.
 3. A cloud's answers may be old. A removal that may have been carried out is "not carried out" only when the cloud still
    does not show it SETTLE_TIMEOUT after that.
@@ -79,7 +79,7 @@ def _exhausted(entry: OpenIntent) -> bool:
 
 
 def given_up(parts: ControllerContext, entry: OpenIntent) -> Found:
-    """How an open intent ends that nobody wants any more; None: not yet, for it may still show."""
+    """How an open intent that is no longer wanted ends; None: not yet, its effect may still show."""
     if not entry.resumable:
         return None
     if not entry.reached:
@@ -184,7 +184,7 @@ def _grown(parts: ControllerContext, entry: OpenIntent) -> Found:
 
 
 def _not_yet(parts: ControllerContext, entry: OpenIntent, detail: str) -> Found:
-    """What was accepted has its time to show, and so has a removal that nobody answered."""
+    """An accepted call, and a removal without an answer, have some time to take effect."""
     last, removal = entry.last, entry.intent.verb in REMOVALS
     if removal and entry.unanswered:
         return _UNANSWERED

@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 _ALL = frozenset(Verb) - {Verb.HOLD}
-# What lets a node go, and what tells of it. The end of a member's protection is the first half of its termination: no
-# rule is put to the one and not to the other.
+# Removals, and the notices that announce them. The end of a member's protection is the first half of its termination:
+# every rule for the one applies to the other.
 _LET_GO = LETS_GO | {Verb.NOTICE}
 _TERMINATES = frozenset({Verb.TERMINATE, Verb.UNPROTECT})
 _MEMBER = frozenset({Verb.PROTECT, Verb.UNPROTECT})

@@ -50,7 +50,9 @@ def ladder(case: Case) -> Finding:
     # By the cloud's own clock, where its time at the stop is on record: ours may have been set since.
     before = found.at if found.launched_at is None else found.launched_at
     if node.launched_at is None or node.launched_at > before:
-        return refuse("It was started again after gpuwatch stopped it.", "Whoever did that may want it.")
+        return refuse(
+            "It was started again after gpuwatch stopped it.", "gpuwatch terminates only what nobody has started since."
+        )
     age = (case.observation.now - found.at).total_seconds()
     notice = case.pool_rules.idle.notice if case.step.verb is Verb.NOTICE else 0.0
     if age + notice < limit:
@@ -99,11 +101,12 @@ def stale(case: Case) -> Finding:
     if worst <= limit and abs(waited) <= limit:
         return allow(f"Its verdict is {format_duration(worst + max(0.0, waited))} old.")
     if worst <= limit:
-        slow = "Something that the round asks is slow: the cloud, or other agents. The log says which."
-        return refuse(f"It answered {format_duration(waited)} ago and the round has been going on since.", slow)
+        slow = "The cloud or other agents answer slowly. The log says which."
+        return refuse(f"It answered {format_duration(waited)} ago and the round is still running.", slow)
     ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by ours"
     return refuse(
-        f"Its verdict is stale: {ages}.", f"At most {format_duration(limit)}; check its agent and both clocks."
+        f"Its verdict is stale: {ages}.",
+        f"At most {format_duration(limit)} is allowed; check its agent and both clocks.",
     )
 
 
@@ -140,11 +143,12 @@ def gpus_missing(case: Case) -> Finding:
     if case.asleep:
         return allow("It does not run.")
     if node.gpu_count is None:
-        return refuse(f"Nobody knows how many GPUs a {node.instance_type} has.", "The cloud must describe its type.")
+        return refuse(f"The number of GPUs of a {node.instance_type} is unknown.", "The cloud must describe this type.")
     if seen >= node.gpu_count:
         return allow(f"All {node.gpu_count} GPUs of its type are accounted for.")
     return refuse(
-        f"Its agent sees {seen} of {node.gpu_count} GPUs.", "The others may be working; find out where they are."
+        f"Its agent sees {seen} of {node.gpu_count} GPUs.",
+        "The others may be working: check the driver and the host's devices.",
     )
 
 
@@ -159,7 +163,7 @@ def warm_up(case: Case) -> Finding:
     if case.asleep:
         return allow("It does not run.")
     if node.launched_at is None:
-        return refuse("Nobody knows when it was started.", "The cloud must tell its launch time.")
+        return refuse("Its start time is unknown.", "The cloud must report its launch time.")
     age = (case.observation.now - node.launched_at).total_seconds()
     if age < limit:
         return refuse(f"It was started {format_duration(age)} ago.", f"It warms up for {format_duration(limit)}.")
@@ -185,7 +189,8 @@ def blind(case: Case) -> Finding:
     if roster.members and roster.known / len(roster.members) >= case.limits.min_coverage_ratio:
         return allow(f"{coverage}.")
     return refuse(
-        f"Only {coverage}.", f"At least {case.limits.min_coverage_ratio:.0%}: mend the agents or the way to them."
+        f"Only {coverage}.",
+        f"At least {case.limits.min_coverage_ratio:.0%} must be known: repair the agents or the network to them.",
     )
 
 
@@ -214,6 +219,6 @@ def mass_idleness(case: Case) -> Finding:
     begins = max(found.last + timedelta(seconds=wait or 0.0), *resumed, found.last)
     ends = begins + timedelta(seconds=case.limits.mass_idleness_freeze)
     if case.observation.now >= ends:
-        return allow(f"{sentence}; that was thought over until {ends:%H:%M} UTC.")
-    remedy = f"`gpuwatch acknowledge --pool {shlex.quote(case.pool)}` if that is true"
-    return refuse(f"{sentence}.", f"{remedy}; otherwise it is frozen until {ends:%H:%M} UTC.")
+        return allow(f"{sentence}; the freeze ended at {ends:%H:%M} UTC.")
+    remedy = f"If they are really idle, run `gpuwatch acknowledge --pool {shlex.quote(case.pool)}`"
+    return refuse(f"{sentence}.", f"{remedy}; otherwise the pool is frozen until {ends:%H:%M} UTC.")

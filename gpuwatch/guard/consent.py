@@ -1,4 +1,4 @@
-"""Rules on what people were told, must have heard or must have said before a node goes."""
+"""Rules on what people must know, or must have agreed to, before a node is removed."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -73,7 +73,7 @@ def approval(case: Case) -> Finding:
     """
     node_id = case.step.node_id
     if not wants_approval(case.pool_rules, case.observation.ledger.notice(node_id)):
-        return allow("The pool wants no approval.")
+        return allow("The pool requires no approval.")
     given = case.observation.ledger.approval(node_id)
     if given is None:
         remedy = f"Run `gpuwatch approve {shlex.quote(node_id)}`, or approve it on the page."
@@ -94,10 +94,10 @@ def unheard(case: Case) -> Finding:
     notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
     if not case.limits.require_told and (promise is None or not promise.heard):
-        return allow("Nobody has to be told before it goes.")
+        return allow("No notification is required before its removal.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
-        return refuse("No message about its notice has reached anybody.", "`gpuwatch notify test` says what is wrong.")
+        return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
     since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.notice
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
@@ -147,7 +147,7 @@ def tried(pool: str, rules: PoolRules, limits: Limits, kept: Sequence[BacktestRe
 def untried(
     pools: Iterable[str], rules: Rulebook, kept: Sequence[BacktestRecord], now: datetime
 ) -> Iterator[tuple[str, Finding]]:
-    """The pools that would let nodes go and may not for want of a backtest, with the rule's word."""
+    """The pools that would remove nodes and may not because a backtest is missing, with the rule's answer."""
     for pool in pools:
         word = tried(pool, rules.pool(pool), rules.limits, kept, now)
         if word[0] and removes(rules.pool(pool)):

@@ -19,7 +19,7 @@ def largest(case: Case, judge: Callable[[Case], Review]) -> Review:
     """The review of a step; of the growth of a group by several nodes, of the largest part that no rule objects to.
 
     Whatever limits a growth lets a smaller one pass before a larger one, so the size is found by halving. Where not
-    even one node may come, the objections to that one are told.
+    even one node may come, the result lists the objections to that one.
     """
     whole = judge(case)
     step, most = case.step, capacity.adds(case.step)

@@ -70,7 +70,7 @@ def start_consent(case: Case) -> Finding:
         return allow("It may be started.")
     key = f"pools.{case.pool}.start"
     remedy = f"Start it yourself, or set {key}: any." if case.pool_rules.start == "own" else "Start it yourself."
-    return refuse(f"It is not ours to start: {why}.", remedy)
+    return refuse(f"gpuwatch may not start it: {why}.", remedy)
 
 
 def _launch(arguments: object) -> dict[str, str]:

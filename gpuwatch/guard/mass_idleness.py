@@ -24,8 +24,8 @@ class Burst:
 def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
     """The latest mass idleness of a pool that nobody has acknowledged since (`gpuwatch acknowledge`).
 
-    It is told by how long each verdict has held, so it needs no memory and survives a restart. The share is of the
-    nodes that could turn idle then: neither those idle before nor those started after make it smaller.
+    It is recognised by how long each verdict has held, so it needs no memory and survives a restart. The share is of
+    the nodes that could turn idle then: neither those idle before nor those started after make it smaller.
     """
     roster = observation.fleet.roster(pool)
     if roster.still < limits.mass_idleness_nodes:

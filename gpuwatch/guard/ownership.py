@@ -1,4 +1,4 @@
-"""Rules on whose the target is and whether anybody may touch it at all."""
+"""Rules on who owns the target, and on whether gpuwatch may touch it at all."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -172,10 +172,12 @@ def opt_in(case: Case) -> Finding:
         return allow(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:
         return refuse(
-            f"The pool says nothing of {state.value} nodes.", "Only idle, parked and stalled ones may ever go."
+            f"No setting allows the removal of {state.value} nodes.", "Only idle, parked and stalled nodes are removed."
         )
     key = {State.PARKED: "parked", State.STALLED: "stalled"}.get(state, "then")
-    return refuse(f"The pool says `{choice}` for {state.value} nodes.", f"Set pools.{case.pool}.idle.{key} for more.")
+    return refuse(
+        f"The pool says `{choice}` for {state.value} nodes.", f"To allow it, change pools.{case.pool}.idle.{key}."
+    )
 
 
 def owned(case: Case) -> Finding:
@@ -196,7 +198,7 @@ def owned(case: Case) -> Finding:
             f"It belongs to {node.managed_by}.", "That system must scale it; it would only replace a stopped node."
         )
     if node.group is not None and case.group is None:
-        return refuse(f"Nothing is known of its group {node.group}.", "The cloud must list the group.")
+        return refuse(f"Its group {node.group} is unknown.", "The cloud must list the group.")
     if node.group is not None and case.step.verb is Verb.START:
         return refuse("Its group starts its own members.", "Raise the group's desired size.")
     if node.group is not None and (case.step.verb is Verb.STOP or _would_stop(case)):
@@ -264,7 +266,7 @@ def scale_in_protection(case: Case) -> Finding:
         return allow("Its scale-in protection is gpuwatch's own.")
     return refuse(
         "Somebody else protects it from its group's scale-in.",
-        "Whoever set that protection may take it off (`aws autoscaling set-instance-protection`).",
+        "Remove that protection in the cloud if the machine may be terminated.",
     )
 
 
@@ -284,12 +286,12 @@ def group_rules(case: Case) -> Finding:
     if case.node is not None and case.node.group is None:
         return allow("It is in no group.")
     if group is None:
-        return refuse("Nothing is known of its group.", "The cloud must list the group.")
+        return refuse("Its group is unknown.", "The cloud must list the group.")
     if case.step.verb is Verb.GROW:
         size, adds = int(case.step.arguments["size"]), capacity.adds(case.step)
         if not 0 < size - group.desired <= adds:
             return refuse(
-                f"It is {group.desired} nodes large: {size} is not {adds} more.", "The next round counts anew."
+                f"The group has {group.desired} nodes now: {size} is not {adds} more.", "The next round counts again."
             )
         if size > group.max_size:
             return refuse(f"{size} is above the group's maximum of {group.max_size}.", "Raise its MaxSize.")
@@ -317,7 +319,7 @@ def group_rules(case: Case) -> Finding:
                 "The group may terminate another member to balance its zones.",
                 "Suspend AZRebalance, or wait until gpuwatch has set scale-in protection on the others.",
             )
-    return allow("The group lets it go with its place.")
+    return allow("The group allows its termination together with its place.")
 
 
 def _in(case: Case, node_id: str, group_id: str) -> bool:
@@ -344,7 +346,7 @@ def other_ledger(case: Case) -> Finding:
     if key not in case.observation.ledger.foreign:
         return allow("No other ledger decides about it.")
     if not recent(node, now):
-        return allow(f"Its tag {DECISION_TAG} names {key}, which this ledger lacks, but that is more than a day old.")
+        return allow(f"Its tag {DECISION_TAG} names {key}, which this ledger lacks; but the tag is over a day old.")
     return refuse(
         f"Its tag {DECISION_TAG} names {key}, which is not in this ledger: another controller decides about it, or "
         "records were lost.",

@@ -47,7 +47,7 @@ def in_flight(case: Case) -> Finding:
         if not each.resumable and (target == step.node_id or (brings and step.verb in ADDITIONS)):
             whose = "An action on it" if target == step.node_id else "An addition to the pool"
             action = f"the {verb.value} of {target}, asked for at {each.intent.at:%H:%M} UTC"
-            return refuse(f"{whose} is in flight: {action}.", "It must settle first.")
+            return refuse(f"{whose} is in flight: {action}.", "Wait until its outcome is known.")
     own = ledger.open_step(step.node_id, step.verb) or ledger.open_for(step.node_id)
     if own is None or own.last is None:
         return allow("Nothing is in flight.")
@@ -55,7 +55,8 @@ def in_flight(case: Case) -> Finding:
     left = (own.last.at - case.observation.now).total_seconds() + retry_wait_seconds(own.attempts, denied=denied)
     if left > 0:
         return refuse(
-            f"The last attempt was {own.last.status.value}: {own.last.detail}", f"In {format_duration(left)}."
+            f"The last attempt was {own.last.status.value}: {own.last.detail}",
+            f"The next attempt is in {format_duration(left)}.",
         )
     return allow(f"Attempt {own.attempts + 1} of the same intent is due.")
 
@@ -102,8 +103,8 @@ def floor(case: Case) -> Finding:
     roster = case.observation.fleet.roster(case.pool)
     left = len(roster.sound) - len(leaving & roster.sound)  # in the order of the few
     unsound = len(roster.members - leaving) - left
-    sentence = f"{left} nodes of the pool would still run"
-    sentence += f"; {unsound} more do not count: unknown, failing or stalled" if unsound else ""
+    sentence = f"{left} running nodes of the pool would remain"
+    sentence += f"; {unsound} more are unknown, failing or stalled and do not count" if unsound else ""
     if left >= case.pool_rules.min_nodes:
         return allow(f"{sentence}.")
     return refuse(f"{sentence}.", f"min_nodes is {case.pool_rules.min_nodes}.")
@@ -164,7 +165,7 @@ def blast_radius(case: Case) -> Finding:
         (hour, share, "max_stops_per_hour_ratio"),
     ):
         if count + 1 > limit:
-            return refuse(f"{count} stops are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+            return refuse(f"{count} stops count already, {name} allows {limit}.", f"Wait, or raise {name}.")
     owner, per_owner = case.machine.owner, limits.max_stops_per_owner_per_hour
     rationed = per_owner is not None or limits.max_stopped_usd_per_hour is not None
     found = (case.observation.fleet.find(step.node_id) for step in fresh if rationed)
@@ -172,7 +173,7 @@ def blast_radius(case: Case) -> Finding:
     if per_owner is not None:
         of_owner = [each for each in (*past, *nodes) if each.owner == owner]
         if len(of_owner) + 1 > per_owner:
-            spent = f"{len(of_owner)} stops of {owner or 'nobody in particular'} are spent"
+            spent = f"{len(of_owner)} stops count already for {owner or 'machines without an owner'}"
             return refuse(f"{spent}, max_stops_per_owner_per_hour allows {per_owner}.", "Wait, or raise it.")
     if limits.max_stopped_usd_per_hour is not None:
         worth = [_usd(case, node.id) for node in nodes] + [done.usd_per_hour for done in past]
@@ -230,7 +231,7 @@ def growth_rate(case: Case) -> Finding:
         (hour, case.limits.max_additions_per_hour, "max_additions_per_hour"),
     ):
         if count + capacity.adds(case.step) > limit:
-            return refuse(f"{count} additions are spent, {name} allows {limit}.", f"Wait, or raise {name}.")
+            return refuse(f"{count} additions count already, {name} allows {limit}.", f"Wait, or raise {name}.")
     return allow(f"{hour} additions within the hour, {now} in this round.")
 
 
@@ -286,7 +287,8 @@ def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal
         return refuse(f"Not every price is known, and {name} is set.", "Add the missing prices, or remove the limit.")
     total = sum((usd for usd in known if usd is not None), Decimal(0))
     if total + more > limit:
-        return refuse(f"${total:.2f} an hour are spent, {name} allows ${limit:.2f}.", f"Wait, or raise {name}.")
+        sentence = f"${total:.2f} an hour count already and this adds ${more:.2f}; {name} allows ${limit:.2f}."
+        return refuse(sentence, f"Wait, or raise {name}.")
     return allow(f"${total + more:.2f} of ${limit:.2f} an hour.")
 
 
@@ -306,10 +308,10 @@ def month_budget(case: Case) -> Finding:
         key = f"budgets.{each.name}"
         if each.doubt is not None:
             return refuse(
-                f"What is spent of the budget {each.name} is not known: {each.doubt}.", f"See the log, or {key}."
+                f"The spending of the budget {each.name} is unknown: {each.doubt}.", f"See the log, or {key}."
             )
         if each.blocked is not None:
-            until = f"Until {each.ends_at:%Y-%m-%d %H:%M} UTC, or raise {key}.usd_per_month."
+            until = f"Wait until {each.ends_at:%Y-%m-%d %H:%M} UTC, or raise {key}.usd_per_month."
             return refuse(f"{each.blocked}.", until)
     if not watching:
         return allow("No month's budget blocks its growth.")

@@ -19,7 +19,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.promise import Interruption
 
 MODES = ("observe", "enforce")
-TOLD = ("pause", "resume", *MODES, "away")
+_RELEVANT = ("pause", "resume", *MODES, "away")
 _AWAY = timedelta(minutes=10)  # rounds further apart than this, and than some intervals, make a time without rounds
 _INTERVALS = 3
 _NEVER = sys.maxsize  # the number of a link that is yet to be made
@@ -47,7 +47,7 @@ class Between:
     pool: str | None
     first: int
     last: int | None
-    told: Interruption
+    interruption: Interruption
 
     def touches(self, pool: str, link: int, at: datetime) -> bool:
         """Whether any of it comes after the record `link` of a pool, which was made at `at`."""
@@ -57,7 +57,7 @@ class Between:
             return True
         if self.last is not None:
             return self.last > link
-        return self.told.until is None or self.told.until > at
+        return self.interruption.until is None or self.interruption.until > at
 
 
 def note(writer: Writer, observation: Observation, rulebook: Rulebook | None, controller: str) -> None:
@@ -74,17 +74,17 @@ def note(writer: Writer, observation: Observation, rulebook: Rulebook | None, co
 
 def absent(db: Connection, now: datetime, interval_seconds: float) -> Interruption | None:
     """The time without rounds that ends now; None: the last one was made lately."""
-    told = db.scalar(_LAST)
-    last = now if told is None else datetime.fromisoformat(told)
+    last_at = db.scalar(_LAST)
+    last = now if last_at is None else datetime.fromisoformat(last_at)
     if now - last <= max(_AWAY, _INTERVALS * timedelta(seconds=interval_seconds)):
         return None
     return Interruption(why="away", since=last, until=now)
 
 
-def told(db: Connection, since: datetime) -> tuple[Control, ...]:
-    """The records that tell of the time from `since` on."""
+def controls(db: Connection, since: datetime) -> tuple[Control, ...]:
+    """The records about the time from `since` on."""
     late = text(since - EARLIER)
-    query = select(CONTROLS).where(CONTROLS.c.verb.in_(TOLD), or_(CONTROLS.c.at > late, CONTROLS.c.until > late))
+    query = select(CONTROLS).where(CONTROLS.c.verb.in_(_RELEVANT), or_(CONTROLS.c.at > late, CONTROLS.c.until > late))
     return tuple(
         Control(
             id=row.id,
@@ -101,7 +101,7 @@ def told(db: Connection, since: datetime) -> tuple[Control, ...]:
 def between(controls: Sequence[Control], absence: Interruption | None = None) -> Iterator[Between]:
     """The interruptions that records tell of, and an absence that ends only now."""
     if absence is not None:
-        yield Between(pool=None, first=_NEVER, last=_NEVER, told=absence)
+        yield Between(pool=None, first=_NEVER, last=_NEVER, interruption=absence)
     held: dict[int, Control] = {}
     observed: Control | None = None
     for each in controls:
@@ -111,8 +111,8 @@ def between(controls: Sequence[Control], absence: Interruption | None = None) ->
             for number in [number for number, pause in held.items() if each.pool in {None, pause.pool}]:
                 yield _pause(held.pop(number), each)
         elif each.verb == "away":
-            told = Interruption(why="away", since=datetime.fromisoformat(each.reason), until=each.at)
-            yield Between(pool=None, first=each.id, last=each.id, told=told)
+            interruption = Interruption(why="away", since=datetime.fromisoformat(each.reason), until=each.at)
+            yield Between(pool=None, first=each.id, last=each.id, interruption=interruption)
         elif each.verb == "observe":
             observed = each
         elif observed is not None:
@@ -128,7 +128,7 @@ def resumed(
     interruptions: Iterable[Between], since: datetime, now: datetime
 ) -> tuple[tuple[str | None, datetime], ...]:
     """When pools (None: all) had their notices and removals again, after `since`."""
-    ends = ((each.pool, each.told.until) for each in interruptions)
+    ends = ((each.pool, each.interruption.until) for each in interruptions)
     return tuple((pool, until) for pool, until in ends if until is not None and since < until <= now)
 
 
@@ -136,7 +136,7 @@ def touching(
     interruptions: Iterable[Between], pool: str, link: int, at: datetime, now: datetime
 ) -> tuple[Interruption, ...]:
     """Those that came after a notice: the record `link` of a pool, made at `at`. What is to come does not count yet."""
-    found = (each.told for each in interruptions if each.touches(pool, link, at))
+    found = (each.interruption for each in interruptions if each.touches(pool, link, at))
     return tuple(replace(each, until=None) if each.until is not None and each.until > now else each for each in found)
 
 
@@ -146,12 +146,12 @@ def _pause(pause: Control, resume: Control | None) -> Between:
         ended, link = pause.until, None
     else:
         ended, link = resume.at, resume.id
-    told = Interruption(why="paused", since=pause.at, until=ended)
-    return Between(pool=pause.pool, first=pause.id, last=link, told=told)
+    interruption = Interruption(why="paused", since=pause.at, until=ended)
+    return Between(pool=pause.pool, first=pause.id, last=link, interruption=interruption)
 
 
 def _observed(observe: Control, enforce: Control | None) -> Between:
     """Rounds that only observed."""
     ended, link = (None, None) if enforce is None else (enforce.at, enforce.id)
-    told = Interruption(why="observed", since=observe.at, until=ended)
-    return Between(pool=None, first=observe.id, last=link, told=told)
+    interruption = Interruption(why="observed", since=observe.at, until=ended)
+    return Between(pool=None, first=observe.id, last=link, interruption=interruption)

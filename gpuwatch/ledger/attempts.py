@@ -31,14 +31,14 @@ class Attempts:
 
 def attempts(outcomes: Iterable[tuple[Status, datetime]]) -> Attempts:
     """What these outcomes, oldest first, amount to; without any, a call may have been made just the same."""
-    told = list(outcomes)
-    ends = [at for status, at in told if status in _MAY_HAVE_HAPPENED]
+    known = list(outcomes)
+    ends = [at for status, at in known if status in _MAY_HAVE_HAPPENED]
     # Nobody knew, and the cloud did not show it: such an intent may have happened, however sure the later looks are.
-    looks = [at for status, at in told if status is Status.INTERRUPTED]
-    unanswered = not told or told[-1][0] is Status.ASKED
+    looks = [at for status, at in known if status is Status.INTERRUPTED]
+    unanswered = not known or known[-1][0] is Status.ASKED
     return Attempts(
-        calls=sum(status in _OF_CALLS for status, _ in told),
-        refusals=sum(status is Status.REFUSED for status, _ in told),
+        calls=sum(status in _OF_CALLS for status, _ in known),
+        refusals=sum(status is Status.REFUSED for status, _ in known),
         reached=unanswered or bool(ends or looks),
         reached_at=None if unanswered else max(ends or looks, default=None),
     )
@@ -59,8 +59,8 @@ def opened(intent: Intent, outcomes: Sequence[Outcome]) -> OpenIntent:
 
 def launched(arguments: Mapping[str, str]) -> datetime | None:
     """The machine's launch time when the intent was written down."""
-    told = arguments.get(LAUNCHED_AT)
-    return None if told is None else datetime.fromisoformat(told)
+    text = arguments.get(LAUNCHED_AT)
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def runs_again(stop: Stopped, node: Node | None) -> bool:

@@ -12,6 +12,7 @@ from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
 from gpuwatch.model.decision import Reason, Verb
+from gpuwatch.model.duration import format_time
 
 _STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
 DEEDS = (
@@ -75,12 +76,12 @@ class AuditLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """Where one kind of record stands and how it is told."""
+    """Where one kind of record is stored and how it is rendered."""
 
     table: Table
     source: FromClause
     columns: tuple[ColumnElement[Any], ...]
-    told: Callable[[Row[Any]], AuditRecord]
+    render: Callable[[Row[Any]], AuditRecord]
     what: str | ColumnElement[str]
     among: Collection[str] = ()
     node_id: ColumnElement[str] | None
@@ -89,7 +90,7 @@ class _Kind:
     def traces(self, db: Connection, asked: Asked) -> Iterator[AuditRecord]:
         """The newest of this kind."""
         query: Select[Any] = select(*self.columns).select_from(self.source).where(*self._wanted(asked))
-        yield from map(self.told, db.execute(query.order_by(self.table.c.id.desc()).limit(asked.limit)))
+        yield from map(self.render, db.execute(query.order_by(self.table.c.id.desc()).limit(asked.limit)))
 
     def _wanted(self, asked: Asked) -> Iterator[ColumnElement[bool]]:
         if isinstance(self.what, str):
@@ -106,14 +107,18 @@ class _Kind:
 
 def _control(row: Row[Any]) -> AuditRecord:
     """A pause or its end, another mode, an acknowledgement, or a time without rounds."""
-    result = "" if row.until is None else f"until {_when(row.until)}"
-    why = f"no round since {_when(row.reason)}" if row.verb == "away" else row.reason
+    result = "" if row.until is None else f"until {format_time(datetime.fromisoformat(row.until), seconds=True)}"
+    why = row.reason
+    if row.verb == "away":
+        why = f"no round since {format_time(datetime.fromisoformat(row.reason), seconds=True)}"
     return _trace(row, who=row.who, what=row.verb, pool=row.pool, why=why, result=result)
 
 
 def _keep(row: Row[Any]) -> AuditRecord:
     """A node kept, or given free."""
-    result = f"until {_when(row.until)}" if row.until > row.at else "taken back"
+    result = (
+        f"until {format_time(datetime.fromisoformat(row.until), seconds=True)}" if row.until > row.at else "taken back"
+    )
     return _trace(row, who=row.who, what="keep", node_id=row.node_id, why=row.reason, result=result)
 
 
@@ -129,9 +134,9 @@ def _backtest(row: Row[Any]) -> AuditRecord:
 
 
 def _message(row: Row[Any]) -> AuditRecord:
-    """Somebody told, or not."""
+    """A message that was delivered, or was not."""
     result = row.detail if row.reached else f"reached nobody for certain: {row.detail}"
-    why = f"{row.verb} told to {row.destination}"
+    why = f"{row.verb} sent to {row.destination}"
     return _trace(row, who="controller", what="message", node_id=row.node_id, pool=row.pool, why=why, result=result)
 
 
@@ -157,11 +162,6 @@ def _trace(
     return AuditRecord(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
 
 
-def _when(at: str) -> str:
-    """UTC for people."""
-    return f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M:%S}Z"
-
-
 def _of_intents(pool: str) -> ColumnElement[bool]:
     return INTENTS.c.pool == pool
 
@@ -171,7 +171,7 @@ _KINDS = (
         table=CONTROLS,
         source=CONTROLS,
         columns=tuple(CONTROLS.c),
-        told=_control,
+        render=_control,
         what=CONTROLS.c.verb,
         among=_ORDERS,
         node_id=None,
@@ -181,7 +181,7 @@ _KINDS = (
         table=KEEPS,
         source=KEEPS,
         columns=tuple(KEEPS.c),
-        told=_keep,
+        render=_keep,
         what="keep",
         node_id=KEEPS.c.node_id,
         # A keep names no pool: its node's is known by the steps on record.
@@ -191,7 +191,7 @@ _KINDS = (
         table=APPROVALS,
         source=APPROVALS.outerjoin(INTENTS, INTENTS.c.key == APPROVALS.c.key),
         columns=(*APPROVALS.c, INTENTS.c.pool),
-        told=_approval,
+        render=_approval,
         what="approve",
         node_id=APPROVALS.c.node_id,
         pool=_of_intents,
@@ -200,7 +200,7 @@ _KINDS = (
         table=BACKTESTS,
         source=BACKTESTS,
         columns=tuple(BACKTESTS.c),
-        told=_backtest,
+        render=_backtest,
         what="backtest",
         node_id=None,
         pool=lambda pool: BACKTESTS.c.pool == pool,
@@ -209,7 +209,7 @@ _KINDS = (
         table=MESSAGES,
         source=MESSAGES.outerjoin(INTENTS, INTENTS.c.key == MESSAGES.c.key),
         columns=(*MESSAGES.c, INTENTS.c.verb, INTENTS.c.node_id, INTENTS.c.pool),
-        told=_message,
+        render=_message,
         what="message",
         node_id=INTENTS.c.node_id,
         pool=_of_intents,
@@ -218,7 +218,7 @@ _KINDS = (
         table=INTENTS,
         source=_DONE,
         columns=(*INTENTS.c, ROUNDS.c.controller, OUTCOMES.c.status, OUTCOMES.c.detail),
-        told=_intent,
+        render=_intent,
         what=INTENTS.c.verb,
         among=_STEPS,
         node_id=INTENTS.c.node_id,

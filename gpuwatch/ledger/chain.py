@@ -23,7 +23,7 @@ _ROWS_AT_ONCE = 500
 
 @dataclass(slots=True)
 class Writer:
-    """Appends within one transaction; whoever opened it writes the head back."""
+    """Appends within one transaction; its caller writes the head back."""
 
     db: Connection
     links: int
@@ -104,15 +104,17 @@ class _Walk:
             number, known = self.anchor
             found = self.db.scalar(select(CHAIN.c.hash).where(CHAIN.c.id == number))
             if found != known:
-                wrong = "missing" if found is None else f"its hash is {found[:12]}…, not the anchor's: made anew"
+                wrong = "missing" if found is None else f"its hash is {found[:12]}…, not the anchor's: rewritten"
                 yield Broken(kind="link", id=number, at="", wrong=wrong)
         yield from indexes.untrue(self.db)
         dropped = select(func.count()).select_from(CONTROLS).where(CONTROLS.c.verb == "compact")
-        told = sum(int(each) for each in self.db.scalars(select(CONTROLS.c.reason).where(CONTROLS.c.verb == "compact")))
+        recorded = sum(
+            int(each) for each in self.db.scalars(select(CONTROLS.c.reason).where(CONTROLS.c.verb == "compact"))
+        )
         gone = (self.db.scalar(select(func.count()).select_from(RECORDS["round"])) or 0) - self.bodies
-        if gone != told:
+        if gone != recorded:
             count = self.db.scalar(dropped)
-            wrong = f"{gone} are gone, but the {count} compactions on record dropped {told}"
+            wrong = f"{gone} are gone, but the {count} compactions on record dropped {recorded}"
             yield Broken(kind="bodies of rounds", id=self.count, at="", wrong=wrong)
 
     def _judge(self, link: Row[Any], row: Row[Any]) -> Iterator[Broken]:

@@ -34,13 +34,13 @@ class Identity:
 
     def foreign(self, keys: Collection[str]) -> tuple[str, ...]:
         """Those of these decisions that are not on record here, in order."""
-        told = sorted(set(keys))
+        sorted_keys = sorted(set(keys))
         known: set[str] = set()
         with self._store.reading() as db:
-            for first in range(0, len(told), _KEYS_AT_ONCE):
-                some = INTENTS.c.key.in_(told[first : first + _KEYS_AT_ONCE])
+            for first in range(0, len(sorted_keys), _KEYS_AT_ONCE):
+                some = INTENTS.c.key.in_(sorted_keys[first : first + _KEYS_AT_ONCE])
                 known.update(db.scalars(select(INTENTS.c.key).where(some)))
-        return tuple(key for key in told if key not in known)
+        return tuple(key for key in sorted_keys if key not in known)
 
     def objections(self, foreign: Collection[str]) -> Iterator[str]:
         """Why decisions on the fleet's machines that are not on record here make a controller begin paused, each once.
@@ -52,22 +52,22 @@ class Identity:
         lost = max((key for key in foreign if key.startswith(ours)), key=lambda key: _number(key, ours), default=None)
         theirs = next((key for key in foreign if not key.startswith(ours)), None)
         with self._store.reading() as db:
-            if lost is not None and not _said(db, lost):
+            if lost is not None and not _is_recorded(db, lost):
                 yield (
                     f"Machines bear the decision {lost} of this ledger, which is not in it: records were lost, or "
                     "another controller uses a copy of it."
                 )
-            if theirs is not None and db.scalar(select(INTENTS.c.id).limit(1)) is None and not _said(db, theirs):
+            if theirs is not None and db.scalar(select(INTENTS.c.id).limit(1)) is None and not _is_recorded(db, theirs):
                 yield (
                     f"This ledger is new, but machines bear decisions of another, such as {theirs}: its pauses, "
                     "notices and limits are not known here."
                 )
 
 
-def _said(db: Connection, words: str) -> bool:
+def _is_recorded(db: Connection, words: str) -> bool:
     """Whether a controller has paused everything for that already."""
-    told = select(CONTROLS.c.id).where(CONTROLS.c.verb == "pause", CONTROLS.c.who == ITSELF)
-    return db.scalar(told.where(CONTROLS.c.reason.contains(words, autoescape=True)).limit(1)) is not None
+    pauses = select(CONTROLS.c.id).where(CONTROLS.c.verb == "pause", CONTROLS.c.who == ITSELF)
+    return db.scalar(pauses.where(CONTROLS.c.reason.contains(words, autoescape=True)).limit(1)) is not None
 
 
 def _number(key: str, ours: str) -> int:

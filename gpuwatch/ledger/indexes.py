@@ -47,14 +47,14 @@ def untrue(db: Connection) -> Iterator[Broken]:
 def _open_intents(db: Connection) -> Iterator[Broken]:
     """Those without a final outcome."""
     closed = select(OUTCOMES.c.key).where(OUTCOMES.c.status.in_(sorted(FINAL)))
-    told = select(INTENTS.c.key).where(INTENTS.c.key.not_in(closed))
-    different = set(db.scalars(told)) ^ set(db.scalars(select(OPEN_INTENTS.c.key)))
+    still_open = select(INTENTS.c.key).where(INTENTS.c.key.not_in(closed))
+    different = set(db.scalars(still_open)) ^ set(db.scalars(select(OPEN_INTENTS.c.key)))
     for row in db.execute(select(INTENTS).where(INTENTS.c.key.in_(sorted(different)[:1]))):
         yield Broken(kind="intent", id=row.id, at=row.at, wrong="open_intents does not say of it what its outcomes say")
 
 
 def _pauses(db: Connection) -> Iterator[Broken]:
-    """Those that nobody has taken back."""
+    """Those that are still in force."""
     held: dict[int, Row[Any]] = {}
     for row in db.execute(select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume"))).order_by(CONTROLS.c.id)):
         if row.verb == "pause":
@@ -75,8 +75,8 @@ def _standing(db: Connection, table: Table, verb: Verb, ends: Collection[Verb]) 
     for row in db.execute(select(table).order_by(table.c.node_id)).all():
         newest = db.execute(settled.where(INTENTS.c.node_id == row.node_id)).one_or_none()
         if newest is None or (newest.key, newest.verb, newest.at) != (row.key, verb.value, row.at):
-            said = "no record of it" if newest is None else f"its newest record is the {newest.verb} {newest.key}"
-            wrong = f"it names {row.key} for {row.node_id}, but there is {said}"
+            record = "no record of it" if newest is None else f"its newest record is the {newest.verb} {newest.key}"
+            wrong = f"it names {row.key} for {row.node_id}, but there is {record}"
             yield Broken(kind=table.name, id=0 if newest is None else newest.id, at=row.at, wrong=wrong)
             return
 
@@ -95,13 +95,13 @@ def _wishes(db: Connection) -> Iterator[Broken]:
     result = db.execute(whole.execution_options(yield_per=_ROWS_AT_ONCE))
     try:
         for at, rows in groupby(result, key=attrgetter("at")):
-            told: Counter[tuple[str, str, int]] = Counter()
+            expected: Counter[tuple[str, str, int]] = Counter()
             number = 0
             for row in rows:
                 number = row.round_id
-                told.update(snapshots.wishes(number, row.codec, row.body))
+                expected.update(snapshots.wishes(number, row.codec, row.body))
             stored = db.execute(select(WISHES.c.pool, WISHES.c.policy, WISHES.c.want).where(WISHES.c.at == at))
-            if Counter(map(tuple, stored)) != told:
+            if Counter(map(tuple, stored)) != expected:
                 yield Broken(kind="wishes", id=number, at=at, wrong="they are not what the round proposed")
                 return
     except LedgerError as error:

@@ -1,4 +1,4 @@
-"""The ledger: what was intended, what came of it, who said pause, and the rounds that decisions rested on.
+"""The ledger: what was intended, what came of it, who paused, and the rounds that decisions rested on.
 
 Records are only ever appended, each a link of one hash chain; an intent is durable before the cloud is called.
 """
@@ -277,7 +277,7 @@ class Ledger:
             writer.db.execute(STOPPED.delete().where(STOPPED.c.node_id == node_id))
 
     def pause(self, pool: str | None, who: str, reason: str, at: datetime, until: datetime | None = None) -> Pause:
-        """Somebody's order to do nothing, beside whoever leads; `pool` None is all."""
+        """An operator's order to do nothing; this process need not lead; `pool` None is all."""
         row = {"at": text(at), "verb": "pause", "pool": pool, "who": who, "reason": reason}
         with self.store.writing(fenced=False) as writer:
             number = writer.append("control", {**row, "until": None if until is None else text(until)})
@@ -302,7 +302,7 @@ class Ledger:
     def keep(
         self, node_id: str, who: str, reason: str, at: datetime, until: datetime, *, shortens: bool = True
     ) -> Keep:
-        """Somebody's wish that a node be left alone, beside whoever leads; one that ends at once takes others back.
+        """A request that a node be left alone; this process need not lead; one that ends at once takes others back.
 
         The newest counts. Of somebody who may not shorten others', a longer one that is in force stays and is given.
         """
@@ -316,7 +316,7 @@ class Ledger:
         return Keep(node_id=node_id, at=at, until=until, who=who, reason=reason)
 
     def approve(self, node_id: str, who: str, reason: str, at: datetime, *, key: str | None = None) -> Approval:
-        """An operator's word on the notice in force for a node, beside whoever leads; `key` is that of the one seen.
+        """An operator's approval of a node's notice; this process need not lead. `key` is that of the notice seen.
 
         Raises:
             LedgerError: there is no notice to approve, or another than the one seen.
@@ -333,7 +333,7 @@ class Ledger:
         return Approval(node_id=node_id, key=key, at=at, who=who, reason=reason)
 
     def keep_backtest(self, made: BacktestRecord) -> None:
-        """Somebody's backtest, beside whoever leads."""
+        """Record a backtest; this process need not lead."""
         row = {**asdict(made), "at": text(made.at)}
         for name in ("node_hours", "checked_node_hours", "saved_ratio"):
             row[name] = None if row[name] is None else str(float(row[name]))

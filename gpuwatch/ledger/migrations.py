@@ -53,7 +53,7 @@ def from_3(db: Connection) -> None:
 
 
 def from_4(db: Connection) -> None:
-    """Schema 4: nobody told gpuwatch's own scale-in protection from others'.
+    """Schema 4: gpuwatch's own scale-in protection was not distinguished from others'.
 
     It was set only where there was none. So the newest settled word on a node tells; the next round forgets those that
     it sees without protection.

@@ -1,4 +1,4 @@
-"""A look at a ledger that leaves no trace: not even the files that SQLite makes for whoever reads."""
+"""A look at a ledger that leaves no trace: not even the files that SQLite makes for readers."""
 
 import os
 from collections.abc import Collection

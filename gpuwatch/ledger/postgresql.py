@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL that several controllers share: whoever holds the session's advisory lock leads.
+"""A ledger in PostgreSQL that several controllers share: the one that holds the session's advisory lock leads.
 
 The lock ends with its session, so a leader that dies, or says nothing for `hand_over`, makes room; the epoch shuts it
 out should it come back. Connections go to PostgreSQL itself: a pooler that shares sessions between clients breaks the
@@ -64,14 +64,16 @@ class PostgresqlStore(Store):
         options = dict(_SESSION)
         if read_only:
             options |= {"default_transaction_read_only": "on", "default_transaction_isolation": r"repeatable\ read"}
-        told = " ".join([about.pop("options", "") or "", *(f"-c {name}={value}" for name, value in options.items())])
-        about = {**_CLIENT, "application_name": "gpuwatch", **about, "options": told.strip()}
+        all_options = " ".join(
+            [about.pop("options", "") or "", *(f"-c {name}={value}" for name, value in options.items())]
+        )
+        about = {**_CLIENT, "application_name": "gpuwatch", **about, "options": all_options.strip()}
 
         def connect() -> Any:  # noqa: ANN401  the driver's connection
             try:
                 return psycopg.connect(**about)
             except psycopg.OperationalError as error:
-                raise LedgerError(f"the ledger {settings.place} cannot be reached: {self._said(error)}") from None
+                raise LedgerError(f"the ledger {settings.place} cannot be reached: {self._message(error)}") from None
 
         engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool, hide_parameters=True)
         super().__init__(engine, settings.place, this_process())
@@ -86,7 +88,7 @@ class PostgresqlStore(Store):
             raise
 
     def lead(self) -> bool:
-        """Compete for the lead, or keep it; says in the log when that changes. A lost connection is made anew."""
+        """Compete for the lead, or keep it; says in the log when that changes. A lost connection is opened again."""
         if self.leading():
             return True
         led = self.epoch is not None
@@ -138,12 +140,12 @@ class PostgresqlStore(Store):
             else:
                 schema.check(self._db(), self.place)
 
-    def _said(self, error: Exception) -> str:
+    def _message(self, error: Exception) -> str:
         """The driver's words in one line, without the password should they ever hold it."""
-        told = " ".join(str(error).split())
-        if "SSL" in told or "certificate" in told:
-            told = f"{told}; {HINT}"
-        return told.replace(self._secret, "***") if self._secret else told
+        message = " ".join(str(error).split())
+        if "SSL" in message or "certificate" in message:
+            message = f"{message}; {HINT}"
+        return message.replace(self._secret, "***") if self._secret else message
 
 
 def conninfo(settings: LedgerSettings) -> dict[str, Any]:

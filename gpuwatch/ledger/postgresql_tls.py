@@ -26,14 +26,14 @@ def guarded(about: Mapping[str, Any], environ: Mapping[str, str], version: int) 
         LedgerError: there is no list of authorities that could be believed.
 
     """
-    told = dict(about)
-    if "sslmode" not in told:
-        if is_local(told, environ):
-            return told
-        told["sslmode"] = FULL
-    if told["sslmode"] in _VERIFIES and "sslrootcert" not in told and not _has_own_root(environ):
-        told["sslrootcert"] = _system_root(version)
-    return told
+    parameters = dict(about)
+    if "sslmode" not in parameters:
+        if is_local(parameters, environ):
+            return parameters
+        parameters["sslmode"] = FULL
+    if parameters["sslmode"] in _VERIFIES and "sslrootcert" not in parameters and not _has_own_root(environ):
+        parameters["sslrootcert"] = _system_root(version)
+    return parameters
 
 
 def is_local(about: Mapping[str, Any], environ: Mapping[str, str]) -> bool:

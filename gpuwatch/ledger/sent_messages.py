@@ -1,4 +1,4 @@
-"""What people are told of: the notices, withdrawals and removals that were carried out, and which messages went out."""
+"""What messages are about (notices, withdrawals, removals that were carried out), and which messages went out."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Promise, promise_of
 
-_TOLD_OF = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE)
+_VERBS = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.TERMINATE)
 _LATE = OUTCOMES.alias("late")
 _KEYS_AT_ONCE = 500  # of a database's variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An intent that was settled at `at`: something that people are told of.
+    """An intent that was settled at `at`: something that messages are about.
 
     `promise` is that of a notice; None: it is no notice, or says nothing that can be read.
     """
@@ -54,7 +54,7 @@ class SentMessages:
 
     def events(self, since: datetime) -> tuple[Event, ...]:
         """What was settled at or after `since`, and every notice in force however old; oldest first."""
-        settled = and_(OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TOLD_OF]))
+        settled = and_(OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _VERBS]))
         # Each by its own index: an `or` over both tables would walk all outcomes there ever were.
         lately = select(_LATE.c.key).where(_LATE.c.at >= text(since), _LATE.c.status == Status.SETTLED.value)
         of_late = INTENTS.c.key.in_(lately.union(select(NOTICES.c.key)))
@@ -78,7 +78,7 @@ class SentMessages:
             for row in rows
         )
 
-    def told(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:
+    def recorded(self, keys: Collection[str]) -> frozenset[tuple[str, str]]:
         """The (key, destination) of the messages about these intents that are on record, arrived or given up."""
         wanted, found = sorted(keys), set[tuple[str, str]]()
         with self._store.reading() as db:
@@ -88,7 +88,7 @@ class SentMessages:
         return frozenset(found)
 
     def keep(self, key: str, destination: str, at: datetime, *, reached: bool, detail: str) -> None:
-        """A message about the intent of that key arrived, or was given up; written beside whoever leads."""
+        """A message about the intent of that key arrived, or was given up; also by a controller that does not lead."""
         row = {"at": text(at), "key": key, "destination": destination, "reached": int(reached), "detail": detail}
         with self._store.writing(fenced=False) as writer:
             writer.append("message", row)

@@ -1,4 +1,4 @@
-"""What the ledger can be told: where it is, and for how long rounds are kept whole."""
+"""Settings of the ledger: where it is, and for how long rounds are kept whole."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,8 +75,8 @@ class LedgerSettings:
             return f"at the URL in {self.url_file}"
         if self.url is None:
             return self.path
-        told = urlsplit(self.url)
-        return f"{told.scheme}://{told.netloc.rpartition('@')[2]}{told.path}"
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterator[Contradiction]:
@@ -107,10 +107,10 @@ def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterato
             right="the URL without it and the password in ~/.pgpass or PGPASSWORD, or the whole URL in ledger.url_file",
         )
     if settings.file is None and settings.hand_over <= 2 * interval_seconds:
-        told, interval = format_duration(settings.hand_over), format_duration(interval_seconds)
+        limit, interval = format_duration(settings.hand_over), format_duration(interval_seconds)
         yield Contradiction(
             keys=(("ledger", "hand_over"), ("interval",)),
-            wrong=f"ledger.hand_over ({told}) does not exceed two intervals of rounds ({interval} each): "
+            wrong=f"ledger.hand_over ({limit}) does not exceed two intervals of rounds ({interval} each): "
             "a leader would lose the lead while it waits for its next round",
             right=f"a ledger.hand_over above {format_duration(2 * interval_seconds)}",
         )
@@ -131,7 +131,7 @@ def is_postgresql(url: str) -> bool:
 def _holds_password(url: str) -> bool:
     """Whether a password stands in the URL; one that cannot be taken apart is taken for one that does."""
     try:
-        told = urlsplit(url)
-        return told.password is not None or "password" in parse_qs(told.query)
+        parts = urlsplit(url)
+        return parts.password is not None or "password" in parse_qs(parts.query)
     except ValueError:
         return True

@@ -51,7 +51,7 @@ def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, i
         pieces = _unframed(zlib.decompress(body))
         for _ in iter(lambda: next(pieces), b""):
             pass
-        proposals = _said(pieces, tuple[Proposal, ...])
+        proposals = _decode_decided(pieces, tuple[Proposal, ...])
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
         raise _unreadable(round_id, error) from error
     yield from ((each.pool, each.policy, each.wish) for each in proposals if each.wish is not None)
@@ -64,8 +64,8 @@ def gaps(codec: int, body: bytes) -> dict[str, str] | None:
     pieces = _unframed(zlib.decompress(body))
     for _ in iter(lambda: next(pieces), b""):
         pass
-    told = list(pieces)
-    return msgspec.msgpack.decode(told[_SAID], type=dict[str, str]) if len(told) > _SAID else None
+    parts = list(pieces)
+    return msgspec.msgpack.decode(parts[_SAID], type=dict[str, str]) if len(parts) > _SAID else None
 
 
 def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
@@ -141,14 +141,14 @@ def _decode_pieces(round_id: int, at: datetime, body: bytes) -> PastRound:
     """Of codec PIECES."""
     pieces = _unframed(zlib.decompress(body))
     observation = msgspec.msgpack.decode(next(pieces), type=Observation)
-    rulebook = _said(pieces, Rulebook | None)
+    rulebook = _decode_decided(pieces, Rulebook | None)
     nodes: list[Node] = []
     for piece in iter(lambda: next(pieces), b""):
         nodes.extend(msgspec.msgpack.decode(piece, type=list[Node]))
     fleet = replace(observation.fleet, nodes=tuple(nodes))
-    proposals = _said(pieces, tuple[Proposal, ...])
-    decisions = _said(pieces, tuple[Decision, ...])
-    reviews = _said(pieces, tuple[Review, ...])
+    proposals = _decode_decided(pieces, tuple[Proposal, ...])
+    decisions = _decode_decided(pieces, tuple[Decision, ...])
+    reviews = _decode_decided(pieces, tuple[Review, ...])
     return PastRound(
         id=round_id,
         at=at,
@@ -160,14 +160,14 @@ def _decode_pieces(round_id: int, at: datetime, body: bytes) -> PastRound:
     )
 
 
-def _said(pieces: Iterator[bytes], kind: Any) -> Any:  # noqa: ANN401  a union is no type to the type checker
+def _decode_decided(pieces: Iterator[bytes], kind: Any) -> Any:  # noqa: ANN401  a union is no type to the type checker
     """The next piece."""
     return msgspec.msgpack.decode(next(pieces), type=kind)
 
 
 def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
     """Of codec V1: proposals and decisions were not kept."""
-    seen, said = (zlib.decompress(part) for part in _unframed(body))
+    seen, decided = (zlib.decompress(part) for part in _unframed(body))
     return PastRound(
         id=round_id,
         at=at,
@@ -175,7 +175,7 @@ def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
         rulebook=None,
         proposals=(),
         decisions=(),
-        reviews=msgspec.json.decode(said, type=tuple[Review, ...]),
+        reviews=msgspec.json.decode(decided, type=tuple[Review, ...]),
     )
 
 

@@ -103,7 +103,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def writing(self, *, fenced: bool = True) -> Iterator[Writer]:
-        """As told; the write lock is taken first, so that a head once read stays the head."""
+        """As in `Store`; the write lock is taken first, so that a head once read stays the head."""
         with self._turn:
             self._check_file()
             with self._at_once(), super().writing(fenced=fenced) as writer:
@@ -112,7 +112,7 @@ class SqliteStore(Store):
                 self._mark()
 
     def leading(self) -> bool:
-        """As told, and by the very file that was opened."""
+        """As in `Store`, on the very file that was opened."""
         try:
             self._check_file()
         except LedgerError as error:
@@ -121,7 +121,7 @@ class SqliteStore(Store):
         return super().leading()
 
     def begin_paused(self) -> None:
-        """As told; its marker says so from here on."""
+        """As in `Store`; from here on the marker says so."""
         super().begin_paused()
         self._mark(anew=True)
 
@@ -208,7 +208,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def _readable(self) -> Iterator[Connection]:
-        """What is no database at all is told by its name, and left as it is."""
+        """A file that is not a database is named in the error and left as it is."""
         try:
             with self._db().begin():
                 yield self._db()

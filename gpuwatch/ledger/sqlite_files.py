@@ -244,7 +244,7 @@ def _bytes_of(header: bytes) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new name lasts only once its folder is on disk; not every file system can be told so."""
+    """A new name lasts only once its folder is on disk; not every file system can do that."""
     with suppress(OSError):
         file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -153,7 +153,7 @@ class Store:
         self.epoch = epoch
 
     def _db(self) -> Connection:
-        """The connection, made anew where it was dropped."""
+        """The connection, opened again if it was dropped."""
         if self._held is None:
             self._held = self._engine.connect()
         return self._held
@@ -184,5 +184,5 @@ def this_process() -> str:
 
 def cause(error: SQLAlchemyError) -> str:
     """The database's own words, first line."""
-    told = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
-    return (told.strip().splitlines() or [type(error).__name__])[0]
+    text = str(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+    return (text.strip().splitlines() or [type(error).__name__])[0]

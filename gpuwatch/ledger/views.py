@@ -56,14 +56,14 @@ _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
 # of a settled notice of its own node, with no later settled word on that node; and what people heard of it or said to
 # it only where that came afterwards.
 _LATER_INTENT, _LATER_OUTCOME = INTENTS.alias("later_intent"), OUTCOMES.alias("later_outcome")
-_TOLD_AT = (
+_DELIVERED_AT = (
     select(func.min(MESSAGES.c.at))
     .where(MESSAGES.c.key == INTENTS.c.key, MESSAGES.c.reached == 1, MESSAGES.c.id > OUTCOMES.c.id)
     .correlate(INTENTS, OUTCOMES)
     .scalar_subquery()
 )
 _IN_FORCE = (
-    select(INTENTS, OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _TOLD_AT.label("told_at"))
+    select(INTENTS, OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _DELIVERED_AT.label("told_at"))
     .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
     .where(
         INTENTS.c.verb == Verb.NOTICE.value,
@@ -135,7 +135,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
     in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
     oldest = min([since, *(_time(row.given_at) for row in in_force)])
     absence = None if interval_seconds is None else active_times.absent(db, now, interval_seconds)
-    nothing = tuple(active_times.between(active_times.told(db, oldest), absence))
+    nothing = tuple(active_times.between(active_times.controls(db, oldest), absence))
     links = {row.key: int(row.link) for row in in_force}
     return LedgerView(
         notices=tuple(_notice(row, nothing, now) for row in in_force),
@@ -268,18 +268,18 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
     Of an intent's times the newest counts: a clock set back before its settlement must not make it look older.
     """
     for _, outcomes in groupby(rows, key=attrgetter("id")):
-        told = list(outcomes)
-        row = told[-1]
+        known = list(outcomes)
+        row = known[-1]
         status = Status(row.status)
         if status in FINAL and (status is Status.FAILED or Verb(row.verb) in CHANGES_MACHINES):
-            tried = attempts((Status(each.status), _time(each.then)) for each in told[:-1])
+            tried = attempts((Status(each.status), _time(each.then)) for each in known[:-1])
             yield Done(
                 key=row.key,
                 verb=Verb(row.verb),
                 node_id=row.node_id,
                 pool=row.pool,
                 status=status,
-                at=_time(max(each.then for each in told)),
+                at=_time(max(each.then for each in known)),
                 owner=row.owner,
                 usd_per_hour=_usd(row),
                 arguments=_arguments(row),

@@ -37,13 +37,13 @@ class Verb(StrEnum):
 
 
 REMOVALS = frozenset({Verb.STOP, Verb.TERMINATE})
-# What lets a node go: a removal, or the end of the protection that keeps its group from one.
+# What removes a node: a removal, or the end of the protection that keeps its group from one.
 LETS_GO = REMOVALS | {Verb.UNPROTECT}
 # The argument of a removal by which its machine's launch time at that moment is kept: another one proves a start.
 LAUNCHED_AT = "launched_at"
-# The tag by which a machine tells the intent that it was launched or told about with; its value is the intent's key.
+# The tag that names the intent that launched a machine or gave it notice; its value is the intent's key.
 DECISION_TAG = "gpuwatch:decision-id"
-# The tag that says when a machine was told, or its notice withdrawn.
+# The tag that says when a machine got its notice, or when the notice was withdrawn.
 NOTIFIED_TAG = "gpuwatch:notified-at"
 
 ADDITIONS = frozenset({Verb.START, Verb.LAUNCH, Verb.GROW})
@@ -225,7 +225,7 @@ class OpenIntent:
 
     @property
     def unanswered(self) -> bool:
-        """Whether a call may have been made whose answer was never written down."""
+        """Whether a call may have been made without a record of its answer."""
         return self.last is None or self.last.status is Status.ASKED
 
     @property
@@ -386,7 +386,7 @@ class Observation:
     fleet: Fleet
     ledger: LedgerView = field(default_factory=LedgerView)
     measures: tuple[MetricValue, ...] = ()
-    prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of gpuwatch.money.prices.fleet
+    prices: Mapping[str, Price] = field(default_factory=dict)  # valid now, by the keys of money/prices/price_book.py
     waits: Mapping[str, Wait] = field(default_factory=dict)  # of idle nodes whose pool learns or draws them
     restarts: Mapping[str, Restarts] = field(default_factory=dict)  # by pool
     queued: Mapping[str, float] = field(default_factory=dict)  # by pool: for how many seconds work has waited for it

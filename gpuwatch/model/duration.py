@@ -1,7 +1,8 @@
-"""Durations as people write them: '90s', '1h 30m', 'off'."""
+"""Durations and times as people write them: `90s`, `1h30m`, `2026-03-28 07:15 UTC`."""
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import isfinite
 from typing import Annotated, Any
 
@@ -97,6 +98,12 @@ def format_duration(seconds: float) -> str:
         if count:
             words.append(f"{count}{unit}")
     return "".join(words[:2])
+
+
+def format_time(at: datetime | float, *, seconds: bool = False) -> str:
+    """A time (a number is seconds since 1970) for people, in UTC, such as `2026-03-28 07:15 UTC`."""
+    at = at.astimezone(UTC) if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
+    return f"{at:{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}} UTC"
 
 
 def backoff_seconds(failures: int, *, first: float, longest: float) -> float:

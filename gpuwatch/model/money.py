@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
 
 from gpuwatch.model.fleet import CapacityType, Node
 
@@ -12,7 +13,7 @@ HOURS_A_MONTH = 730
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What an hour of one machine costs, as of when and on whose word.
+    """What an hour of one machine costs, with its date and its source.
 
     Told in another currency, `original_per_hour` is the sum as it was told, and `rate` what one unit of `currency` was
     taken to be worth in US dollars. One that is not `exact` stands in for one that is not known; its source says why.
@@ -90,3 +91,13 @@ def price_key(node: Node) -> PriceKey:
 def key_of_node(node_id: str) -> str:
     """The key of a price that is one machine's alone."""
     return f"node/{node_id}"
+
+
+def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") -> str:
+    """US dollars for people, such as `$1,234.50` or `-$5.00`."""
+    return unknown if amount is None else format_cents(round(amount * 100))
+
+
+def format_cents(cents: int) -> str:
+    """Cents, as US dollars for people."""
+    return f"{'-' if cents < 0 else ''}${abs(cents) / 100:,.2f}"

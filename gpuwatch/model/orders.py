@@ -1,4 +1,4 @@
-"""PURE: what people told the controllers, each a record of the ledger."""
+"""PURE: orders that people gave to the controllers, each a record of the ledger."""
 
 from dataclasses import dataclass
 from datetime import datetime

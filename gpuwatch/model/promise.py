@@ -15,7 +15,7 @@ _ACTIONS: dict[str, Action] = {"stop": "stop", "terminate": "terminate"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What the owner of a node was told.
+    """What the notice promised to the owner of a node.
 
     The node gets `action`, under the rules of `pool`, not before `stop_at`, and not before `grace_seconds` have passed
     since the notice. `approval`: not before an operator approves it. `heard`: not before a message has reached

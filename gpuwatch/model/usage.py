@@ -35,7 +35,7 @@ GROUPS = (range(GPU), range(GPU, JOULES), range(JOULES, MEASURED), range(MEASURE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a machine was billed under: its labels, and its price with whose word that is. No price is not known."""
+    """What a machine was billed under: its labels, and its price with its source. None is an unknown price."""
 
     pool: str
     owner: str | None

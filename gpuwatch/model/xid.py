@@ -14,7 +14,7 @@ CATALOGUE_SOURCE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-cata
 
 
 class XidSource(StrEnum):
-    """Who told of an XID; the same one is often told by several."""
+    """The source of an XID report; several sources often report the same one."""
 
     NVML = "nvml"  # an event set
     KERNEL = "kernel"  # a line `NVRM: Xid (...): 79, ...`

@@ -5,8 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.model.money import format_usd
 from gpuwatch.money import prices
-from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _WORDS = {
     LeftoverKind.UNATTACHED_VOLUME: "volume, attached to nothing",
@@ -58,24 +59,22 @@ def as_text(found: Sequence[Leftover]) -> str:
     """The dearest first, and the sum."""
     if not found:
         return "Nothing is left over: every volume and every address belongs to a machine that runs."
-    lines = [_line(left) for left in sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))]
+    dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
+    lines = aligned([_row(left) for left in dearest], left=range(1, 6))
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
-    lines.append(f"{len(found)} left over, ${_sum(found):.2f} a month{more}.")
+    lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")
     lines.append(f"Prices of {prices.STORAGE_AS_OF}: {prices.STORAGE_SOURCE}.")
     return "\n".join(lines)
 
 
-def _line(left: Leftover) -> str:
-    """One of them."""
-    usd = usd_per_month(left)
-    price = "?" if usd is None else f"${usd:.2f}"
+def _row(left: Leftover) -> tuple[str, ...]:
     size = "" if left.size_bytes is None else f" {left.size_bytes // _GIB} GiB"
     what = _WORDS[left.kind].format(node=left.node_id)
     where = " ".join(filter(None, (left.region, left.account)))
-    return legible(f"{price:>10}  {left.id:<22} {left.type}{size}  {what}  {where}  {left.name}".rstrip())
+    return (format_usd(usd_per_month(left), "?"), left.id, f"{left.type}{size}", what, where, left.name)
 
 
 def _sum(found: Sequence[Leftover]) -> Decimal:
-    """Of what has a price."""
+    """The sum of known prices."""
     return sum((usd_per_month(left) or Decimal(0) for left in found), Decimal(0))

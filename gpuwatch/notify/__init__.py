@@ -1,1 +1,1 @@
-"""What owners and operators are told of: a notice before a stop, its withdrawal, and what was done."""
+"""Notifications and daily reports on their way to people."""

@@ -1,21 +1,16 @@
 """Pure: a message as text, as HTML for mail, and as a JSON document for webhooks."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 from gpuwatch.notify.message import Line, Message
 from gpuwatch.notify.text import Item, worded
+from gpuwatch.runtime.html import render
 
 SCHEMA = 1
 _MOST = 40  # nodes in a mail
 _MOST_IN_CHAT = 15
-_TYPED = re.compile(r"`([^`]*)`")
-_FONT = "font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif"
-_CELL = "padding:8px 0;border-top:1px solid #8c959f"
-_BUTTON = "display:inline-block;margin:6px 0;padding:8px 14px;border-radius:6px;background:#0b62a8;color:#ffffff"
 
 
 def subject(message: Message) -> str:
@@ -41,35 +36,7 @@ def _text_item(item: Item) -> str:
 
 def as_html(message: Message) -> str:
     """One page that loads nothing, without script; mail clients choose light or dark themselves."""
-    told = worded(message, _MOST)
-    body = [f'<p style="font-size:16px;margin:0 0 12px">{_html(told.opening)}</p>']
-    if told.items:
-        rows = "".join(f'<tr><td style="{_CELL}">{_html_item(item)}</td></tr>' for item in told.items)
-        body.append(f'<table role="presentation" width="100%" cellpadding="0" cellspacing="0">{rows}</table>')
-    if told.more is not None:
-        body.append(f"<p>{_html(told.more)}</p>")
-    if told.hints:
-        hints = "".join(f"<li>{_html(hint)}</li>" for hint in told.hints)
-        body.append(f'<p style="margin:16px 0 4px"><strong>{_html(told.hints_title)}</strong></p><ul>{hints}</ul>')
-    page = f' <a href="{escape(told.page)}">The page</a>' if told.page else ""
-    body.append(f'<p style="font-size:12px">{_html(told.footer)}{page}</p>')
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8" />'
-        '<meta name="viewport" content="width=device-width, initial-scale=1" />'
-        f'<meta name="color-scheme" content="light dark" /><title>{_html(told.subject)}</title></head>\n'
-        f'<body style="{_FONT};font-size:14px;line-height:1.5;max-width:680px;margin:0 auto;padding:16px">'
-        f"{''.join(body)}</body></html>\n"
-    )
-
-
-def _html_item(item: Item) -> str:
-    facts = "".join(f"<br />{label}: {_html(told)}" for label, told in item.facts)
-    links = "".join(f'<br /><a style="{_BUTTON}" href="{escape(url)}">{label}</a>' for label, url in item.links)
-    return f"<strong>{_html(item.head)}</strong>{facts}{links}"
-
-
-def _html(words: str) -> str:
-    return _TYPED.sub(r"<code>\1</code>", escape(words))
+    return render("notify/message.html", wording=worded(message, _MOST))
 
 
 def as_document(message: Message, key: str) -> dict[str, Any]:

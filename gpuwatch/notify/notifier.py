@@ -8,7 +8,7 @@ from functools import partial
 from zoneinfo import ZoneInfo
 
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
+from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
 from gpuwatch.controller.web.keep_link import Claim, keep_url, secret_of
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
@@ -104,7 +104,7 @@ class Notifier:
         view = ledger.view(now, recent=timedelta(0))
         notices = {each.key: _notice_of(ledger, each) for each in unexplained(events)}
         keys = [*(each.key for each in events), *notices.values()]
-        recorded = ledger.messages.told(keys) if keys else frozenset()
+        recorded = ledger.messages.recorded(keys) if keys else frozenset()
         in_force = {each.key: each for each in view.notices}
         context = MessageContext(
             fleet=fleet,
@@ -195,7 +195,7 @@ class Notifier:
             ledger.messages.keep(each.event.key, TERMINALS, context.now, reached=False, detail=each.why)
         events = [event for event in due if backoff.over((TERMINALS, event.key)) and runs(event, context.fleet)]
         notes = [host_note(event, context, withdrawn(history)) for event in events]
-        answers = told_on_hosts(self.signals, self.clock, notes)
+        answers = send_to_hosts(self.signals, self.clock, notes)
         for event, why in zip(events, answers, strict=True):
             if why is None:
                 backoff.worked((TERMINALS, event.key))

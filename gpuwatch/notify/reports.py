@@ -16,7 +16,8 @@ from gpuwatch.money.report.gather import gathered
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.json import as_object
-from gpuwatch.money.report.report import Report, Stretch
+from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, title
 from gpuwatch.money.report.text import as_text
 from gpuwatch.notify.delivery import Due, Outbox, key_of
@@ -53,7 +54,7 @@ class ReportContent:
         """The first figures, and the owners with the most waste."""
         del links
         lines = [headline(self.report)]
-        lines += [f"{each.name}: {each.value} ({each.beside})" for each in figures(self.report).figures]
+        lines += [f"{each.name}: {each.value} ({each.note})" for each in figures(self.report).figures]
         worst = [line for line in self.report.slices["owner"][:_WORST] if line.wasted_cents > 0]
         if worst:
             owners = ", ".join(f"{line.name[:80]} ${line.wasted_cents / 100:,.2f}" for line in worst)
@@ -77,7 +78,7 @@ class ReportContent:
 def report_delivery(report: Report, to: ReportTransports, key: str) -> Delivery:
     """A report on its way to one receiver."""
     facts = report.facts
-    return Delivery(key=key, at=facts.now, day=facts.stretch.first, content=ReportContent(report), to=to.mail.to)
+    return Delivery(key=key, at=facts.now, day=facts.period.first, content=ReportContent(report), to=to.mail.to)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,11 +113,11 @@ class Reports:
     def deliver(self, ledger: Ledger) -> None:
         """Send it to each receiver that has not had it. A day before metering began has no report."""
         day, began, history = self._day(), SpendBook(ledger).began(), ActionHistory(ledger)
-        stretch = Stretch(zone=ZoneInfo(self.cost.timezone), first=day, after=day + _DAY)
-        made = cache(partial(self._made, ledger, stretch, self.clock.now()))
+        period = Period(zone=ZoneInfo(self.cost.timezone), first=day, after=day + _DAY)
+        made = cache(partial(self._made, ledger, period, self.clock.now()))
         for name in self._waiting(day):
             last = history.delivered(name)
-            if began is None or began >= stretch.until * 1000 or (last is not None and last >= day.isoformat()):
+            if began is None or began >= period.until * 1000 or (last is not None and last >= day.isoformat()):
                 self._done[name] = day
                 continue
             if self.outbox.send(ledger, self._due(name, day, made, report_key(ledger, name, day.isoformat()))):
@@ -132,14 +133,14 @@ class Reports:
             records=lambda *_: [lambda ledger: ActionHistory(ledger).keep_delivered(name, day.isoformat())],
         )
 
-    def _made(self, ledger: Ledger, stretch: Stretch, now: datetime) -> Report:
+    def _made(self, ledger: Ledger, period: Period, now: datetime) -> Report:
         unused = None
         if self.report.unused:
             try:
                 unused = self.unused()
             except (CloudError, ImportError) as error:
                 log.warning("What stopped machines cost is not in the report: %s", error)
-        return gathered(ledger, stretch, now, self.cost, self.interval_seconds, unused)
+        return gathered(ledger, period, now, self.cost, self.interval_seconds, unused)
 
 
 def due_day(now: datetime, zone: ZoneInfo, at: str) -> date:

@@ -95,8 +95,8 @@ def _first_due(message: Message, write: Callable[[datetime, ZoneInfo], str]) -> 
     dues = sorted({line.due for line in message.lines if line.due is not None})
     if not dues:
         return "soon"
-    told = write(dues[0], message.zone)
-    return f"at {told}" if len(dues) == 1 else f"from {told} on"
+    first = write(dues[0], message.zone)
+    return f"at {first}" if len(dues) == 1 else f"from {first} on"
 
 
 def _subject(message: Message) -> str:
@@ -134,7 +134,7 @@ def _opening(message: Message) -> str:
 
 def _head(line: Line) -> str:
     gpus = None if line.gpu_count is None else f"{line.gpu_count} GPU{'s' * (line.gpu_count != 1)}"
-    told = (
+    parts = (
         f"pool {line.pool}",
         line.instance_type,
         gpus,
@@ -142,21 +142,21 @@ def _head(line: Line) -> str:
         None if line.usd_per_hour is None else f"{_usd(line.usd_per_hour)} an hour",
         None if line.owner is None else f"owner {line.owner}",
     )
-    return f"{_who(line)}: {', '.join(filter(None, told))}"
+    return f"{_who(line)}: {', '.join(filter(None, parts))}"
 
 
 def _facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
     if line.due is not None:
-        told = "Not before" if line.approval else "When"
-        yield told, f"{when(line.due, message.zone)}, to be {_DID[line.verb]}"
+        label = "Not before" if line.approval else "When"
+        yield label, f"{when(line.due, message.zone)}, to be {_DID[line.verb]}"
     elif message.kind == "done":
         yield "When", f"{when(line.at, message.zone)}, {_DID[line.verb]}"
     yield "Why", line.why
     if line.evidence:
         counts = Counter(each.says.value for each in line.evidence)
-        told = ", ".join(f"{count} {says}" for says, count in counts.most_common())
+        verdicts = ", ".join(f"{count} {says}" for says, count in counts.most_common())
         count = f"{len(line.evidence)} signal{'s' * (len(line.evidence) != 1)}"
-        yield "Evidence", f"{count}: {told}; all of it: `gpuwatch explain {shlex.quote(line.node_id)}`"
+        yield "Evidence", f"{count}: {verdicts}; all of it: `gpuwatch explain {shlex.quote(line.node_id)}`"
     if line.local_disks and message.kind == "notice":
         yield "Local disks", "what is on them will be lost"
     if line.approval:
@@ -178,7 +178,7 @@ def _usd(amount: Decimal) -> str:
 def _of_notice(message: Message) -> tuple[str, tuple[str, ...]]:
     awake, asleep = (any(line.asleep is there for line in message.lines) for there in (False, True))
     later = max(line.due or line.at for line in message.lines).astimezone(UTC) + _LATER
-    told = (
+    ways = (
         "Use it: work on a GPU, or somebody at a terminal or notebook of it, withdraws this notice." if awake else None,
         "Start it: a stopped node that runs again is kept." if asleep else None,
         "Type `gpuwatch keep 4h` on the host." if awake else None,
@@ -186,7 +186,7 @@ def _of_notice(message: Message) -> tuple[str, tuple[str, ...]]:
         "Ask an operator to keep it on the page." if message.page else None,
         f"Set its tag `gpuwatch:snooze-until` to a later time, such as `{later:%Y-%m-%dT%H:00Z}`.",
     )
-    return "What prevents it, each by itself", tuple(filter(None, told))
+    return "What prevents it, each by itself", tuple(filter(None, ways))
 
 
 def _of_done(message: Message) -> tuple[str, tuple[str, ...]]:

@@ -207,7 +207,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         if rival is not step:
             chosen[step.node_id] = min(step, rival, key=lambda each: _SAFEST_FIRST.index(each.verb))
 
-    # A wish keeps as many nodes as it wants, whatever else would let them go.
+    # A wish keeps as many nodes as it wants, whatever else would remove them.
     kept, clamp = _kept(observation, pool, list(chosen.values()), max(wanted, least))
     clamps += [clamp] if clamp else []
     steps = [_in_date(step, observation) for step in (chosen | kept).values()]
@@ -249,7 +249,7 @@ def _kept(observation: Observation, pool: str, steps: list[Step], floor: int) ->
 
 
 def _in_date(step: Step, observation: Observation) -> Step:
-    """The step; of a removal whose notice is out of date its withdrawal, so that a new one comes first."""
+    """The step; if it is a removal and its notice is out of date, the withdrawal of the notice. A new one follows."""
     notice = observation.ledger.notice(step.node_id) if step.verb in LETS_GO else None
     old = None if notice is None else notices.outdated(notice, observation.now)
     if old is None:

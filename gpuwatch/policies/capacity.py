@@ -74,7 +74,7 @@ def _there(observation: Observation, pool: str) -> set[str]:
 
 
 def _leaving(observation: Observation) -> set[str]:
-    """The nodes whose removal is under way, or may be."""
+    """The nodes with a removal that is under way, or may be."""
     entries = observation.ledger.open_intents
     return {entry.intent.node_id for entry in entries if entry.intent.verb in REMOVALS and not entry.resumable}
 

@@ -1,6 +1,6 @@
 """PURE: which rules a backtest was of, so that none vouches for others.
 
-What it covers is what lets a node of the pool go: all of `idle`, `warm_up`, and the waits of the schedule's windows,
+It covers the rules for removals in the pool: all of `idle`, `warm_up`, and the waits of the schedule's windows,
 whenever they hold. Floors, ceilings, scaling and launches only keep nodes or add some, so they may change freely. A
 gpuwatch whose idle rules have a new setting asks for a new backtest.
 """
@@ -24,13 +24,13 @@ def waits(rules: PoolRules) -> tuple[Wait, ...]:
 
 
 def removes(rules: PoolRules) -> bool:
-    """Whether the pool ever lets a node go."""
+    """Whether the pool ever removes a node."""
     idle = rules.idle
     return idle.terminate_after is not None or not {idle.then, idle.parked, idle.stalled}.isdisjoint(_REMOVALS)
 
 
 def fingerprint(rules: PoolRules) -> str:
-    """SHA-256 over the canonical JSON of what lets the pool's nodes go; equal values are equal however written."""
+    """SHA-256 over the canonical JSON of the rules for removals in the pool; equal values give equal hashes."""
     own, *windows = waits(rules)
     rows = {"idle": asdict(rules.idle) | {"after": own}, "windows": windows, "warm_up": rules.warm_up}
     return hashlib.sha256(json.dumps(_plain(rows), sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,7 @@ Rules, all of them:
 3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
    nor frees it from its notice, it waits. It is withdrawn, too, where somebody protects or snoozes the node: once that
    is over, a new one comes first.
-4. Parked and stalled nodes are told about; they are removed only where the pool says so, after a time of their own.
+4. Parked and stalled nodes are reported; they are removed only where the pool says so, after a time of their own.
 5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
 6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
 7. It holds aloud: every node gets a step, and the step says what would change it.
@@ -134,7 +134,7 @@ class IdleRules:
         Annotated[Seconds, Gt(0)] | None,
         Floor(3600),
         Setting(
-            "A node up for longer is told about while it works, and waits five minutes at most once idle. None: never."
+            "A node up for longer is reported while it works, and waits at most five minutes once idle. None: never."
         ),
     ] = None
     snooze_max: Annotated[

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import Step, Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.promise import Interruption, Notice
 
@@ -43,8 +43,9 @@ def withdrawn(notice: Notice, pool: str) -> str | None:
     between = next((each for each in notice.interruptions if _ends(each, promise.grace_seconds)), None)
     if between is None:
         return None
-    until = "" if between.until is None else f" until {when(between.until)}"
-    return f"{named(notice)} came before a time without action: {_WORDS[between.why]} from {when(between.since)}{until}"
+    until = "" if between.until is None else f" until {format_time(between.until)}"
+    since = format_time(between.since)
+    return f"{named(notice)} came before a time without action: {_WORDS[between.why]} from {since}{until}"
 
 
 def _ends(between: Interruption, grace_seconds: float) -> bool:
@@ -95,14 +96,9 @@ def promised(notice: Notice) -> str:
     promise = notice.promise
     if promise is None:
         return named(notice)
-    return f"{named(notice)} promised a {promise.action} not before {when(promise.due(notice.at))}"
+    return f"{named(notice)} promised a {promise.action} not before {format_time(promise.due(notice.at))}"
 
 
 def named(notice: Notice) -> str:
     """Which notice."""
-    return f"The notice of {when(notice.at)}"
-
-
-def when(at: datetime) -> str:
-    """A time for people."""
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+    return f"The notice of {format_time(notice.at)}"

@@ -1,4 +1,4 @@
-"""PURE: what people are told of steps that do not come to an end: a machine that hangs, and one the cloud refuses."""
+"""PURE: advice about actions that do not finish: on a machine that hangs, or that the cloud refuses to change."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ def advice(observation: Observation, pool: str) -> Iterator[Advice]:
     """One piece of advice for each node of the pool whose step hangs, or whose removal was given up as refused."""
     for entry in observation.ledger.open_intents:
         if entry.last is not None and entry.last.status is Status.UNSEEN:
-            continue  # what is to be done about it is told with the pool
+            continue  # the advice for the pool says what to do
         if entry.intent.pool == pool and not entry.resumable and observation.now - entry.intent.at > SETTLE_TIMEOUT:
             yield Advice(target=entry.intent.node_id, reason=_hangs(observation, entry))
     refused = {done.node_id: done for done in observation.ledger.recent if done.refused and done.verb in REMOVALS}
@@ -27,7 +27,7 @@ def _hangs(observation: Observation, entry: OpenIntent) -> Reason:
     seen = "" if node is None else f": the cloud shows it {node.state.value}"
     age = format_duration((observation.now - intent.at).total_seconds())
     sentence = (
-        f"Its {intent.verb.value} was asked for {age} ago and has not come to an end{seen}. It holds up no other "
+        f"Its {intent.verb.value} was asked for {age} ago and is not finished{seen}. It blocks no other "
         "machine. Look at it in the cloud's console; "
         "docs/runbooks/controller.md#gpuwatchledgerunsettled says what to do."
     )

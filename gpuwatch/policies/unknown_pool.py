@@ -1,4 +1,4 @@
-"""PURE: machines whose pool the settings do not have: nobody knows which rules are theirs, so they are left alone.
+"""PURE: machines of a pool that the settings do not have. Their rules are unknown, so they are left alone.
 
 Rules: every node holds; a notice that was given under other rules is withdrawn; a running member of a consented group
 gets the group's scale-in protection, whatever its use, because its pool may be one that keeps idle nodes.

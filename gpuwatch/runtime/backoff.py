@@ -1,4 +1,4 @@
-"""When something that failed is tried again: later each time, and never given up by itself."""
+"""When something that failed is tried again: after a longer wait each time, without end."""
 
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Backoff(Generic[What]):
     _trying: dict[What, _Trying] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[What]:
-        """What has failed and has not worked since, the next to be tried first."""
+        """What failed and has not worked since, in the order of the next tries."""
         return iter(sorted(self._trying, key=lambda what: self._trying[what].not_before))
 
     def over(self, what: What) -> bool:
@@ -37,7 +37,7 @@ class Backoff(Generic[What]):
         return trying is None or self.clock.monotonic() >= trying.not_before
 
     def failed(self, what: What) -> float:
-        """After how many seconds it is tried again."""
+        """Note a failure; the seconds until the next try."""
         trying = self._trying.setdefault(what, _Trying())
         trying.failures += 1
         wait = backoff_seconds(trying.failures, first=self.first_seconds, longest=self.longest_seconds)
@@ -45,9 +45,9 @@ class Backoff(Generic[What]):
         return wait
 
     def forget_all_but(self, kept: Collection[What]) -> None:
-        """What nobody will ask for again."""
+        """Forget all failures but those of `kept`."""
         self._trying = {what: trying for what, trying in self._trying.items() if what in kept}
 
     def worked(self, what: What) -> None:
-        """The next failure is the first one again."""
+        """Forget its failures."""
         self._trying.pop(what, None)

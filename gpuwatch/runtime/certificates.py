@@ -1,4 +1,4 @@
-"""How long certificates are good for, and when those that are in force end.
+"""How long certificates are valid, and when those in use end.
 
 There are two readers. `by_handshake` is for agents: it needs the standard library alone, whose one public way to the
 fields of a certificate is a handshake. `runtime/x509.py` is for controllers, and reads any certificate.
@@ -19,7 +19,7 @@ _NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME of OpenS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """From when to when a certificate is good."""
+    """The time from which and until which a certificate is valid."""
 
     begin: datetime
     end: datetime
@@ -32,8 +32,8 @@ Read = Callable[[TlsFiles], Mapping[str, Sequence[Validity]]]
 class Ends:
     """When the certificates end that are in force, by the settings that name their files.
 
-    Asking costs a stat of each file. As with the contexts that are made of them, a change that cannot be used leaves in
-    force what was there before; whoever makes the contexts tells of it.
+    Asking costs a stat of each file. After an unusable change the certificates before it count, as in the TLS contexts,
+    whose errors are logged where they are made.
     """
 
     def __init__(self, files: Iterable[TlsFiles], read: Read) -> None:
@@ -58,7 +58,7 @@ class Ends:
 def by_handshake(files: TlsFiles) -> dict[str, list[Validity]]:
     """What a server shows, and the authorities that it believes, the first to end before the others.
 
-    A certificate that is believed for itself alone, and is no authority's, is left out.
+    A trusted certificate that is not an authority's is left out.
 
     Raises:
         OSError: a file cannot be read.

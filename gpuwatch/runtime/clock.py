@@ -50,7 +50,7 @@ class SystemClock:
 
 @dataclass(slots=True)
 class ManualClock:
-    """A clock that moves only when told to: headless runs, backtests and tests."""
+    """A clock that moves only by `advance`: simulations, backtests and tests."""
 
     wall: datetime = field(default_factory=lambda: datetime(2026, 1, 5, tzinfo=UTC))
     elapsed_seconds: float = 0.0

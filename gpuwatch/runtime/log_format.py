@@ -41,7 +41,7 @@ class _Text(logging.Formatter):
     """Lines for people. What others say in one never looks like another record: further lines are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's lines; what a terminal would obey is told by its code."""
+        """The record's lines; control characters are shown by their codes."""
         return "\n    ".join(map(legible, super().format(record).split("\n")))
 
 
@@ -64,12 +64,12 @@ class _Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record's line; control characters, line ends and what is not ASCII are escaped."""
-        told = {
+        document = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told)
+            document["exception"] = self.formatException(record.exc_info)
+        return json.dumps(document)

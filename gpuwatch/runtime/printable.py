@@ -1,8 +1,8 @@
-"""Others' words where people read them, on terminals, in logs, messages and pages: tags, reasons, servers' answers."""
+"""Makes text from outside harmless for readers: tags, reasons, servers' answers on terminals and in logs."""
 
 
 def legible(words: str, longest: int | None = None) -> str:
-    """On one line, and nothing that a terminal obeys: what cannot be seen is told by its code.
+    """The text on one line without control characters: invisible characters are shown by their codes.
 
     Control characters, ends of lines, and marks that turn the direction of text cannot be seen. Text that is longer
     than `longest` is cut off there.
@@ -11,7 +11,7 @@ def legible(words: str, longest: int | None = None) -> str:
 
 
 def shown(text: str) -> str:
-    """Text of several lines for a terminal; whoever puts others' words into a line makes those `legible` before."""
+    """Text of several lines for a terminal; text from outside within a line must be made `legible` first."""
     return "\n".join(map(legible, text.split("\n")))
 
 

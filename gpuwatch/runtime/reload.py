@@ -1,6 +1,6 @@
-"""What is made from files, made again when they change: certificates, passwords, lists of users.
+"""Values made from files, and made again when the files change: certificates, passwords, lists of users.
 
-A change that cannot be used leaves in force what was read before, and is told once.
+After an unusable change the value before it stays in use, and the error is logged once.
 """
 
 import logging
@@ -51,18 +51,18 @@ class ReloadingFile(Generic[T]):
             return self._value
 
     def _signature(self) -> tuple[object, ...]:
-        """Of all that it is made of."""
+        """The version of all its files."""
         return signatures(self._paths), self._version()
 
 
 def signatures(paths: Sequence[Path]) -> tuple[tuple[int, ...] | None, ...]:
-    """What tells files from their successors; symbolic links are followed, as secrets are mounted by them."""
+    """Differs when a file was replaced or changed; symbolic links are followed, because mounted secrets are links."""
     return tuple(map(_signature, paths))
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return told.st_ino, told.st_mtime_ns, told.st_ctime_ns, told.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size

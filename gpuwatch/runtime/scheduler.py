@@ -10,7 +10,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from gpuwatch.runtime.clock import Clock
 
-# Less is no step: a slew of NTP, or the time between two readings. It moves a job by as much at most.
+# A smaller difference is no step: NTP slews the clock, and two readings take time. It moves a job by as much at most.
 _STEP_SECONDS = 1.0
 # A step in the very moment in which a wait is computed would make it wrong: it is computed again so often.
 _LOOKS_SECONDS = 15.0

@@ -1,4 +1,4 @@
-"""The controller's secrets: each in a file of its own, or where a reference in the place of the file's name leads to.
+"""The controller's secrets: each in its own file, or in another store that a reference names instead of a file.
 
 credential:NAME is a credential that systemd hands over (LoadCredential=). Other references lead to the stores of the
 cloud: STORE:NAME is a secret, and STORE:NAME#KEY one text of its JSON where the store allows it. A store is asked again
@@ -102,7 +102,7 @@ class _Process:
 
 
 def use(stores: Stores) -> None:
-    """Ask there from now on; what is known already is known still, unless it is another place."""
+    """Ask these stores from now on; known secrets are kept unless the stores are others."""
     if stores != _Process.stores:
         _Process.stores, _Process.vault = stores, SecretCache(SystemClock(), stores.fetch)
 
@@ -129,15 +129,15 @@ def read_secret(named: str) -> bytes:
 
 
 def read_secret_text(named: str) -> str:
-    """Its text, without white space around it; raises as `read_secret`, also where it is no text."""
+    """Its text, without white space around it; raises as `read_secret`, also where it is not text."""
     try:
         return read_secret(named).decode().strip()
     except UnicodeDecodeError:
-        raise unread(named, "it is no text") from None
+        raise unread(named, "it is not text") from None
 
 
 def version_of(named: str) -> object:
-    """What tells a secret from its successor, where it is not a file of that name: for `ReloadingFile`."""
+    """Differs when the secret changed, where it is not a file: for `ReloadingFile`."""
     if not is_reference(named):
         return None
     try:
@@ -148,7 +148,7 @@ def version_of(named: str) -> object:
 
 
 def is_reference(named: str) -> bool:
-    """Whether this is a reference to a secret rather than a file's name."""
+    """Whether it is a reference to a secret, not the name of a file."""
     return _refers(named, _Process.stores.forms)
 
 
@@ -157,7 +157,7 @@ def _refers(named: str, forms: Iterable[str]) -> bool:
 
 
 def contradictions(settings: object, forms: Sequence[str]) -> Iterator[Contradiction]:
-    """References that lead nowhere, or stand where only a file does; `forms` are those of the cloud's stores."""
+    """Invalid references, and references where only a file is possible; `forms` are those of the cloud's stores."""
     for path, named in files_named(settings):
         if not _refers(named, forms):
             continue
@@ -188,12 +188,12 @@ def _parts(named: str) -> tuple[str, str]:
 
 
 def _mistake(named: str) -> str | None:
-    """Why a reference can lead nowhere."""
+    """Why a reference is invalid; None: it is valid."""
     store, name = _parts(named)
     if not name or (store != CREDENTIAL and "" in name.split("#", 1)):
-        return "it names nothing"
+        return "it has no name"
     if store == CREDENTIAL and ("/" in name or name in {".", ".."}):
-        return "a credential's name is no path"
+        return "a credential's name cannot be a path"
     return None
 
 

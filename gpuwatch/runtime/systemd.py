@@ -1,4 +1,4 @@
-"""The protocol of a systemd service (sd_notify(3)): ready, reloading, stopping, and a watchdog fed by work alone."""
+"""The protocol of a systemd service (sd_notify(3)): ready, reloading, stopping, and a watchdog."""
 
 import logging
 import os
@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
-_LOOKS = 4  # within the watchdog's time: one look that comes late starves nobody
+_LOOKS = 4  # within the watchdog's time: one late look does no harm
 _MICRO = 1e-6
 _SPARE = 2  # so many times the longest rest that the settings allow is no hang yet
 
 
 def notify(state: str) -> None:
-    """Say this to systemd, where it listens."""
+    """Send a state to systemd, if it listens."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
@@ -23,11 +23,11 @@ def notify(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
             to_systemd.sendto(state.encode(), address.replace("@", "\0", 1) if address[0] == "@" else address)
     except OSError as error:
-        _LOG.warning("systemd was not told %s: %s", state.split("=", 1)[0], error)
+        _LOG.warning("systemd did not receive %s: %s", state.split("=", 1)[0], error)
 
 
-def tell_reloading(clock: Clock) -> None:
-    """Settings are being read again, and READY=1 will tell that it is over; by the time systemd knows which signal."""
+def notify_reloading(clock: Clock) -> None:
+    """Announce a reload, which READY=1 ends; the time lets systemd match it to its signal."""
     notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() / _MICRO)}")
 
 
@@ -35,12 +35,12 @@ def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
     """After how long without a sign of life systemd ends this process; None: it does not watch."""
     if environment.get("WATCHDOG_PID", str(pid)) != str(pid):
         return None
-    told = environment.get("WATCHDOG_USEC", "")
-    return int(told) * _MICRO if told.isdecimal() and int(told) else None
+    text = environment.get("WATCHDOG_USEC", "")
+    return int(text) * _MICRO if text.isdecimal() and int(text) else None
 
 
 class Watchdog:
-    """Tells systemd that work goes on whenever `progress`, a number that only work changes, has changed.
+    """Sends systemd a sign of life whenever `progress` has changed, a number that only work changes.
 
     A timer would go on telling so while the work hangs.
     """
@@ -48,7 +48,7 @@ class Watchdog:
     def __init__(self, progress: Callable[[], int], within: float | None = None, *, rests: float = 0.0) -> None:
         """Not started; `within` seconds, or what systemd asks for.
 
-        `rests` are the seconds for which work that is in order may stand still: systemd is told to wait that out.
+        `rests` are the seconds that healthy work may pause for; systemd waits at least that long.
         """
         self._progress = progress
         self._within = watchdog_seconds(os.environ, os.getpid()) if within is None else within
@@ -57,7 +57,7 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin, where systemd watches."""
+        """Start, if systemd watches."""
         if self._within is None:
             return
         if self._within < self._needed:
@@ -66,7 +66,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more signs of life."""
+        """Send no more signs of life."""
         self._ended.set()
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """TLS contexts for both ends, from files that the configuration names: 1.2 at least, 1.3 wherever both can.
 
-Every mistake is told with the key and the file that hold it; OpenSSL's own words rarely do.
+Every error names the setting and the file; OpenSSL's own messages rarely do.
 """
 
 import ssl
@@ -12,7 +12,7 @@ _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # forward secret, as all of TLS 1.3 ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Files in PEM; `section` and the `_key` names are for whoever has to mend them."""
+    """Files in PEM; `section` and the `_key` names appear in errors."""
 
     section: str
     certificate: Path | None = None
@@ -97,7 +97,7 @@ def _identify(context: ssl.SSLContext, files: TlsFiles) -> None:
         wrong = f"{certificate} and {key} are not a certificate and its key in PEM ({error.reason or error})"
         raise ValueError(f"{files.section}.tls_certificate, {files.section}.tls_key: {wrong}") from error
     except _EncryptedError as error:
-        wrong = f"{key} is encrypted, and nobody is there to type its passphrase; write it without one"
+        wrong = f"{key} is encrypted, and a service cannot type its passphrase; write it without one"
         raise ValueError(f"{files.section}.tls_key: {wrong}") from error
 
 

@@ -54,7 +54,7 @@ def test_any_misspelt_key_in_the_file_is_refused_by_name(file: Path, path: tuple
         content = {part: content}
     wrong = next(length for length in range(1, len(path) + 1) if keys.pattern(KEYS, path[:length]) is None)
 
-    assert f": {'.'.join(path[:wrong])}: is no key of the configuration" in mistakes(file, json.dumps(content))
+    assert f": {'.'.join(path[:wrong])}: is not a key of the configuration" in mistakes(file, json.dumps(content))
 
 
 @st.composite

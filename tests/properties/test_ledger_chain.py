@@ -167,7 +167,7 @@ def test_a_chain_made_anew_is_found_by_a_head_kept_elsewhere(written: Place, tmp
 
     assert reader.audit((first.links, first.head)).broken is None
     assert forger.audit().broken is None
-    assert found(forged, (first.links, first.head)).wrong.endswith("not the anchor's: made anew")
+    assert found(forged, (first.links, first.head)).wrong.endswith("not the anchor's: rewritten")
     assert found(written, (99, first.head)).wrong == "missing"
     forged.close()
 

@@ -18,7 +18,8 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, whole
 from gpuwatch.money.report.blocks import Table
 from gpuwatch.money.report.json import as_object
-from gpuwatch.money.report.report import Facts, Report, Stretch, reported
+from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.report import Facts, Report, reported
 from gpuwatch.money.report.sections import sections
 from gpuwatch.notify.reports import ReportContent
 from gpuwatch.notify.transports.file import FORMATS
@@ -76,8 +77,8 @@ def rows(draw: st.DrawFn) -> list[Row]:
 @given(told=rows())
 def test_every_slicing_adds_up_to_the_same_cent(told: list[Row]) -> None:
     """Of every slicing, and of the steps in time, the lines add up to the whole, in cost, waste and GPU-time."""
-    stretch = Stretch(zone=BERLIN, first=DAY, after=SUNDAY)
-    report = reported(Facts(stretch=stretch, now=at(SUNDAY, 7), nodes=told, times=told, tags=("team",)))
+    period = Period(zone=BERLIN, first=DAY, after=SUNDAY)
+    report = reported(Facts(period=period, now=at(SUNDAY, 7), nodes=told, times=told, tags=("team",)))
     steps = as_object(report)["steps"]
 
     for lines in report.slices.values():
@@ -171,7 +172,7 @@ def test_a_stretch_is_compared_with_its_like() -> None:
     }
 
     for (first, after), before in named.items():
-        assert str(Stretch(zone=BERLIN, first=first, after=after).before) == before
+        assert str(Period(zone=BERLIN, first=first, after=after).before) == before
 
 
 def test_missing_time_is_told_and_is_never_idle() -> None:

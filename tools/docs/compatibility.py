@@ -33,7 +33,7 @@ def _dialect(name: str) -> list[str]:
     """One dialect's part of it."""
     dialect = load(name)
     rows = [
-        f"| `{family.name}` | {family.kind} | {family.unit} | {family.told} |"
+        f"| `{family.name}` | {family.kind} | {family.unit} | {family.origin} |"
         for family in dialect.families
         if family not in dialect.dormant
     ]
@@ -43,7 +43,7 @@ def _dialect(name: str) -> list[str]:
         f"## `--compat {name}`",
         "",
         f"Stands for {dialect.stands_for}.",
-        f"Labels: {dialect.labels_told}.",
+        f"Labels: {dialect.labels}.",
         "",
         "| name | type | unit | from |",
         "| --- | --- | --- | --- |",

@@ -1,1 +1,1 @@
-"""Whose the processes on the GPUs are: user, container, pod, Slurm job, systemd unit. No command lines, no secrets."""
+"""Who owns the processes on the GPUs: user, container, pod, Slurm job, systemd unit. No command lines, no secrets."""

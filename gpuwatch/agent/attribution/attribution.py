@@ -1,4 +1,4 @@
-"""Who is behind the pids on the GPUs, looked up by a thread of its own: neither probe nor scrape ever waits for it.
+"""The owners of the pids on the GPUs, looked up by a thread of its own: neither probe nor scrape waits for it.
 
 Each process is read once: an owner is kept under (pid, start time) until the driver lists that pid no more. What is
 shown is one view, replaced whole; a view that is not renewed (a hung /proc, a hung name service) is no longer shown.
@@ -24,14 +24,14 @@ _LOG = logging.getLogger(__name__)
 _REFRESH_SECONDS = 2.0
 _VIEW_VALID_SECONDS = 20.0
 _LIST_SECONDS = 30.0  # from one list of the kubelet to the next, unless a new pod appears
-_LIST_VALID_SECONDS = 90.0  # a kubelet that restarts is no reason to take the names away
+_LIST_VALID_SECONDS = 90.0  # the names stay while a kubelet restarts
 _MOST_PROCESSES = 1024
 _PARTS = 3  # no name and no uid may have a _ in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is known of the processes and pods at one time. `dead` is None where it cannot be told who is dead."""
+    """The processes and pods at one time. `dead` is None if it is unknown which are dead."""
 
     monotonic_seconds: float
     owners: Mapping[int, Owner] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Attribution:
         self._snapshot = snapshot
         self._proc = Path(settings.proc)
         self._known: dict[tuple[int, int], Owner] = {}
-        self._gone: dict[int, int] = {}  # pid -> the cycle whose process was found gone
+        self._gone: dict[int, int] = {}  # pid -> the cycle in which its process was gone
         self._pods = _PodList(Path(settings.pod_resources_socket), clock)
         self._folders = PodFolders(Path(settings.pod_logs))
         self._numbered: tuple[Allocation, ...] = ()  # the list for which the minor numbers were read
@@ -77,7 +77,7 @@ class Attribution:
         return view if fresh else None
 
     def refresh(self) -> None:
-        """Look once."""
+        """Read the processes and pods once."""
         snapshot, now = self._snapshot(), self._clock.monotonic()
         uses: dict[int, frozenset[Part]] = {}
         for reading in snapshot.readings:
@@ -112,7 +112,7 @@ class Attribution:
         return Node.of(gpus, snapshot.readings, self._minors)
 
     def _owners(self, pids: Iterable[int], cycle: int) -> dict[int, Owner]:
-        """The owner of each pid that lives; who is gone is dead once a later cycle than this still lists it."""
+        """The owner of each living pid; a process that is gone counts as dead once a later cycle still lists it."""
         known: dict[tuple[int, int], Owner] = {}
         owners: dict[int, Owner] = {}
         gone: dict[int, int] = {}
@@ -138,13 +138,13 @@ class Attribution:
         return owner if start_time(self._proc, pid) == started else None
 
     def _run(self) -> None:
-        """Look for ever; whatever goes wrong, the next look is another chance."""
+        """Look until `stop`; after any failure the next look tries again."""
         while not self._stopping.is_set():
             try:
                 self.refresh()
                 self._stopping.wait(_REFRESH_SECONDS)
-            except Exception:  # noqa: BLE001  nobody would start the thread again; until it works, nothing is shown
-                _LOG.exception("who uses the GPUs could not be looked up")
+            except Exception:  # noqa: BLE001  the thread must go on; nothing is shown until it works
+                _LOG.exception("the owners of GPU processes could not be looked up")
                 self._stopping.wait(_LIST_SECONDS)
 
 
@@ -161,7 +161,7 @@ class _PodList:
         self.covers: frozenset[str] = frozenset()  # uids of pods that ran when the list was made
 
     def allocations(self, pod_uids: frozenset[str]) -> tuple[Allocation, ...]:
-        """The list as it is now or was lately; empty without a kubelet."""
+        """The present or a recent list; empty without a kubelet."""
         now = self._clock.monotonic()
         uncovered = self._trouble is None and not pod_uids <= self.covers
         if now >= self._next_at or uncovered:
@@ -185,15 +185,15 @@ class _PodList:
 
 
 class PodFolders:
-    """Listed only when an uid appears that was not there at the last time."""
+    """The kubelet's folders, listed only when a new uid appears."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is read yet."""
+        """Read nothing yet."""
         self._path = path
         self._known: dict[str, PodName] = {}
 
     def names(self, uids: frozenset[str]) -> Mapping[str, PodName]:
-        """The names of these uids, as far as they can be told."""
+        """The known names of these uids."""
         self._known = {uid: name for uid, name in self._known.items() if uid in uids}
         if uids - self._known.keys():
             self._known |= self._listed(uids)

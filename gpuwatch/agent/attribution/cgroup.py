@@ -1,4 +1,4 @@
-"""PURE: what the path of a control group tells of a process. Any text will do; of no known form, it says nothing.
+"""PURE: what the path of a control group shows about a process. A path of unknown form shows nothing.
 
 Every fact has a closed alphabet (hexadecimal ids, digits, unit names), so nothing else of the text can get out. Below
 user.slice the names are the user's own choice (`systemd-run --user`): no pod, container or job is believed there.

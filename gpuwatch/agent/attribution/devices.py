@@ -1,7 +1,7 @@
-"""PURE: which GPU, or part of one, a device is that the kubelet gave away, by all the names such devices have.
+"""PURE: which GPU, or part of one, a device of the kubelet is, by all the names that such devices have.
 
 Some names leave several to choose from: the index that NVML counts and the minor number of /dev/nvidiaN are not always
-the same, and of several MIG instances of one size a claim's name does not tell which.
+the same, and a claim's name does not show which of several MIG instances of one size it is.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Part:
     compute_instance: int | None = None
 
     def may_be(self, other: "Part") -> bool:
-        """Whether nothing known of the two contradicts that they are one, or one is part of the other."""
+        """Whether the two may be the same, or one a part of the other."""
         return (
             self.gpu == other.gpu
             and _agree(self.gpu_instance, other.gpu_instance)
@@ -48,7 +48,7 @@ class Node:
     by_uuid: Mapping[str, Part]
     by_index: Mapping[int, str]
     by_minor: Mapping[int, str]
-    unnumbered: frozenset[str]  # the GPUs whose minor number is not known
+    unnumbered: frozenset[str]  # GPUs without a known minor number
     by_profile: Mapping[tuple[str, str], frozenset[Part]]  # MIG devices by GPU and size, as a claim's name has it
 
     @classmethod
@@ -79,7 +79,7 @@ class Node:
         )
 
     def parts(self, device: str) -> frozenset[Part]:
-        """All that the device may be, nothing if it is no GPU of ours; `::n` is one of several shares of one device."""
+        """All parts that the device may be, empty if it is not a GPU of this node; `::n` is one of several shares."""
         name = device.partition("::")[0]
         if claim := _CLAIM.fullmatch(name):
             number = int(claim[1])
@@ -95,7 +95,7 @@ class Node:
         return frozenset() if known is None else frozenset({known})
 
     def _by_minor(self, number: int) -> frozenset[str]:
-        """The GPU with that number; any whose number is not known, if none of the others has it."""
+        """The GPU with that number; if there is none, any GPU with an unknown number."""
         return frozenset({self.by_minor[number]} if number in self.by_minor else self.unnumbered)
 
     def _claimed(self, gpu: str, profile: str | None) -> frozenset[Part]:
@@ -104,7 +104,7 @@ class Node:
 
 
 def is_numbered(device: str) -> bool:
-    """Whether the minor numbers are needed to tell which GPU that is."""
+    """Whether the minor numbers are needed to find out which GPU that is."""
     return bool(_GKE.match(device) or _CLAIM.match(device))
 
 
@@ -124,7 +124,7 @@ def _as_claimed(profile: str) -> str:
 
 
 def device_minors(proc: Path) -> dict[str, int]:
-    """The minor numbers by PCI address, from driver/nvidia/gpus/ADDRESS/information; those that cannot be read lack."""
+    """The minor numbers by PCI address, from driver/nvidia/gpus/ADDRESS/information; without unreadable ones."""
     found: dict[str, int] = {}
     for file in (proc / "driver/nvidia/gpus").glob("*/information"):
         with contextlib.suppress(OSError), file.open("rb", buffering=0) as information:

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuwatch.runtime.clock import Clock
 
 _MOST_BYTES = 16 * 1024 * 1024  # what the kubelet allows its own clients
-_MOST_FRAME_BYTES = 16 * 1024  # RFC 9113 section 4.2: nobody sends more to who has not asked for it
+_MOST_FRAME_BYTES = 16 * 1024  # RFC 9113 section 4.2: the limit unless a client raises it
 
 # RFC 9113 section 6.
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
@@ -28,15 +28,15 @@ class CallError(Exception):
 
 
 class NoServerError(CallError):
-    """There is no such socket."""
+    """The socket does not exist."""
 
 
 def call(path: Path, method: str, timeout_seconds: float, clock: Clock) -> bytes:
-    """The one message that the server answers an empty one with; the whole call ends within the timeout.
+    """The server's answer to an empty message; the whole call ends within the timeout.
 
     Raises:
         NoServerError: the socket does not exist.
-        CallError: nobody listens, no right to ask, no answer in time, no gRPC, or no message.
+        CallError: no server, no permission, no answer in time, no gRPC, or no message.
 
     """
     deadline = clock.monotonic() + timeout_seconds
@@ -67,11 +67,11 @@ class _Frames:
         head = self._exactly(9)
         size, (kind, flags, stream) = int.from_bytes(head[:3]), struct.unpack(">BBI", head[3:])
         if size > _MOST_FRAME_BYTES:
-            raise CallError("what answers there does not speak HTTP/2")
+            raise CallError("the server does not speak HTTP/2")
         return kind, flags, stream & 0x7FFFFFFF, self._exactly(size)
 
     def send(self, frame: bytes) -> None:
-        """Answer."""
+        """Send a frame."""
         self._connection.sendall(frame)
 
     def _exactly(self, size: int) -> bytes:
@@ -89,7 +89,7 @@ class _Frames:
 
 
 def _request(method: str) -> bytes:
-    """All that we say: settings, room for the answer, one request with one empty message."""
+    """All frames of the client: settings, a window for the answer, one request with one empty message."""
     settings = {_HEADER_TABLE_SIZE: 0, _ENABLE_PUSH: 0, _INITIAL_WINDOW_SIZE: _MOST_BYTES}
     headers = {
         ":method": "POST",

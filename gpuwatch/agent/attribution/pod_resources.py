@@ -45,7 +45,7 @@ def list_allocations(path: Path, clock: Clock) -> tuple[Allocation, ...]:
     try:
         return parse_list(call(path, _METHOD, _TIMEOUT_SECONDS, clock))
     except ValueError as error:
-        raise CallError(f"the answer is no list of pod resources: {error}") from error
+        raise CallError(f"the answer is not a list of pod resources: {error}") from error
 
 
 def parse_list(message: bytes) -> tuple[Allocation, ...]:
@@ -73,7 +73,7 @@ def _allocations(message: bytes) -> Iterator[Allocation]:
 
 
 def _devices(container: bytes) -> Iterator[str]:
-    """What its device plugins gave it, then what it has through claims."""
+    """The devices of a container: those of device plugins, then those of claims."""
     for devices in _nested(container, 2):
         for device in _nested(devices, 2):
             yield device[:_LONGEST_DEVICE].decode()
@@ -84,7 +84,7 @@ def _devices(container: bytes) -> Iterator[str]:
 
 
 def _claimed(resource: bytes) -> Iterator[str]:
-    """NVIDIA's device of a ClaimResource; before Kubernetes 1.31 only its CDI devices are told."""
+    """NVIDIA's device of a ClaimResource; before Kubernetes 1.31 only its CDI devices are given."""
     driver, device = _text(resource, 2), _text(resource, 4)
     if driver:
         yield from [device] if f"{driver}/" == CLAIMED and device else []
@@ -101,7 +101,7 @@ def is_name(text: str) -> bool:
 
 def _name(text: str) -> str:
     if not is_name(text):
-        raise ValueError("a name in it is none that Kubernetes allows")
+        raise ValueError("it has a name that Kubernetes does not allow")
     return text
 
 

@@ -1,6 +1,6 @@
 """PURE: which pod a process belongs to. The kubelet knows pods and devices, /proc knows pods' uids and processes.
 
-The kubelet's own folders tell the name of an uid for certain. Where they cannot be read, the two meet in the GPUs: the
+The kubelet's own folders show the name of an uid for certain. Where they cannot be read, the two meet in the GPUs: the
 pod of an uid is the one that was given all GPUs, or parts of GPUs, that this uid's processes hold. Where that fits
 several pods (time slicing), or one pod fits several uids (a privileged pod holds what it was not given), nobody is
 named: a missing name is better than a wrong one.
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class PodName(NamedTuple):
-    """A pod as people call it; unique on a node at one time, not over time."""
+    """A pod by namespace and name; unique on a node at one time, not over time."""
 
     namespace: str
     pod: str
@@ -26,7 +26,7 @@ class PodName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A container as Kubernetes names it; no container where the pod has several on the GPUs in question."""
+    """A container as Kubernetes names it; without a container if the pod has several on these GPUs."""
 
     namespace: str
     pod: str
@@ -34,7 +34,7 @@ class Workload:
 
     @property
     def of(self) -> PodName:
-        """Its pod."""
+        """The container's pod."""
         return PodName(self.namespace, self.pod)
 
 
@@ -46,11 +46,13 @@ class Grant:
     parts: frozenset[Part]
 
 
-_Given = Mapping[str, frozenset[tuple[Workload, Part]]]  # by the GPU's uuid: who may have been given what of it
+_Given = Mapping[
+    str, frozenset[tuple[Workload, Part]]
+]  # by the GPU's uuid: workloads with the parts that they may have
 
 
 def granted(allocations: Iterable[Allocation], node: Node) -> tuple[Grant, ...]:
-    """The GPUs, and parts of them, among what the kubelet gave away."""
+    """The GPUs, and parts of them, among the kubelet's devices."""
     return tuple(
         Grant(
             workload=Workload(namespace=allocation.namespace, pod=allocation.pod, container=allocation.container),
@@ -79,7 +81,7 @@ def name_pods(
 ) -> dict[int, Workload]:
     """The workload of each pid, where it is certain.
 
-    `uses`: the parts of GPUs that a pid holds; `pod_uids`: the uid of a pid's pod; `known`: names told by their uid.
+    `uses`: the parts of GPUs that a pid holds; `pod_uids`: the uid of a pid's pod; `known`: names by uid.
     """
     given = _by_gpu(grants)
     held: dict[str, frozenset[Part]] = {}
@@ -114,12 +116,12 @@ def _container(pod: PodName, parts: frozenset[Part], given: _Given) -> str | Non
 
 
 def _given(part: Part, given: _Given) -> list[Workload]:
-    """Those that were given this part, or may have been."""
+    """The workloads that have this part, or may have it."""
     return [workload for workload, other in given.get(part.gpu, ()) if part.may_be(other)]
 
 
 def _common(sets: Iterable[set[_T]]) -> set[_T]:
-    """What is in all of them."""
+    """The intersection of the sets."""
     first, *others = sets
     return first.intersection(*others)
 

@@ -1,4 +1,4 @@
-"""One process in /proc: when it started and whose it is. Of its environment, at most the number of its Slurm job."""
+"""One process in /proc: its start and its owner. Of its environment, at most the number of its Slurm job is read."""
 
 import pwd
 import re
@@ -21,7 +21,7 @@ GONE = (FileNotFoundError, ProcessLookupError)  # not there, or ended while it w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Whose a process is; None is not known."""
+    """Who owns a process; None is not known."""
 
     user: str | None = None
     placement: Placement = field(default_factory=Placement)
@@ -33,7 +33,7 @@ def sees_host_pids(proc: Path) -> bool:
 
 
 def start_time(proc: Path, pid: int) -> int | None:
-    """Clock ticks from boot to the start of the process, which tell apart two of the same pid; None: unreadable.
+    """Clock ticks from boot to the start of the process, different for two of the same pid; None: unreadable.
 
     Raises:
         FileNotFoundError, ProcessLookupError: there is no such process.
@@ -49,7 +49,7 @@ def start_time(proc: Path, pid: int) -> int | None:
 
 
 def read_owner(proc: Path, pid: int, *, users: bool, environment: bool) -> Owner:
-    """Whose it is, as far as our rights go; `environment` allows to look there for a job that no cgroup tells."""
+    """The owner, as far as permissions allow; with `environment`, it is searched for a job that no cgroup names."""
     folder = proc / str(pid)
     placement = parse_cgroup(_try_read(folder / "cgroup").decode("utf-8", "replace"))
     if environment and placement.slurm_job is None and _may_be_slurms(placement):
@@ -62,10 +62,9 @@ def read_owner(proc: Path, pid: int, *, users: bool, environment: bool) -> Owner
 
 
 def _may_be_slurms(placement: Placement) -> bool:
-    """Whether a job number in the environment can be Slurm's own: anybody can set the variable.
+    """Whether a job number in the environment can be Slurm's own: any user can set the variable.
 
-    Without control groups of its own Slurm's jobs run in the service of slurmd; on a system without systemd nobody can
-    tell.
+    Without control groups of its own, Slurm's jobs run in the service of slurmd; without systemd it is unknown.
     """
     contained = placement.container_id is not None or placement.pod_uid is not None
     if contained or placement.own_names:
@@ -80,7 +79,7 @@ def job_in_environment(environment: bytes) -> str | None:
 
 
 def _user(status: bytes, *, named: bool) -> str | None:
-    """The owner's name; the number where nobody has it, and in a container, whose users are not the host's."""
+    """The owner's name; the number if no user has it, and in a container, which has users of its own."""
     found = _STATUS_UID.search(status)
     if found is None:
         return None
@@ -92,7 +91,7 @@ def _user(status: bytes, *, named: bool) -> str | None:
 
 
 def _try_read(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
-    """What the file begins with; nothing where it may not be read."""
+    """The beginning of the file; empty if it may not be read."""
     try:
         return _read(path, most_bytes)
     except OSError:

@@ -1,4 +1,4 @@
-"""What may be set about who uses the GPUs. `agent.settings` composes this as `agent.attribution`."""
+"""The settings of the owners of GPU processes. `agent.settings` composes this as `agent.attribution`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -14,16 +14,16 @@ class AttributionSettings:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    enabled: Annotated[bool, Setting("false: nobody is looked up, and no series says who uses a GPU.")] = True
+    enabled: Annotated[bool, Setting("false: owners are not looked up, and no series says who uses a GPU.")] = True
     user_names: Annotated[bool, Setting("false: the label `user` is left out everywhere.")] = True
     slurm_environment: Annotated[
         bool,
-        Setting("Read SLURM_JOB_ID, and nothing else, from the environment of a process whose cgroup tells no job."),
+        Setting("Read only SLURM_JOB_ID from the environment of a process, if its cgroup names no job."),
     ] = True
     proc: Annotated[str, MinLen(1), Setting("Where the host's /proc is mounted.")] = "/proc"
     pod_resources_socket: Annotated[
         str, MinLen(1), Setting("The kubelet's pod-resources socket, asked for pod names where it exists.")
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
     pod_logs: Annotated[
-        str, MinLen(1), Setting("The kubelet's folder of logs; the names of what is in it tell which pod an uid is.")
+        str, MinLen(1), Setting("The kubelet's folder of logs; the names in it show which pod an uid is.")
     ] = "/var/log/pods"

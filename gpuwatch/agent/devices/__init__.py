@@ -18,7 +18,7 @@ class DeviceSource(Protocol):
         ...
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
-        """One reading, or why there is none. Never a stale or invented value.
+        """One reading, or why it is missing. Never a stale or invented value.
 
         Raises:
             SourceUnavailableError: the whole source failed, not this GPU alone.
@@ -27,7 +27,7 @@ class DeviceSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the devices."""
+        """Release the devices."""
         ...
 
 

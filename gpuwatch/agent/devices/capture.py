@@ -22,7 +22,7 @@ class Mask:
     """The same mask for the same name, wherever it stands: under its own key or in the driver's words."""
 
     def __init__(self) -> None:
-        """Nothing has a name yet."""
+        """Begin without masked names."""
         self._masks: dict[str, str] = {}
         self._known: re.Pattern[str] | None = None
 
@@ -53,7 +53,7 @@ class Mask:
         names = sorted((each for each in self._masks if len(each) >= _SHORTEST_LETTERS), key=len, reverse=True)
         self._known = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})(?!\w)") if names else None
 
-    def _masked(self, value: Any, key: str = "") -> Any:  # noqa: ANN401  likewise
+    def _masked(self, value: Any, key: str = "") -> Any:  # noqa: ANN401  any JSON
         """The same with each known name masked."""
         if isinstance(value, dict):
             return {below: self._masked(held, below) for below, held in value.items()}

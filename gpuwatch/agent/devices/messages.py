@@ -27,14 +27,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag="event", tag_field="k
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="reading", tag_field="kind"):
-    """One GPU was read."""
+    """The reading of one GPU."""
 
     seq: int
     reading: GpuReading
 
 
 class Down(msgspec.Struct, frozen=True, kw_only=True, tag="down", tag_field="kind"):
-    """One GPU could not be read."""
+    """The failure to read one GPU."""
 
     seq: int
     down: GpuDown

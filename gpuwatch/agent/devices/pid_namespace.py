@@ -6,7 +6,7 @@ _HOST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO: the first PID namespace of
 
 
 def in_host_pids(proc: Path = Path("/proc")) -> bool:
-    """Whether this process is in the host's PID namespace; False where that cannot be told."""
+    """Whether this process is in the host's PID namespace; False if that is unknown."""
     try:
         return str((proc / "self/ns/pid").readlink()) == _HOST_PIDS
     except OSError:

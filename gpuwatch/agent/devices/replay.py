@@ -1,4 +1,4 @@
-"""Plays a capture: the recorded output of `gpuwatch probe`, so that hardware nobody here owns can be read again.
+"""Plays a capture: the recorded output of `gpuwatch probe`, so that other people's hardware can be read again.
 
 Each GPU's part of a cycle comes out as it was recorded, its time stamps included; the cycle around it is the player's
 own. A capture says nothing of speed: play it at the interval at which it was recorded.
@@ -69,7 +69,7 @@ class ReplaySource:
         return self._events
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a capture holds no device."""
 
 
 def _cycles(capture: Path) -> Iterator[_Recorded]:

@@ -1,4 +1,4 @@
-"""Reads the script of the simulated source: YAML into GPUs. What is wrong is told with file, key, value and remedy."""
+"""Reads the script of the simulated source: YAML into GPUs. Mistakes are reported with file, key, value and remedy."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ class ScriptedGpu:
     name: str = "Simulated GPU"
     memory_total_bytes: int = 24 * 1024**3
     power_limit_watts: float = 300.0
-    programme: LoadProfile
+    load_profile: LoadProfile
     lost: Intervals
     hang: Intervals
 
@@ -54,13 +54,13 @@ def read_script(path: Path) -> Script:
     import yaml  # noqa: PLC0415  only a script needs the parser
 
     try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ScriptError(f"{path}: cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ScriptError(f"{path}: is no YAML: {error}") from error
     try:
-        script: Script = _script(told, "")
+        script: Script = _script(text, "")
     except _WrongError as error:
         key, value, remedy = error.args
         raise ScriptError(f"{path}: {key or 'the script'} = {_short(value)}: {remedy}") from error
@@ -83,13 +83,13 @@ def _record(value: Any, key: str, checks: Mapping[str, _Check]) -> dict[str, Any
     return {name: checks[name](entry, f"{at}{name}") for name, entry in value.items()}
 
 
-def _list(check: _Check, value: Any, key: str) -> list[Any]:  # noqa: ANN401  likewise
+def _list(check: _Check, value: Any, key: str) -> list[Any]:  # noqa: ANN401  any YAML
     if not isinstance(value, list):
         raise _WrongError(key, value, "write a list, in brackets or with dashes")
     return [check(entry, f"{key}.{number}") for number, entry in enumerate(value)]
 
 
-def _number(value: Any, key: str, least: float = 0.0, most: float = math.inf, what: str = "a number") -> float:  # noqa: ANN401  likewise
+def _number(value: Any, key: str, least: float = 0.0, most: float = math.inf, what: str = "a number") -> float:  # noqa: ANN401  any YAML
     number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
     if not (least <= number <= most and number < math.inf):
         bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
@@ -97,40 +97,40 @@ def _number(value: Any, key: str, least: float = 0.0, most: float = math.inf, wh
     return number
 
 
-def _whole(value: Any, key: str, least: int = 0) -> int:  # noqa: ANN401  likewise
+def _whole(value: Any, key: str, least: int = 0) -> int:  # noqa: ANN401  any YAML
     number = _number(value, key, float(least), what="a whole number")
     if number != int(number):
         raise _WrongError(key, value, "write a whole number")
     return int(number)
 
 
-def _seconds(value: Any, key: str) -> float:  # noqa: ANN401  likewise
+def _seconds(value: Any, key: str) -> float:  # noqa: ANN401  any YAML
     try:
         return _number(parse_duration(value), key, what="a duration such as 90s, 5m or 2h")
     except ValueError as error:
         raise _WrongError(key, value, "write a duration such as 90s, 5m or 2h") from error
 
 
-def _text(value: Any, key: str) -> str:  # noqa: ANN401  likewise
+def _text(value: Any, key: str) -> str:  # noqa: ANN401  any YAML
     if not isinstance(value, str) or not value:
         raise _WrongError(key, value, "write a text")
     return value
 
 
-def _flag(value: Any, key: str) -> bool:  # noqa: ANN401  likewise
+def _flag(value: Any, key: str) -> bool:  # noqa: ANN401  any YAML
     if not isinstance(value, bool):
         raise _WrongError(key, value, "write true or false")
     return value
 
 
-def _outage(value: Any, key: str) -> tuple[float, float]:  # noqa: ANN401  likewise
-    told = _record(value, key, {"begin": _seconds, "end": _seconds})
-    if told.get("begin", 0.0) >= told.get("end", 0.0):
+def _outage(value: Any, key: str) -> tuple[float, float]:  # noqa: ANN401  any YAML
+    outage = _record(value, key, {"begin": _seconds, "end": _seconds})
+    if outage.get("begin", 0.0) >= outage.get("end", 0.0):
         raise _WrongError(key, value, "give begin and a later end, such as {begin: 10m, end: 12m}")
-    return told["begin"], told["end"]
+    return outage["begin"], outage["end"]
 
 
-def _outages(value: Any, key: str) -> Intervals:  # noqa: ANN401  likewise
+def _outages(value: Any, key: str) -> Intervals:  # noqa: ANN401  any YAML
     return Intervals(_list(_outage, value, key))
 
 
@@ -143,11 +143,11 @@ _PHASE: dict[str, _Check] = {
 }
 
 
-def _phase(value: Any, key: str) -> Phase:  # noqa: ANN401  likewise
-    told = _record(value, key, _PHASE)
-    if "at" not in told:
+def _phase(value: Any, key: str) -> Phase:  # noqa: ANN401  any YAML
+    phase = _record(value, key, _PHASE)
+    if "at" not in phase:
         raise _WrongError(key, value, "say when it begins, such as {at: 5m}")
-    return Phase(**told)
+    return Phase(**phase)
 
 
 _GPU: dict[str, _Check] = {
@@ -161,14 +161,14 @@ _GPU: dict[str, _Check] = {
 }
 
 
-def _gpu(value: Any, key: str) -> ScriptedGpu:  # noqa: ANN401  likewise
-    told = {"lost": Intervals(), "hang": Intervals(), **_record(value, key, _GPU)}
-    life, period = told.pop("life", []), told.pop("repeat", None)
+def _gpu(value: Any, key: str) -> ScriptedGpu:  # noqa: ANN401  any YAML
+    fields = {"lost": Intervals(), "hang": Intervals(), **_record(value, key, _GPU)}
+    life, period = fields.pop("life", []), fields.pop("repeat", None)
     try:
-        programme = LoadProfile(life, period)
+        load_profile = LoadProfile(life, period)
     except ValueError as error:
         raise _WrongError(f"{key}.life", value.get("life"), str(error)) from error
-    gpu = ScriptedGpu(programme=programme, **told)
+    gpu = ScriptedGpu(load_profile=load_profile, **fields)
     for number, phase in enumerate(life):
         if phase.memory_bytes > gpu.memory_total_bytes:
             at_most = f"write at most its memory_total_bytes, {gpu.memory_total_bytes}"
@@ -176,10 +176,10 @@ def _gpu(value: Any, key: str) -> ScriptedGpu:  # noqa: ANN401  likewise
     return gpu
 
 
-def _script(value: Any, key: str) -> Script:  # noqa: ANN401  likewise
+def _script(value: Any, key: str) -> Script:  # noqa: ANN401  any YAML
     checks: dict[str, _Check] = {"gpus": partial(_list, _gpu), "driver_missing": _outages, "silence": _outages}
-    told = _record(value, key, checks)
-    if not told.get("gpus"):
-        raise _WrongError("gpus", told.get("gpus"), "write one entry for each GPU")
-    spans = {name: told.get(name, Intervals()) for name in ("driver_missing", "silence")}
-    return Script(gpus=tuple(told["gpus"]), **spans)
+    fields = _record(value, key, checks)
+    if not fields.get("gpus"):
+        raise _WrongError("gpus", fields.get("gpus"), "write one entry for each GPU")
+    spans = {name: fields.get(name, Intervals()) for name in ("driver_missing", "silence")}
+    return Script(gpus=tuple(fields["gpus"]), **spans)

@@ -1,4 +1,4 @@
-"""GPUs that exist only in a script: their readings follow from a load programme, faults come when the script says so.
+"""GPUs that exist only in a script: their readings follow from a load profile, faults come when the script says so.
 
 Everything is consistent and nothing is random at reading time: means and maxima cover all of the time since the last
 reading, energy is the integral of power, temperature follows power, and a lost GPU says what NVML says.
@@ -6,7 +6,7 @@ reading, energy is the integral of power, temperature follows power, and a lost 
 A script is YAML (see docs/examples/simulated.yaml). Times count from the probe's start; durations like 90s, 5m, 2h:
 
     gpus:                                # one entry for each GPU
-      - name: NVIDIA L4                  # optional, likewise memory_total_bytes and power_limit_watts
+      - name: NVIDIA L4                  # optional, as memory_total_bytes and power_limit_watts
         repeat: 1h                       # optional: the life begins again
         life:                            # phases in order; at rest before the first
           - {at: 0s, utilization_ratio: 0.9, memory_bytes: 12000000000}
@@ -48,7 +48,7 @@ class SimulatedGpu:
     """One GPU: who it is, what it does, and when it fails."""
 
     info: GpuInfo
-    programme: LoadProfile
+    load_profile: LoadProfile
     memory_total_bytes: int = 24 * 1024**3
     power_limit_watts: float = 300.0
     lost: Intervals = field(default_factory=Intervals)
@@ -68,7 +68,7 @@ class _Last:
 
 
 class SimulatedSource:
-    """A DeviceSource over simulated GPUs. The programmes' zero is `origin_seconds` on the clock's monotonic time."""
+    """A DeviceSource over simulated GPUs. The load profiles begin at `origin_seconds` on the clock's monotonic time."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SimulatedSource:
         return self._infos
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
-        """What the programme makes of this GPU, over the time since it was last read."""
+        """The reading by the load profile, over the time since the last one."""
         simulated = self._gpus[gpu.uuid]
         self._block(simulated.hang)
         now = self._now()
@@ -107,7 +107,7 @@ class SimulatedSource:
         return self._reading(simulated, now)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a simulation holds no device."""
 
     def _now(self) -> float:
         return self._clock.monotonic() - self._origin
@@ -130,10 +130,10 @@ class SimulatedSource:
             if now < last.until:
                 work_seconds = 0.0 if phase.stalled else mean * elapsed
             else:
-                mean = min(1.0, max(0.0, gpu.programme.load_seconds(last.seconds, now) / elapsed))
-                peak = gpu.programme.peak(last.seconds, now)
-                work_seconds = gpu.programme.work_seconds(last.seconds, now)
-                phase, last.until = gpu.programme.at(now)
+                mean = min(1.0, max(0.0, gpu.load_profile.load_seconds(last.seconds, now) / elapsed))
+                peak = gpu.load_profile.peak(last.seconds, now)
+                work_seconds = gpu.load_profile.work_seconds(last.seconds, now)
+                phase, last.until = gpu.load_profile.at(now)
                 last.phase, last.processes = phase, _processes(gpu, phase)
             last.joules += (_watts(gpu, 1.0) - _watts(gpu, 0.0)) * work_seconds
             target = _settled_celsius(gpu, phase)
@@ -180,13 +180,13 @@ def _settled_celsius(gpu: SimulatedGpu, phase: Phase) -> float:
 
 def _first(gpu: SimulatedGpu, now: float) -> _Last:
     """Before the first reading: the energy drawn since the origin, a settled temperature."""
-    phase, until = gpu.programme.at(now)
-    joules = _watts(gpu, 0.0) * now + (_watts(gpu, 1.0) - _watts(gpu, 0.0)) * gpu.programme.work_seconds(0.0, now)
+    phase, until = gpu.load_profile.at(now)
+    joules = _watts(gpu, 0.0) * now + (_watts(gpu, 1.0) - _watts(gpu, 0.0)) * gpu.load_profile.work_seconds(0.0, now)
     return _Last(now, until, phase, _processes(gpu, phase), _settled_celsius(gpu, phase), joules)
 
 
 def _processes(gpu: SimulatedGpu, phase: Phase) -> tuple[GpuProcess, ...]:
-    """The memory shared out evenly; the same programme shows the same pids."""
+    """The memory shared out evenly; the same load profile gives the same pids."""
     count = phase.process_count
     if count == 0:
         return ()
@@ -206,7 +206,7 @@ def gpu_info(name: str, index: int, host: str) -> GpuInfo:
 
 
 def open_simulated(script: Path | None, seed: int, clock: Clock) -> SimulatedSource:
-    """The script's GPUs, or two with a mixed life where there is none; the seed decides their uuids and that life.
+    """The script's GPUs, or two with a mixed life without a script; the seed decides their uuids and that life.
 
     Raises:
         ScriptError: the script cannot be played; the text names file, key, value and remedy.
@@ -214,28 +214,28 @@ def open_simulated(script: Path | None, seed: int, clock: Clock) -> SimulatedSou
     """
     if script is None:
         host = f"simulated-{seed}"
-        gpus = [SimulatedGpu(info=gpu_info("Simulated GPU", i, host), programme=_mixed(seed, i)) for i in range(2)]
+        gpus = [SimulatedGpu(info=gpu_info("Simulated GPU", i, host), load_profile=_mixed(seed, i)) for i in range(2)]
         return SimulatedSource(gpus, clock, origin_seconds=clock.monotonic())
     from gpuwatch.agent.devices.scenario import read_script  # noqa: PLC0415  only a script needs its reader
 
-    told = read_script(script)
+    scenario = read_script(script)
     gpus = [
         SimulatedGpu(
             info=gpu_info(gpu.name, index, f"{script.name}-{seed}"),
-            programme=gpu.programme,
+            load_profile=gpu.load_profile,
             memory_total_bytes=gpu.memory_total_bytes,
             power_limit_watts=gpu.power_limit_watts,
             lost=gpu.lost,
             hang=gpu.hang,
         )
-        for index, gpu in enumerate(told.gpus)
+        for index, gpu in enumerate(scenario.gpus)
     ]
     return SimulatedSource(
         gpus,
         clock,
         origin_seconds=clock.monotonic(),
-        driver_missing=told.driver_missing,
-        silence=told.silence,
+        driver_missing=scenario.driver_missing,
+        silence=scenario.silence,
     )
 
 

@@ -1,6 +1,7 @@
-"""What a signal of the host is: it looks, and says busy, idle, or unknown with a note on why."""
+"""The interface of a host signal: a look gives busy, idle, or unknown with a note on why."""
 
 import pwd
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from gpuwatch.model.fleet import Evidence, State
 
 
 class UnseenError(Exception):
-    """What a signal looks at could not be seen; the message, for people, says why. It is never idleness."""
+    """What a signal looks at could not be seen; the message says why. The signal is then unknown, never idle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +41,40 @@ class HostSignal(Protocol):
     source: str
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """What is to be seen now; nothing at all where this host has no such thing.
+        """What is seen now; empty if this host does not have what the signal looks at.
 
         Raises:
             OSError: a file or a connection failed; the signal is unknown.
-            UnseenError: likewise.
+            UnseenError: something else hides it; the signal is unknown.
 
         """
         ...
+
+
+class IdleClock:
+    """Stamps of last activity by key. Only the first stamp of a key is compared with the wall clock.
+
+    From then on a new stamp means activity just now, and an unchanged one ages on the monotonic clock: a wall clock
+    that jumps ahead does not make anything silent.
+    """
+
+    def __init__(self) -> None:
+        self._silent_from: dict[str, tuple[float, float]] = {}
+
+    def seconds(self, key: str, stamp_seconds: float, now: Moment) -> float:
+        """Seconds of silence, given the Unix time of the last activity; 0 for a stamp in the future."""
+        known = self._silent_from.get(key)
+        if known is None:
+            behind = max(0.0, now.at.timestamp() - stamp_seconds)
+            known = (stamp_seconds, now.monotonic_seconds - behind)
+        elif known[0] != stamp_seconds:
+            known = (stamp_seconds, now.monotonic_seconds)
+        self._silent_from[key] = known
+        return now.monotonic_seconds - known[1]
+
+    def forget_all_but(self, keys: Collection[str]) -> None:
+        """Drop what is gone; a key that returns is new."""
+        self._silent_from = {key: known for key, known in self._silent_from.items() if key in keys}
 
 
 def say(
@@ -59,7 +86,7 @@ def say(
     limit: float | None = None,
     unit: str = "",
 ) -> Evidence:
-    """A signal's finding."""
+    """Make a finding of a signal."""
     return Evidence(
         name=signal.name, says=says, observed=observed, limit=limit, unit=unit, source=signal.source, note=note
     )

@@ -18,7 +18,7 @@ _SHOWN = re.compile(r"(?!\.)(?!.*\.ref\Z).*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a file holds, whose it is, and when it was written (Unix time)."""
+    """A file's content, its owner, and when it was written (Unix time)."""
 
     data: bytes
     owner_uid: int
@@ -26,7 +26,7 @@ class Contents:
 
     @property
     def text(self) -> str:
-        """As text; bytes that are none show as such."""
+        """As text; invalid bytes are replaced."""
         return self.data.decode("utf-8", "replace")
 
 
@@ -35,14 +35,14 @@ def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
 
     Raises:
         OSError: it cannot be opened or read.
-        UnseenError: it is no regular file (a pipe would hold up the reader), or too large.
+        UnseenError: it is not a regular file (a pipe would hold up the reader), or too large.
 
     """
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise UnseenError(f"{path} is no regular file")
+            raise UnseenError(f"{path} is not a regular file")
         data = b""
         while len(data) <= most_bytes and (more := os.read(opened, min(1 << 16, most_bytes + 1))):
             data += more
@@ -54,7 +54,7 @@ def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
 
 
 def listed(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:
-    """What is in a folder, in order, of names that are wanted: all but hidden ones and systemd's pipes beside its own.
+    """The paths in a folder with wanted names, sorted; without hidden ones and systemd's pipes (`*.ref`).
 
     Raises:
         OSError: it cannot be listed.
@@ -124,5 +124,5 @@ def sees_processes(proc: Path) -> bool:
 
 
 def surely_dead(pid: int, roots: Roots) -> bool:
-    """Whether there is no such process; False where that cannot be told."""
+    """Whether there is no such process; False if that is unknown."""
     return sees_processes(roots.proc) and not (roots.proc / str(pid)).exists()

@@ -16,7 +16,7 @@ from gpuwatch.model.fleet import Evidence, State
 _UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work
-_NOT_ALL = "in a PID namespace of its own the agent is not told of all GPU processes: run it with --pid=host"
+_NOT_ALL = "the agent is in its own PID namespace and does not see all GPU processes: run it with --pid=host"
 
 # Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
 _UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
@@ -24,7 +24,7 @@ _UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Used:
-    """One process's CPU time; the start tells it from another that has the same pid later."""
+    """One process's CPU time; the start distinguishes it from a later one with the same pid."""
 
     started_seconds: float  # since boot
     cpu_seconds: float
@@ -60,7 +60,7 @@ class GpuProcessCpu:
                 raise UnseenError(_NOT_ALL)
             return (self._say(State.IDLE, "no process holds a GPU", 0.0),)
         if not used:
-            raise UnseenError(f"none of {unseen} GPU processes is in /proc; give the agent the host's processes")
+            raise UnseenError(f"{unseen} GPU processes are missing in /proc; let the agent see the host's processes")
         note = f"{unseen} of {len(now.gpu_pids)} GPU processes are not in /proc" if unseen else None
         if not looks or uptime <= looks[0][0]:
             return (self._say(State.UNKNOWN, "looked at for the first time", None),)
@@ -93,7 +93,7 @@ class GpuProcessCpu:
         return spent, new
 
     def _read_uptime(self) -> float:
-        """Seconds since boot, by the clock that processes' starts are told in."""
+        """Seconds since boot, by the clock of the processes' start times."""
         found = _UPTIME.match(read_small(self._roots.proc / "uptime").text)
         if found is None:
             raise UnseenError("/proc/uptime is not what proc(5) says")

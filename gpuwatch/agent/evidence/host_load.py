@@ -1,4 +1,4 @@
-"""How much the host's processors, disks and network cards do, from the kernel's counters between two looks.
+"""Load of the host's processors, disks and network cards, from the kernel's counters between two looks.
 
 Only real devices count (those with a `device` in sysfs): partitions, loops, RAM disks, device mappers, bridges, veth
 and the like show the same bytes again, or bytes that never left memory.
@@ -26,7 +26,7 @@ _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentatio
 class _Rate:
     """What was counted per second up to now, since the last look that is `span_seconds` ago or more.
 
-    Where there is none, since the first look.
+    Without such a look, since the first one.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class _Rate:
         return self._say(signal, State.IDLE, None, rate)
 
     def forget(self) -> None:
-        """Begin again: what could not be read leaves no number to compare with."""
+        """Begin again, because the counters could not be read."""
         self._looks.clear()
 
     def _say(self, signal: HostSignal, says: State, note: str | None, rate: float | None) -> Evidence:
@@ -105,7 +105,7 @@ class Disk:
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding over all disks; a machine without one moves nothing to or from it."""
+        """One finding over all disks; idle without any."""
         try:
             real = _real(self._roots.sys / "block")
             moved = self._moved(real)
@@ -126,7 +126,7 @@ class Disk:
                 if values[2] in real:
                     moved[values[2]] = (int(values[5]) + int(values[9])) * _SECTOR_BYTES
             except (IndexError, ValueError):
-                raise UnseenError(f"{path} has a line that is none of it: {line[:80]!r}") from None
+                raise UnseenError(f"{path} has an unexpected line: {line[:80]!r}") from None
         if real - moved.keys():
             raise UnseenError(f"{path} does not list {several(sorted(real - moved.keys()))}")
         return moved
@@ -143,7 +143,7 @@ class Network:
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding over all cards; a machine that has none to be seen is looked at from within a container."""
+        """One finding over all cards; unknown without any, as in a container."""
         try:
             moved = self._moved(_real(self._roots.sys / "class/net"))
         except (OSError, UnseenError):
@@ -154,7 +154,7 @@ class Network:
     def _moved(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes in and out by card, since the boot."""
         if not real:
-            raise UnseenError("no real network card is to be seen; give the agent the host's network")
+            raise UnseenError("no real network card is visible; give the agent the host's network")
         path = self._roots.proc / "net/dev"
         moved = {}
         for line in read_small(path).text.splitlines()[2:]:
@@ -164,7 +164,7 @@ class Network:
                 if name.strip() in real:
                     moved[name.strip()] = int(values[0]) + int(values[8])
             except (IndexError, ValueError):
-                raise UnseenError(f"{path} has a line that is none of it: {line[:80]!r}") from None
+                raise UnseenError(f"{path} has an unexpected line: {line[:80]!r}") from None
         if real - moved.keys():
             raise UnseenError(f"{path} does not list {several(sorted(real - moved.keys()))}")
         return moved

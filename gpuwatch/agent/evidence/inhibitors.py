@@ -1,4 +1,4 @@
-"""systemd's inhibitor locks: a program asked that the machine be not shut down, put to sleep, or called idle.
+"""systemd's inhibitor locks: a program asked that the machine is not shut down, suspended, or called idle.
 
 logind keeps each lock in a file of its own under /run/systemd/inhibit. Locks of mode `delay` do not count: they ask for
 a moment to put things in order, which half the programs of a host hold for ever. `block` and `block-weak` do, and what
@@ -39,7 +39,7 @@ class Inhibitors:
             try:
                 holder = self._holder(fields(read_small(path).text))
             except FileNotFoundError:
-                continue  # let go while we looked
+                continue  # released meanwhile
             except OSError as error:
                 doubts.append(f"lock {legible(path.name, 40)}: {error.strerror}")
             except UnseenError as error:
@@ -50,10 +50,10 @@ class Inhibitors:
             return (self._say(State.BUSY, several(holders), len(holders)),)
         if doubts:
             return (self._say(State.UNKNOWN, several(doubts), None),)
-        return (self._say(State.IDLE, "none is held", 0),)
+        return (self._say(State.IDLE, "no lock is held", 0),)
 
     def _holder(self, lock: dict[str, str]) -> str | None:
-        """Who holds a lock; None if it does not count. logind drops one that nobody holds, whoever took it."""
+        """Who holds a lock; None if it does not count. logind removes a lock without a holder."""
         if not {"WHAT", "MODE", "WHO", "PID"} <= lock.keys() or not lock["PID"].isdigit():
             raise UnseenError("it does not say what it is")
         if lock["MODE"].startswith("delay") or not _MEANT & set(lock["WHAT"].split(":")):

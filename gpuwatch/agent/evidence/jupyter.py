@@ -1,8 +1,8 @@
 """Jupyter kernels: the servers of this host are found by their runtime files and asked over loopback.
 
-A server's token is read from its runtime file, sent to 127.0.0.1 or ::1 and to nobody else, and kept nowhere. It is
-sent, and an answer is believed, only where the kernel says that the owner of that file has accepted the connection:
-on loopback anybody may listen.
+A server's token is read from its runtime file, sent only to 127.0.0.1 or ::1, and not stored. It is sent, and an
+answer is believed, only if the kernel says that the owner of that file has accepted the connection: on loopback any
+user may listen.
 """
 
 import http.client
@@ -18,9 +18,8 @@ from typing import Annotated
 
 import msgspec
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
-from gpuwatch.agent.evidence.idle_clock import Silence
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to
 from gpuwatch.model.fleet import Evidence, State
@@ -29,7 +28,7 @@ from gpuwatch.runtime.printable import legible
 _FILES = re.compile(r"(jpserver|nbserver)-.*\.json", re.DOTALL)  # jupyter_server; notebook before 7
 _IN_HOME = ".local/share/jupyter/runtime"
 _MOST_SERVERS = 64
-_MOST_KERNELS = 1024  # of all servers together: whoever runs one may list as many as an answer holds
+_MOST_KERNELS = 1024  # of all servers together: a server may list as many as an answer holds
 _MOST_HOMES = 1 << 16  # only root makes them
 _LARGEST_ANSWER_BYTES = 1 << 20
 _OK = 200
@@ -37,10 +36,10 @@ _PATH = re.compile(r"/[\w.~%@+/-]*", re.ASCII)
 _PYTHON = re.compile(r"i?python|conda|mamba", re.ASCII)
 _JUPYTER_MODULES = (b"jupyter", b"notebook", b"ipykernel")
 _SERVER_MODULE = re.compile(rb"\0-m\0(jupyter(?!hub\0)|notebook)")
-_HUB = "jupyterhub"  # it starts servers, and is none
+_HUB = "jupyterhub"  # it starts servers, but is not one
 _NESTED = re.compile(r"^NSpid:\t\d+\t", re.MULTILINE | re.ASCII)  # numbered in a namespace within ours, too
 _AT_WORK = "busy"
-# A kernel that nobody ever connected to is "starting" for ever: its last activity tells.
+# A kernel without any connection stays "starting" for ever: its last activity counts.
 _AT_REST = frozenset({"idle", "starting", "restarting", "autorestarting", "terminating", "dead"})
 
 
@@ -92,7 +91,7 @@ class Jupyter:
         self._runtime_dirs = tuple(Path(each) for each in settings.runtime_dirs)
         self._roots = roots
         self._timeout_seconds = deadline_seconds / 2
-        self._silence = Silence()
+        self._silence = IdleClock()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all servers; none where there is no server."""
@@ -140,30 +139,30 @@ class Jupyter:
             if found.silent[kernel.id] < self._silent_after:
                 found.busy.append(of)
             elif kernel.execution_state not in _AT_REST:
-                found.doubts.append(f"{of} is in no state that is known")
+                found.doubts.append(f"{of} is in an unknown state")
 
     def _say(self, says: State, note: str, least: float | None) -> Evidence:
         return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since activity")
 
     def _runtime_files(self) -> Iterator[Path]:
-        """Runtime files of all users whose homes may be read, and of the configured folders, which must be."""
+        """Runtime files in all readable homes, and in the configured folders, which must be readable."""
         folders = list(self._runtime_dirs)
         for folder in folders:
             listed(folder)
         folders += [home / _IN_HOME for home in self._homes()]
         for folder in dict.fromkeys(folders):
-            with suppress(PermissionError):  # of a home; whether that matters is told by `_hidden`
+            with suppress(PermissionError):  # of a home; `_hidden` finds out whether that matters
                 yield from _there(folder)
 
     def _homes(self) -> Iterator[Path]:
-        """Each home there is: a folder of homes, root's for one, may be one itself."""
+        """Every home; a folder of homes may be a home itself, as /root."""
         for home in self._roots.homes:
             yield home
             with suppress(OSError):
                 yield from listed(home, most=_MOST_HOMES)
 
     def _hidden(self, asked: Collection[int]) -> Iterator[str]:
-        """Servers whose runtime files may not be read, or are nowhere: what their kernels do, nobody can say."""
+        """Servers with unreadable or missing runtime files: what their kernels do is unknown."""
         closed = {owner for home in self._homes() if (owner := _shut_out(home)) is not None}
         if closed and hides_processes(self._roots.proc):
             yield "there are homes that this agent may not read, and processes that it cannot see"
@@ -180,9 +179,9 @@ class Jupyter:
     def _ask(self, server: _Server, owner: int) -> list[_Kernel]:
         """The kernels of one server, whatever address it says that it has: only loopback is ever asked."""
         if server.sock:
-            raise UnseenError("it listens on a UNIX socket, which is not asked")
+            raise UnseenError("it listens on a UNIX socket, which gpuwatch does not ask")
         if not 0 < server.port < 1 << 16 or not _PATH.fullmatch(server.base_url) or not server.token.isprintable():
-            raise UnseenError("it is no runtime file")
+            raise UnseenError("it is not a runtime file")
         belongs_to(self._roots, server.port, owner)
         headers = {"Authorization": f"token {server.token}"} if server.token else {}
         refused: OSError | None = None
@@ -200,18 +199,18 @@ class Jupyter:
                 refused = refused or error
                 continue
             except (http.client.HTTPException, UnicodeError):
-                raise UnseenError("its server speaks no HTTP") from None
+                raise UnseenError("its server does not speak HTTP") from None
             try:
                 kernels = _KERNELS.decode(body)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                raise UnseenError("its server's answer is no list of kernels") from None
+                raise UnseenError("its server's answer is not a list of kernels") from None
             if any(kernel.last_activity.tzinfo is None for kernel in kernels):
-                raise UnseenError("its server tells times without a zone")
+                raise UnseenError("its server gives times without a zone")
             return kernels
         raise refused or UnseenError("it cannot be reached")
 
     def _connection(self, address: str, server: _Server) -> http.client.HTTPConnection:
-        """Not yet open. On loopback a certificate proves nothing: none of them names 127.0.0.1."""
+        """A connection, not yet open. On loopback a certificate proves nothing: it does not name 127.0.0.1."""
         if not server.secure:
             return http.client.HTTPConnection(address, server.port, timeout=self._timeout_seconds)
         context = ssl.create_default_context()
@@ -225,7 +224,7 @@ def _decoded(data: bytes) -> _Server:
     try:
         return _SERVER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise UnseenError("it is no runtime file") from None
+        raise UnseenError("it is not a runtime file") from None
 
 
 def _there(folder: Path) -> list[Path]:
@@ -237,7 +236,7 @@ def _there(folder: Path) -> list[Path]:
 
 
 def _shut_out(home: Path) -> int | None:
-    """Whose home it is, if runtime files in it cannot be read."""
+    """The owner of the home, if runtime files in it cannot be read."""
     try:
         listed(home / _IN_HOME)
     except (FileNotFoundError, NotADirectoryError):
@@ -249,10 +248,10 @@ def _shut_out(home: Path) -> int | None:
 
 
 def _whose(process: Path, name: str) -> tuple[int | None, bool]:
-    """Whose it is, if it is a Jupyter server or kernel, and whether it is a server for certain.
+    """The owner, if it is a Jupyter server or kernel, and whether it is a server for certain.
 
     One in a container of its own keeps its files there. A Python that was given a module to run has Python's own name,
-    so its arguments are looked at, and never told.
+    so its arguments are looked at, and never shown.
     """
     named = is_server = name.startswith("jupyter") and name != _HUB
     try:

@@ -1,7 +1,7 @@
-"""`gpuwatch keep`: a person says that the machine is needed for so long, and why.
+"""`gpuwatch keep`: a user states for how long the machine is needed, and why.
 
-A lease is a file of its owner in a directory that all may write to and nobody may delete others' files in (mode 1777).
-Whose it is, the file system says, not the file. It is timed on the monotonic clock, which all processes of one boot
+A lease is a file of its owner in a directory where all may write, but not delete others' files (mode 1777). The
+file's owner is the lease's owner. It is timed on the monotonic clock, which all processes of one boot
 share, so no jump of the wall clock ends or prolongs it; the boot id ends it with the boot.
 """
 
@@ -58,7 +58,7 @@ class LeaseError(Exception):
 
 
 class Leases:
-    """Busy while anybody's lease holds."""
+    """Busy while a lease of any user holds."""
 
     name = "keep"
     source = "leases of `gpuwatch keep`"
@@ -73,11 +73,11 @@ class Leases:
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding for each lease, and one for all that cannot be read.
 
-        Where there never was a directory nobody can have taken a lease. One that is gone took its leases along.
+        Without a directory there can be no lease. If the directory has disappeared, the leases are unknown.
 
         Raises:
             OSError: the directory is there and cannot be listed.
-            UnseenError: it was there, and is not any more; it holds too many files; this boot cannot be told.
+            UnseenError: the directory has disappeared or holds too many files, or the boot id cannot be read.
 
         """
         try:
@@ -89,7 +89,7 @@ class Leases:
             if self._seen:
                 why = f"{self._directory} is gone, with the leases in it: {_remedy(self._directory)}"
                 raise UnseenError(why) from None
-            note = f"no lease can be taken: {self._directory} was never made ({_remedy(self._directory)})"
+            note = f"`gpuwatch keep` does not work yet: {self._directory} is missing ({_remedy(self._directory)})"
             return (say(self, State.IDLE, note),)
         self._seen = True
         leases, broken = self.read(paths, now)
@@ -115,7 +115,7 @@ class Leases:
         """Of these files the leases that hold, the longest first, and what is wrong with those that cannot be read.
 
         Raises:
-            OSError, UnseenError: this boot cannot be told.
+            OSError, UnseenError: the boot id cannot be read.
 
         """
         boot = _boot_id(self._roots)
@@ -136,16 +136,16 @@ class Leases:
         return tuple(sorted(leases, key=lambda each: -each.left_seconds)), broken
 
     def _one(self, path: Path, boot: str, now: Moment) -> Lease | None:
-        """A lease; None if it has ended."""
+        """The lease in a file; None if it has ended."""
         contents = read_small(path, _LARGEST_BYTES)
         if path.name != _file_name(contents.owner_uid):
-            raise UnseenError(f"it belongs to {user_name(contents.owner_uid)}, whose lease has another name")
+            raise UnseenError(f"it belongs to {user_name(contents.owner_uid)} and has another user's name")
         try:
             written = _DECODER.decode(contents.data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise UnseenError("it is no lease") from None
+            raise UnseenError("it is not a lease") from None
         if not _BOOT_ID.fullmatch(written.boot_id):
-            raise UnseenError("it names no boot")
+            raise UnseenError("it has no boot id")
         # A container is shown a boot id of its own, and a service in a sandbox there may be shown another than the
         # person who asks it for a lease: only a file that is older than this boot has ended with the boot before.
         older = now.at.timestamp() - contents.written_seconds > now.monotonic_seconds
@@ -166,7 +166,7 @@ class Leases:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory of leases, where all may write and nobody may delete others' files.
+    """Make the directory of leases, where all may write, but not delete others' files.
 
     Raises:
         OSError: it cannot be made.
@@ -186,9 +186,7 @@ def keep(settings: EvidenceSettings, seconds: float, reason: str, clock: Clock) 
 
     """
     if not (settings.enabled and settings.keep.enabled):
-        raise LeaseError(
-            "This machine's agent looks at no leases (agent.evidence.keep.enabled): ask its administrator."
-        )
+        raise LeaseError("This machine's agent ignores leases (agent.evidence.keep.enabled): ask its administrator.")
     reason = " ".join(reason.split())
     if not reason:
         raise LeaseError('A lease needs a reason, such as --reason "evaluation runs overnight".')
@@ -231,22 +229,22 @@ def held(settings: LeaseSettings, clock: Clock) -> tuple[list[Lease], list[str]]
 
 
 def listing(leases: Sequence[Lease], broken: Sequence[str]) -> str:
-    """For people, one a line."""
-    told = [
+    """The leases as text, one a line."""
+    lines = [
         f"{each.user} until {each.expires_at:%Y-%m-%d %H:%M} UTC ({format_duration(each.left_seconds)}): {each.reason}"
         for each in leases
     ]
-    return "\n".join(map(legible, [*told, *(f"Broken: {each}" for each in broken)])) or "No lease holds."
+    return "\n".join(map(legible, [*lines, *(f"Broken: {each}" for each in broken)])) or "No lease holds."
 
 
 def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, object]:
-    """For programs."""
-    told = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in leases]
-    return {"leases": told, "broken": list(broken)}
+    """The leases as JSON values."""
+    rows = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in leases]
+    return {"leases": rows, "broken": list(broken)}
 
 
 def end(settings: LeaseSettings) -> bool:
-    """Take the caller's lease back; False if there was none.
+    """Remove the caller's lease; False if there was none.
 
     Raises:
         LeaseError: it cannot be removed.
@@ -262,7 +260,7 @@ def end(settings: LeaseSettings) -> bool:
 
 
 def _write(directory: Path, data: bytes) -> None:
-    """Put the file there whole: nobody ever reads half a lease."""
+    """Write the file in one step, so that half a lease is never read."""
     temporary = directory / f".{os.geteuid()}.{os.getpid()}.new"
     opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
@@ -281,7 +279,7 @@ def _remedy(directory: Path) -> str:
 
 
 def _file_name(uid: int) -> str:
-    """One lease a user."""
+    """The name of a user's lease file."""
     return f"{uid}.json"
 
 
@@ -290,11 +288,11 @@ def _boot_id(roots: Roots) -> str:
 
     Raises:
         OSError: it cannot be read.
-        UnseenError: it is none.
+        UnseenError: it is not a boot id.
 
     """
     path = roots.proc / "sys/kernel/random/boot_id"
     boot = read_small(path).text.strip()
     if not _BOOT_ID.fullmatch(boot):
-        raise UnseenError(f"{path} does not tell the boot")
+        raise UnseenError(f"{path} does not hold a boot id")
     return boot

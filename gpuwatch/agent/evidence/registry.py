@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.agent.evidence import command
+from gpuwatch.agent import command
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
@@ -36,7 +36,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
     "command": lambda settings, _: Command(settings.command, settings.deadline),
 }
 
-# What says nothing of the GPUs of a simulation or a recording, whose work is not done here.
+# These do not apply to simulated or recorded GPUs: their work is not done on this host.
 _OF_REAL_GPUS = frozenset({"gpu_process_cpu", "cpu"})
 # As pgrep and grep have it. A script that dies of a flaw often ends with 1, too, but not without a word: so idle is 1
 # with nothing on standard error.
@@ -68,7 +68,7 @@ class HostSignals:
         self.watcher = HostWatcher(watched, clock, settings.deadline, lambda: gpu_pids(self._readings()))
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
-        """Begin; `readings` gives those of the last cycle, whose processes are looked at too."""
+        """Begin; `readings` returns those of the last cycle, which list the GPU processes."""
         if "keep" in self._signals:
             directory = Path(self._settings.keep.directory)
             try:
@@ -79,7 +79,7 @@ class HostSignals:
         self.watcher.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self.watcher.stop()
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:

@@ -1,9 +1,9 @@
-"""People: who is logged in (utmp and logind) and when they last typed (the access time of their terminals).
+"""People: who is logged in (utmp and logind), and the time of their last input (access time of their terminals).
 
-A terminal's access time moves with input, its modification time with output; so a progress bar is no person. What has
-no terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts. A terminal that is open
-without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access
-time is later than its change time, which is that of its opening.
+A terminal's access time moves with input, its modification time with output; so a progress bar is not activity. A
+session without a terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts. A terminal
+that is open without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there:
+its access time is later than its change time, which is that of its opening.
 """
 
 import errno
@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
-from gpuwatch.agent.evidence.idle_clock import Silence
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.printable import legible
@@ -34,7 +33,7 @@ _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Somebody who is logged in; `terminal` is relative to /dev, None where there is none to be timed."""
+    """Somebody who is logged in; `terminal` is relative to /dev, None if there is no terminal with a time of input."""
 
     user: str
     terminal: str | None
@@ -42,7 +41,7 @@ class Session:
 
     @property
     def called(self) -> str:
-        """For people."""
+        """The session in a message."""
         return f"{self.user} on {self.terminal}" if self.terminal else f"{self.user} without a terminal"
 
 
@@ -55,7 +54,7 @@ class People:
     def __init__(self, settings: SessionSettings, roots: Roots) -> None:
         self._silent_after = settings.silent_after
         self._roots = roots
-        self._silence = Silence()
+        self._silence = IdleClock()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
@@ -65,8 +64,8 @@ class People:
             try:
                 silent[session] = self._silent_seconds(session, now)
             except OSError as error:
-                if not surely_dead(session.leader, self._roots):  # else nobody wrote down its end
-                    doubts.append(f"{session.called}, silent for who knows how long ({error.strerror})")
+                if not surely_dead(session.leader, self._roots):  # else its end was not recorded
+                    doubts.append(f"{session.called}, silent for an unknown time ({error.strerror})")
         try:
             for session in self._open({session.terminal for session in sessions}):
                 with suppress(FileNotFoundError):  # closed while we looked
@@ -81,7 +80,7 @@ class People:
         if doubts:
             return (self._say(State.UNKNOWN, several(doubts), least),)
         there = several([session.called for session in silent])
-        return (self._say(State.IDLE, f"silent: {there}" if silent else "nobody is logged in", least),)
+        return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
 
     def present(self) -> tuple[tuple[Session, ...], list[str]]:
         """Everybody who is logged in, and why more may be."""
@@ -113,12 +112,12 @@ class People:
         return self._silence.seconds(session.terminal, status.st_atime, now)
 
     def _open(self, known: Collection[str | None]) -> Iterator[Session]:
-        """Pseudo terminals on which somebody has typed, and that nobody is known to have logged in on."""
+        """Pseudo terminals with input, but without a known login."""
         folder = self._roots.dev / "pts"
         for path in listed(folder) if folder.exists() else ():
             terminal = f"pts/{path.name}"
             if path.name.isdecimal() and terminal not in known:
-                with suppress(FileNotFoundError):  # likewise
+                with suppress(FileNotFoundError):  # closed meanwhile
                     status = path.stat()
                     if int(status.st_atime) > int(status.st_ctime):  # the kernel counts input in whole seconds
                         yield Session(user=user_name(status.st_uid), terminal=terminal, leader=0)
@@ -131,7 +130,7 @@ class People:
         except FileNotFoundError:
             if not (self._roots.run / "systemd/sessions").is_dir():
                 raise UnseenError(
-                    f"there is neither {path} nor systemd/sessions beside it; let the agent see the host's /run"
+                    f"there is neither {path} nor {path.parent}/systemd/sessions; let the agent see the host's /run"
                 ) from None
             return
         size = _RECORD_BYTES.get(os.uname().machine, _RECORD_BYTES_ELSEWHERE)
@@ -145,7 +144,7 @@ class People:
                 yield Session(user=_word(user), terminal=_terminal(_word(line)), leader=pid)
 
     def _logind(self) -> Iterator[Session]:
-        """Sessions that systemd-logind keeps; leads to nothing where it does not run."""
+        """Sessions of systemd-logind; empty if it does not run."""
         folder = self._roots.run / "systemd/sessions"
         try:
             paths = listed(folder)
@@ -157,7 +156,7 @@ class People:
             except FileNotFoundError:
                 continue  # it ended while we looked
             if "USER" not in known or not known.get("LEADER", "").isdigit():
-                raise UnseenError(f"{path} does not say whose session it is")
+                raise UnseenError(f"{path} does not name the session's user")
             if known.get("STATE") == "closing" or not known.get("CLASS", "user").startswith("user"):
                 continue  # its person has left; a greeter, a service manager, cron
             timed = known.get("TYPE") not in _DESKTOPS

@@ -13,7 +13,7 @@ _Text = Annotated[str, MinLen(1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSourceSettings:
-    """What every signal has."""
+    """The settings that every signal has."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -130,7 +130,7 @@ class CommandSettings:
 
     argv: Annotated[
         tuple[_Text, ...],
-        Setting("Program and arguments, run without a shell and killed after `deadline`; empty: there is none."),
+        Setting("Program and arguments, run without a shell and killed after `deadline`; empty: no command."),
     ] = ()
     interval: Annotated[
         Seconds, Ge(0.1), Le(300), Setting("From run to run; after three missed ones it is unknown.")
@@ -138,7 +138,7 @@ class CommandSettings:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a command."""
+        """Whether a command is configured."""
         return bool(self.argv)
 
 

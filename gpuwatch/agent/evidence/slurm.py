@@ -4,7 +4,7 @@ import re
 import shutil
 import socket
 
-from gpuwatch.agent.evidence import command
+from gpuwatch.agent import command
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
@@ -21,10 +21,10 @@ _WORKS = frozenset(
     "allocated alloc mixed mix completing comp draining drng failing failg planned plnd".split()  # noqa: SIM905  a table
 )
 _WORKS_FLAGS = frozenset("+-")  # a job completes; a job is planned
-# Only these, and without any flag, say that there is no job. All else does not tell: down, maint, reserved, powering up
+# Only these, without any flag, mean that there is no job. All others are unknown: down, maint, reserved, powering up
 # or down, rebooting, not responding (`*`), and words to come.
 _RESTS = frozenset({"idle", "drained", "drain"})
-_SAYS_NOTHING = frozenset({"cloud", "dynamic_norm"})  # how the node was configured, beside its state
+_SAYS_NOTHING = frozenset({"cloud", "dynamic_norm"})  # how the node was configured, in addition to its state
 
 
 _DAEMONS = frozenset({"slurmd", "slurmstepd"})
@@ -33,7 +33,7 @@ _DAEMONS = frozenset({"slurmd", "slurmstepd"})
 class Slurm:
     """Busy while a job starts, runs, is suspended or completes on this node, whether or not this user may see it.
 
-    With PrivateData=jobs squeue lists the asker's own jobs only, so where it lists none, the node's state has the word.
+    With PrivateData=jobs squeue lists only the agent's own jobs. If it lists none, the node's state decides.
     """
 
     name = "slurm"
@@ -59,7 +59,7 @@ class Slurm:
             raise UnseenError(f"squeue failed with status {ended.status} for node {self._node}")
         jobs = ended.output.decode("utf-8", "replace").split()
         if not all(_JOB.fullmatch(job) for job in jobs):
-            raise UnseenError("squeue said what is no list of jobs")
+            raise UnseenError("squeue's output is not a list of jobs")
         if jobs:
             return (say(self, State.BUSY, f"jobs {several(jobs)}", observed=len(jobs), limit=1, unit="jobs"),)
         states = self._states()
@@ -68,24 +68,24 @@ class Slurm:
             note = f"no job is shown, and {self._node} is {several(states)}"
             return (say(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
         if says != {State.IDLE}:
-            told = legible(several(states), _LONGEST_STATES)
-            raise UnseenError(f"no job is shown, and {self._node} is {told}, which does not say that there is none")
+            shown = legible(several(states), _LONGEST_STATES)
+            raise UnseenError(f"squeue lists no job, and {self._node} is {shown}, so there may be hidden jobs")
         return (say(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
     def _states(self) -> list[str]:
-        """What Slurm says of the node itself."""
+        """The node's states in Slurm."""
         sinfo = shutil.which("sinfo")
         if sinfo is None:
-            raise UnseenError("squeue lists no job, and sinfo, which would tell hidden ones, is not on the PATH")
+            raise UnseenError("squeue lists no job, and sinfo, which shows signs of hidden jobs, is not on the PATH")
         ended = command.run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
         states = sorted(set(ended.output.decode("utf-8", "replace").split()))
         if ended.status != 0 or not states:
-            raise UnseenError(f"sinfo told no state of node {self._node}")
+            raise UnseenError(f"sinfo gave no state of node {self._node}")
         return states
 
 
 def state_says(state: str) -> State:
-    """What a node state of Slurm says where no job is shown: any sign of a job is busy, any doubt unknown."""
+    """A node state of Slurm without a listed job: any sign of a job is busy, any doubt unknown."""
     found = _STATE.fullmatch(state)
     if found is None:
         return State.UNKNOWN

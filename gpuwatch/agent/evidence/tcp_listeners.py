@@ -1,4 +1,4 @@
-"""Whose a TCP port of this machine is, by the kernel's own tables: a port proves nothing, anybody may listen on one.
+"""The owner of a TCP port of this machine, by the kernel's tables. A port number proves nothing: any user may listen.
 
 The tables are those of this process's network namespace, which is where it connects to.
 """
@@ -16,7 +16,7 @@ from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
 _ESTABLISHED, _LISTEN = "01", "0A"
 _MOST_LINES = 1 << 16  # of one table: 10 MiB; listeners come first
 _AGAIN_SECONDS = 0.01
-_OVERFLOW_UID = 65534  # every user of whom this user namespace does not know
+_OVERFLOW_UID = 65534  # stands for every user that this user namespace does not know
 
 Address = IPv4Address | IPv6Address
 End = tuple[Address, int]
@@ -24,7 +24,7 @@ End = tuple[Address, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tcp:
-    """A socket: its two ends, its state, whose it is, and its inode; 0 while nobody has accepted it."""
+    """A socket: its two ends, its state, its owner, and its inode; 0 until it is accepted."""
 
     local: End
     remote: End
@@ -34,12 +34,12 @@ class Tcp:
 
 
 def belongs_to(roots: Roots, port: int, uid: int) -> None:
-    """Everybody who listens on that port of loopback is that user.
+    """Require that only that user listens on that port of loopback.
 
     Raises:
-        ConnectionRefusedError: nobody listens there.
+        ConnectionRefusedError: no program listens there.
         OSError: the tables cannot be read.
-        UnseenError: somebody else does, or they cannot be told apart.
+        UnseenError: another user does, or the user is unknown.
 
     """
     if uid == _OVERFLOW_UID:
@@ -52,11 +52,11 @@ def belongs_to(roots: Roots, port: int, uid: int) -> None:
 
 
 def answered_by(roots: Roots, connection: socket.socket, uid: int) -> None:
-    """That user has accepted this connection; waits until somebody has, up to the connection's own time limit.
+    """Require that that user has accepted this connection; waits for it, up to the connection's own time limit.
 
     Raises:
-        OSError: the tables cannot be read, or (TimeoutError) nobody accepts.
-        UnseenError: somebody else has, or it cannot be told.
+        OSError: the tables cannot be read, or (TimeoutError) the connection is not accepted.
+        UnseenError: another user has, or the user is unknown.
 
     """
     ours, theirs = _end(connection.getsockname()), _end(connection.getpeername())
@@ -71,7 +71,7 @@ def answered_by(roots: Roots, connection: socket.socket, uid: int) -> None:
 
 
 def _reached(local: End, port: int) -> bool:
-    """Whether a listener there hears who connects to that port of loopback."""
+    """Whether a listener there gets the connections to that port of loopback."""
     address, its = local
     return its == port and (address.is_loopback or address.is_unspecified)
 
@@ -95,7 +95,7 @@ def _table(path: Path) -> Iterator[Tcp]:
                 _, local, remote, state, _, _, _, uid, _, inode, *_ = line.split()
                 yield Tcp(local=_read(local), remote=_read(remote), state=state, uid=int(uid), inode=int(inode))
             except (ValueError, OverflowError):
-                raise UnseenError(f"{path} holds what is no socket") from None
+                raise UnseenError(f"{path} has an unexpected line") from None
 
 
 def _read(text: str) -> End:
@@ -110,6 +110,6 @@ def _end(name: tuple[str, int]) -> End:
 
 
 def _plain(address: Address) -> Address:
-    """An IPv4 address also where it stands in an IPv6 one."""
+    """An IPv4 address, also if it is mapped into IPv6."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

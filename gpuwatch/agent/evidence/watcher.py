@@ -1,6 +1,6 @@
-"""Looks at each signal at its own pace, and tells at any moment what is known. Whoever asks never waits.
+"""Looks at each signal in its own interval, and knows at any moment the last result. Readers never wait.
 
-A file on a dead network mount, or a server that never answers, holds up whoever reads it for ever. So each signal has a
+A file on a dead network mount, or a server that never answers, holds up its reader for ever. So each signal has a
 thread of its own, and a look that is late, or too long ago, is unknown. A confirmation has every thread look again at
 once (`ask`), and counts no look that began before it (`require`).
 """
@@ -65,13 +65,13 @@ class HostWatcher:
             thread.start()
 
     def stop(self) -> None:
-        """Look no more; returns at once, whatever hangs."""
+        """Stop looking; returns at once, whatever hangs."""
         self._stopping.set()
         for each in self._watched:
             each.wake.set()
 
     def ask(self, *, after_gpus: bool) -> None:
-        """Have the signals of this kind looked at again, from now on; returns at once."""
+        """Look at the signals of this kind again, from now on; returns at once."""
         with self._looked:
             now = self._clock.monotonic()
             for each in self._watched:
@@ -80,16 +80,16 @@ class HostWatcher:
                     each.wake.set()
 
     def await_looks(self, since: float, seconds: float) -> bool:
-        """Wait so long at most until every signal's last look began at `since` or later; whether it is so."""
+        """Wait until every signal's last look began at `since` or later; False after so many seconds."""
         with self._looked:
             return self._looked.wait_for(lambda: all(began >= since for began in self._began()), seconds)
 
     def require(self, since: float | None) -> None:
-        """Count no look that began before `since`, until told otherwise."""
+        """Count no look that began before `since`, until the next call; None: count all."""
         self._required_since = since
 
     def oldest(self, since: float) -> float | None:
-        """When the oldest look of those began that began at `since` or later."""
+        """The begin of the oldest look that began at `since` or later."""
         return min((began for began in self._began() if began >= since), default=None)
 
     def _began(self) -> list[float]:
@@ -97,8 +97,8 @@ class HostWatcher:
         return [-math.inf if (seen := each.seen) is None else seen[0] for each in self._watched]
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
-        """What every signal says at that moment of the monotonic clock."""
-        return tuple(entry for each in self._watched for entry in self._told(each, now_monotonic))
+        """The evidence of all signals at that moment of the monotonic clock."""
+        return tuple(entry for each in self._watched for entry in self._current(each, now_monotonic))
 
     def look(self, each: Watched) -> None:
         """Look once, and keep what is seen. Whatever goes wrong is kept as unknown."""
@@ -129,13 +129,13 @@ class HostWatcher:
             pause = each.interval_seconds
             each.wake.wait(min(_SECOND_LOOK_SECONDS, pause) if each.looks == 1 else pause)
 
-    def _told(self, each: Watched, now: float) -> tuple[Evidence, ...]:
-        """What a signal may still say: a late look says unknown, whatever the one before it saw."""
+    def _current(self, each: Watched, now: float) -> tuple[Evidence, ...]:
+        """The evidence of a signal: a late look makes it unknown, whatever the look before it saw."""
         since, seen = each.looking_since, each.seen
         if since is not None and now - since > self._deadline_seconds:
-            return (say(each.signal, State.UNKNOWN, f"it hangs since {format_duration(now - since)}"),)
+            return (say(each.signal, State.UNKNOWN, f"it has not answered for {format_duration(now - since)}"),)
         if seen is None:
-            return (say(each.signal, State.UNKNOWN, "it was not looked at yet"),)
+            return (say(each.signal, State.UNKNOWN, "not looked at yet"),)
         required = self._required_since
         if required is not None and seen[0] < required:
             return (say(each.signal, State.UNKNOWN, "it could not be looked at again in time"),)

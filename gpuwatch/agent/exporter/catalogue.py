@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.agent.metadata import metrics as told
+from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
 from gpuwatch.model.metric import SLOW_SECONDS
 from gpuwatch.model.mig import mig_metrics
@@ -23,7 +23,7 @@ def mig_metric(field: str) -> str:
 
 
 def _measured(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
-    """A field of a reading, whose source is a function nvmlDeviceGet... unless it says otherwise."""
+    """A field of a reading; its source is a function nvmlDeviceGet... unless given in full."""
     labels = (*key, metric.label) if metric.label else key
     source = f"{metric.source}; every {SLOW_SECONDS} s" if metric.slow else metric.source
     return Family(name=name, kind=metric.kind.value, labels=labels, help=metric.help, source=source)
@@ -33,7 +33,7 @@ def _families() -> Iterator[Family]:
     """The tables of this module, GPU readings first."""
     yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
     yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
-    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *told.FAMILIES, *_AGENT_ROWS):
+    for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *instance.FAMILIES, *_AGENT_ROWS):
         yield Family(name=name, kind=kind, labels=labels, help=text, source=source)
 
 
@@ -103,7 +103,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
             *(*GPU, "pid", "user", "container_id", "container", "pod", "namespace", "pod_uid"),
             *("slurm_job", "systemd_unit"),
         ),
-        "Whose the largest processes are, as many per GPU as top_processes allows: join on uuid and pid.",
+        "Owners of the largest processes, per GPU as many as top_processes allows: join on uuid and pid.",
         "/proc/PID/status, cgroup, environ (SLURM_JOB_ID only), the kubelet's List, log folders: docs/attribution.md",
     ),
     (
@@ -146,7 +146,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
         Kind.COUNTER,
         (*GPU, "xid"),
         "Errors that the driver reported, by number, since boot as far back as the kernel log reaches.",
-        "nvmlEventSetWait_v2 and the kernel log; what both tell counts once",
+        "nvmlEventSetWait_v2 and the kernel log; an event that both report counts once",
     ),
     (
         "gpuwatch_gpu_xid_last_seen_timestamp_seconds",
@@ -197,7 +197,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "gpuwatch_node_evidence",
         Kind.GAUGE,
         ("signal", "says"),
-        "1 for what a signal of the host says (busy, idle or unknown), 0 for the others; absent where there is none.",
+        "1 for the state of a signal of the host (busy, idle or unknown), 0 for the others; absent without a signal.",
         "the signals of docs/idle-detection.md",
     ),
     (

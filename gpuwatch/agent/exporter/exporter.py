@@ -18,7 +18,7 @@ from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.evidence.leases import Lease
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.health.xids import Counts
-from gpuwatch.agent.metadata import metrics as told
+from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore, Interruption, Snapshot
 from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
@@ -38,9 +38,9 @@ _MOST_LEASES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
 
-Rows = Iterator[Sample]
 _MOST_HOLDERS = 64
-_Rows = Iterator[tuple[str, tuple[str | None, ...], float]]
+
+Rows = Iterator[Sample]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cached:
-    """A page and how long it is true."""
+    """A rendered page and until when it may be served."""
 
     page: Page
-    shown: tuple[int, bool, InstanceStatus | None]  # the snapshot's version, whether it was stale, the cloud's word
+    shown: tuple[int, bool, InstanceStatus | None]  # the snapshot's version, whether it was stale, the instance
     until: float
 
 
@@ -81,10 +81,9 @@ class Exporter:
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
-        `leases` tells those of `gpuwatch keep` that hold, the longest first; `users` who is behind the processes;
-        `instance` what the cloud says of the machine; `certificates` when those of a setting end; `logins` those that
-        failed, by result.
-        `foreign` adds to a page what other exporters would say.
+        `leases` returns those of `gpuwatch keep`, the longest first; `users` the owners of processes;
+        `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
+        `foreign` adds the metrics of other exporters to a page.
         """
         self._core = core
         self._clock = clock
@@ -146,7 +145,7 @@ class Exporter:
         for result, count in self._logins().items():
             yield "gpuwatch_agent_login_failures_total", (result,), count
         yield "gpuwatch_node_info", (self.node_id,), 1
-        yield from told.rows(self._instance())
+        yield from instance_metrics.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)
         yield from _evidence_rows(snapshot.host)
         for lease in islice(self._leases(), _MOST_LEASES):
@@ -168,7 +167,7 @@ class Exporter:
             yield from ((each.name, (), each.value) for each in metric.samples if each.name in FAMILIES)
 
     def _agent_rows(self, snapshot: Snapshot, now: float) -> Rows:
-        """The agent on itself and its probe."""
+        """The samples about the agent and its probe."""
         statistics, trouble = snapshot.statistics, snapshot.trouble
         yield "gpuwatch_agent_info", (__version__,), 1
         yield "gpuwatch_agent_cycles_total", (), statistics.cycles
@@ -188,7 +187,7 @@ class Exporter:
             yield "gpuwatch_probe_down_info", (cause_now,), 1
 
     def _reading_rows(self, reading: GpuReading, active_seconds: float | None, users: View | None) -> Rows:
-        """One GPU that was read."""
+        """The samples of one GPU that was read."""
         key = reading.info.key
         yield from _info_rows(reading.info)
         yield "gpuwatch_gpu_up", key, 1
@@ -224,20 +223,20 @@ def _mig_rows(key: tuple[str, str | None], instance: MigInstance) -> Rows:
 
 
 def _info_rows(info: GpuInfo) -> Rows:
-    """Who a GPU is."""
+    """The identity of a GPU."""
     facts = [getattr(info, field) for field in _INFO_FIELDS]
     yield "gpuwatch_gpu_info", (*info.key, *facts), 1
 
 
 def _evidence_rows(host: Iterable[Evidence]) -> Rows:
-    """What each signal of the host says; of several findings, busy wins, then unknown."""
+    """The state of each signal of the host; of several findings, busy wins, then unknown."""
     says: dict[str, set[State]] = {}
     for entry in host:
         says.setdefault(entry.name, set()).add(entry.says)
     for signal, found in says.items():
-        told = next(state for state in _SAYS if state in found)
+        shown = next(state for state in _SAYS if state in found)
         for state in _SAYS:
-            yield "gpuwatch_node_evidence", (signal, state.value), state is told
+            yield "gpuwatch_node_evidence", (signal, state.value), state is shown
 
 
 def _activity_rows(prefix: str, key: Labels, activity: Activity) -> Rows:
@@ -255,22 +254,22 @@ def _process_rows(key: tuple[str, str | None], processes: Iterable[GpuProcess], 
         known = sizes.get(process.pid)
         sizes[process.pid] = known if process.memory_bytes is None else max(known or 0, process.memory_bytes)
     yield "gpuwatch_gpu_processes", key, len(sizes)
-    told = sorted(
+    sized = sorted(
         ((pid, size) for pid, size in sizes.items() if size is not None), key=lambda item: (-item[1], item[0])
     )
-    for pid, size in told[:top]:
+    for pid, size in sized[:top]:
         yield "gpuwatch_process_memory_bytes", (*key, str(pid)), size
-    yield "gpuwatch_process_memory_remainder_bytes", key, sum(size for _, size in told[top:])
+    yield "gpuwatch_process_memory_remainder_bytes", key, sum(size for _, size in sized[top:])
     if users is not None:
-        untold = [pid for pid, size in sizes.items() if size is None]
-        yield from process_rows(key, sizes, [*(pid for pid, _ in told), *untold][:top], users)
+        unsized = [pid for pid, size in sizes.items() if size is None]
+        yield from process_rows(key, sizes, [*(pid for pid, _ in sized), *unsized][:top], users)
 
 
 def process_rows(
-    key: tuple[str, str | None], sizes: Mapping[int, int | None], told: Sequence[int], view: View
-) -> _Rows:
-    """The owners of those processes of a GPU that are told one by one, and what the dead among all of them hold."""
-    for pid in told:
+    key: tuple[str, str | None], sizes: Mapping[int, int | None], shown: Sequence[int], view: View
+) -> Rows:
+    """The owners of the processes of a GPU that are shown one by one, and the memory that dead ones among all hold."""
+    for pid in shown:
         labels = _labels(pid, view)
         if any(labels):
             yield "gpuwatch_process_info", (*key, str(pid), *labels), 1
@@ -281,14 +280,14 @@ def process_rows(
             yield "gpuwatch_gpu_dead_process_memory_bytes", key, sum(known)
 
 
-def holder_rows(key: tuple[str, str | None], view: View) -> _Rows:
+def holder_rows(key: tuple[str, str | None], view: View) -> Rows:
     """The containers that the kubelet gave the GPU or a part of it, whether they use it or not."""
     for holder in view.held.get(key[0], ())[:_MOST_HOLDERS]:
         yield "gpuwatch_gpu_pod_info", (*key, holder.namespace, holder.pod, holder.container), 1
 
 
 def _labels(pid: int, view: View) -> tuple[str | None, ...]:
-    """In the order of the catalogue."""
+    """The owner's labels, in the order of the catalogue."""
     owner, workload = view.owners.get(pid), view.workloads.get(pid)
     place = owner.placement if owner else None
     return (
@@ -303,7 +302,7 @@ def _labels(pid: int, view: View) -> tuple[str | None, ...]:
     )
 
 
-def health_rows(gpu: GpuVerdict) -> _Rows:
+def health_rows(gpu: GpuVerdict) -> Rows:
     """One GPU's verdict as a set of states, with each cause and its remedy."""
     if gpu.health is None:
         return
@@ -316,7 +315,7 @@ def health_rows(gpu: GpuVerdict) -> _Rows:
         yield "gpuwatch_gpu_health_since_timestamp_seconds", key, gpu.health.since.timestamp()
 
 
-def xid_rows(counts: Counts, gpus: Sequence[GpuVerdict]) -> _Rows:
+def xid_rows(counts: Counts, gpus: Sequence[GpuVerdict]) -> Rows:
     """Each XID of each GPU. They are history, so they stay while nothing can be read."""
     keys = {gpu.uuid: gpu.key for gpu in gpus}
     for (uuid, xid), count in counts.items():

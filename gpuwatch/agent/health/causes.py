@@ -1,4 +1,4 @@
-"""What can be wrong with a GPU: one row each, with its code, its sentence, what to do, and where it is known from."""
+"""The faults of a GPU: one row each, with its code, its sentence, its remedy and its source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from gpuwatch.model.gpu import DownCause, GpuReading
 from gpuwatch.model.health import Finding, Health, Remedy
 from gpuwatch.model.xid import XIDS, Severity
 
-_HUNG_AFTER_SECONDS = 10.0  # what a hang left unread is read by the next probe long before
+_HUNG_AFTER_SECONDS = 10.0  # a GPU left unread by a hang is read by the next probe long before
 _HEALTHS = {Severity.CRITICAL: Health.FAILING, Severity.WARNING: Health.DEGRADED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A cause that can be seen whenever the GPU is read."""
+    """A cause that shows in a reading of the GPU."""
 
     finding: Finding
     holds: Callable[[GpuReading, Figures, HealthRules], bool]
@@ -88,7 +88,7 @@ LEVELS: tuple[Level, ...] = (
     replace(
         _level(
             "pcie_narrow",
-            "Its PCIe link has fewer lanes under load than GPU and slot could use: have the board seated anew.",
+            "Its PCIe link has fewer lanes under load than GPU and slot could use: have the board reseated.",
             Remedy.DRAIN,
             "pcie_link_width, pcie_link_width_max",
             _narrow,
@@ -110,8 +110,8 @@ _WITNESSES = (
 )
 
 
-def tells(reading: GpuReading) -> bool:
-    """Whether anything was read that a cause could have been seen by."""
+def has_evidence(reading: GpuReading) -> bool:
+    """Whether the reading has any value that can show a cause."""
     return any(getattr(reading, name) is not None for name in _WITNESSES)
 
 
@@ -120,7 +120,7 @@ def _asked(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[
     return action, Finding(code=f"driver_asks_{action}", health=health, sentence=sentence, remedy=remedy, source=source)
 
 
-# By the names of RECOVERY_ACTIONS; `none` is no finding.
+# By the names of RECOVERY_ACTIONS; `none` gives no finding.
 RECOVERY: dict[str, Finding] = dict(
     (
         _asked("reset", Health.FAILING, "The driver asks for a reset of the GPU.", Remedy.RESET),
@@ -149,7 +149,7 @@ DOWN: dict[DownCause, tuple[Finding, float]] = {
 
 
 def xid_finding(xid: int) -> Finding | None:
-    """What an XID says of the GPU, if anything."""
+    """The finding of an XID, if any."""
     row = XIDS.get(xid)
     if row is None or row.severity not in _HEALTHS:
         return None

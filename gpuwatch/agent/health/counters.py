@@ -1,4 +1,4 @@
-"""What a GPU's counters say over time: increases, rates and shares, brought up to date at each reading."""
+"""A GPU's counters over time: increases, rates and shares, updated at each reading."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _POWER_BRAKE_EVENTS = ("hw_power_brake_slowdown",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The counters as last known, and what came of them. Shares and rates fade over their window."""
+    """The counters as last known, and figures from them. Shares and rates fade over their window."""
 
     read_seconds: float | None = None
     energy_joules: float | None = None
@@ -31,7 +31,7 @@ class Figures:
         return before is not None and now is not None and now < before / 2
 
     def after(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
-        """With one more reading. A counter that starts again adds nothing, one that is not known stays."""
+        """The figures with one more reading. A counter that starts again adds nothing; an unknown one stays."""
         gap = 0.0 if self.read_seconds is None else max(0.0, now - self.read_seconds)
         gap = gap if gap <= BLIND_SECONDS else 0.0
         weight = gap / (rules.throttle_window + gap)

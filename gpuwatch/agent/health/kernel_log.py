@@ -1,4 +1,4 @@
-"""What the kernel log says of GPUs: XIDs, GPUs off the bus, the driver being loaded. Everything else is dropped unread.
+"""GPU messages of the kernel log: XIDs, GPUs off the bus, loads of the driver. Everything else is dropped unread.
 
 Only lines of the kernel itself count, since anybody with access may write to /dev/kmsg. Of a line only numbers are
 kept: the names of processes and all other words stay where they are.
@@ -47,14 +47,14 @@ class KernelXid:
 
 @dataclass(frozen=True, slots=True)
 class DriverLoaded:
-    """The driver was loaded: what came before is past."""
+    """The driver was loaded: earlier events are past."""
 
 
 KernelEvent = KernelXid | DriverLoaded
 
 
 def pci_address(text: str) -> PciAddress | None:
-    """`00000000:05:00.0`, `0000:05:00` or `05:00` as numbers; None: it is no such address."""
+    """`00000000:05:00.0`, `0000:05:00` or `05:00` as numbers; None: not an address."""
     parts = text.split(".", 1)[0].split(":")
     try:
         numbers = [int(part, 16) for part in parts]
@@ -69,7 +69,7 @@ def pci_address(text: str) -> PciAddress | None:
 
 
 def parse(record: bytes) -> tuple[float, KernelEvent] | None:
-    """A record of /dev/kmsg as seconds since boot and what it says of a GPU; None: nothing, or not by the kernel."""
+    """A record of /dev/kmsg as seconds since boot and its GPU message; None: no such message, or another sender."""
     if b"NVRM: " not in record:
         return None
     prefix, _, words = record.decode(errors="replace").partition(";")
@@ -83,7 +83,7 @@ def parse(record: bytes) -> tuple[float, KernelEvent] | None:
 
 
 def _event(words: str) -> KernelEvent | None:
-    """What a message says."""
+    """The XID or reload in a message, if any."""
     if words.startswith(_LOADED):
         return DriverLoaded()
     numbered, off_the_bus = _XID.match(words), _BUS.match(words)
@@ -117,7 +117,7 @@ class KernelLog:
         self._thread = threading.Thread(target=self._run, name="kmsg", daemon=True)
 
     def start(self) -> bool:
-        """Begin; False, with the reason in the log, where there is no kernel log to read."""
+        """Begin; False, with the reason in the log, if there is no kernel log."""
         try:
             self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -128,13 +128,13 @@ class KernelLog:
         return True
 
     def stop(self) -> None:
-        """End within about a second."""
+        """Stop within about a second."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(2 * _WAIT_MILLISECONDS / 1000)
 
     def _run(self) -> None:
-        """Read record by record; the first time that there is none, the past is over."""
+        """Read record by record; the first time without one, the past is over."""
         rest = b""
         poll = select.poll()
         poll.register(self._file, select.POLLIN)
@@ -148,7 +148,7 @@ class KernelLog:
                     continue
                 except BrokenPipeError:  # records were overwritten before they could be read; the next ones are there
                     continue
-                if not chunk:  # a file, or a pipe that nobody writes to
+                if not chunk:  # a file, or a pipe without a writer
                     self.caught_up.set()
                     self._stopping.wait(_WAIT_MILLISECONDS / 1000)
                 *lines, rest = (rest + chunk).split(b"\n")  # a read is one record, but for a pipe or a file
@@ -161,7 +161,7 @@ class KernelLog:
             os.close(self._file)
 
     def _take(self, line: bytes) -> None:
-        """Hand on what a record says. Its own clock drifts over weeks, so it counts only for the past."""
+        """Pass on the message of a record. The record's clock drifts over weeks, so it counts only for the past."""
         parsed = parse(line)
         if parsed is not None:
             seconds, event = parsed

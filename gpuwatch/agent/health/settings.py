@@ -1,4 +1,4 @@
-"""Where a GPU stops being well: the settings."""
+"""The settings of the GPUs' health."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -13,7 +13,7 @@ BLIND_SECONDS = 120.0  # looks further apart than this saw nothing in between
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthRules:
-    """Where a GPU stops being well."""
+    """From which values on a GPU is not healthy."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 

@@ -8,10 +8,9 @@ Rules, all of them:
 3. A cause is forgotten once the GPU was read for `recover_after` without it, never sooner but by rule 4. An XID that
    asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing.
 4. A GPU that was reset, or whose driver was reloaded (its energy counter starts again, or the kernel log says so), is
-   rid of all that a reset mends; what still holds is seen again at once. A reboot ends all memory.
-5. No reading and no cause is unknown, never healthy; so is a reading that tells nothing a cause could be seen by, and
-   neither heals. A driver that is not there accuses no GPU, a hang does so only
-   once it has lasted.
+   free of all causes that a reset removes; a cause that still holds is seen again at once. A reboot ends all records.
+5. No reading and no cause is unknown, never healthy; so is a reading without any value that could show a cause, and
+   neither ends a cause. A missing driver is not a fault of a GPU; a hang is one only once it has lasted.
 6. An XID that is a program's fault, or that is not in the table, says nothing about the GPU.
 """
 
@@ -19,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, tells, xid_finding
+from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, has_evidence, xid_finding
 from gpuwatch.agent.health.counters import Figures
 from gpuwatch.agent.health.settings import BLIND_SECONDS, HealthRules
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, GpuDown, GpuReading
@@ -30,13 +29,13 @@ __all__ = ["Cause", "HealthRules", "Look", "Record", "fold"]
 
 _RANK = {health: rank for rank, health in enumerate((Health.HEALTHY, Health.DEGRADED, Health.FAILING))}
 _REMEDY_RANK = {remedy: rank for rank, remedy in enumerate(Remedy)}
-_MUTE = "nothing that it could be judged by is supported or could be read"
+_MUTE = "no value that shows its health is supported or could be read"
 _MENDED_BY_RESET = {Remedy.NOTHING, Remedy.DRAIN, Remedy.RESET}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """One GPU in one cycle: a reading or why there is none, and the XIDs that came since the last one."""
+    """One GPU in one cycle: a reading or why it is missing, and the XIDs since the last cycle."""
 
     at: datetime
     monotonic_seconds: float
@@ -47,7 +46,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Something that was found: when first and last, on the monotonic clock. `lasting` ones wait for their remedy."""
+    """A finding with its first and last time on the monotonic clock. `lasting` ones stay until their remedy."""
 
     finding: Finding
     first_seconds: float
@@ -57,11 +56,11 @@ class Cause:
 
     @property
     def counts(self) -> bool:
-        """Whether it has held for long enough."""
+        """Whether it has lasted for long enough."""
         return self.last_seconds - self.first_seconds >= self.after_seconds
 
     def later(self, seconds: float) -> "Cause":
-        """The same, as if it had come so much later."""
+        """This cause, moved later by so many seconds."""
         if seconds <= 0:
             return self
         return replace(self, first_seconds=self.first_seconds + seconds, last_seconds=self.last_seconds + seconds)
@@ -69,7 +68,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All that is remembered of one GPU between cycles."""
+    """What is known of one GPU between cycles."""
 
     verdict: GpuHealth = field(
         default_factory=lambda: GpuHealth(state=Health.UNKNOWN, since=None, doubt="not read yet")
@@ -77,7 +76,7 @@ class Record:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     figures: Figures = field(default_factory=Figures)
     looked_seconds: float | None = None
-    told_action: int | None = None  # recovery action by the kernel log, for drivers without the field
+    reported_action: int | None = None  # recovery action by the kernel log, for drivers without the field
 
 
 def fold(record: Record, look: Look, rules: HealthRules) -> Record:
@@ -86,16 +85,16 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
     gap = 0.0 if record.looked_seconds is None else max(0.0, now - record.looked_seconds)
     reading = look.entry if isinstance(look.entry, GpuReading) else None
     renewed = look.reloaded or (reading is not None and record.figures.restarted(reading))
-    told = None if renewed else record.told_action
-    told = next((event.recovery_action for event in look.xids[::-1] if event.recovery_action is not None), told)
-    action = told if reading is None or reading.recovery_action is None else reading.recovery_action
+    reported = None if renewed else record.reported_action
+    reported = next((event.recovery_action for event in look.xids[::-1] if event.recovery_action is not None), reported)
+    action = reported if reading is None or reading.recovery_action is None else reading.recovery_action
     figures = record.figures if reading is None else record.figures.after(reading, now, rules)
-    record = replace(record, figures=figures, looked_seconds=now, told_action=told)
+    record = replace(record, figures=figures, looked_seconds=now, reported_action=reported)
 
     present = {finding.code: (finding, after) for finding, after in _present(look.entry, figures, action, rules)}
     if record.causes or present or look.xids:
-        unseen = reading is None or not tells(reading)
-        blind = gap if unseen or gap > BLIND_SECONDS else 0.0  # nothing gets better unseen
+        unseen = reading is None or not has_evidence(reading)
+        blind = gap if unseen or gap > BLIND_SECONDS else 0.0  # time without readings does not count as recovery
         causes = {
             code: cause if code in present else cause.later(blind)
             for code, cause in record.causes.items()
@@ -117,7 +116,7 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
 
 
 def _accusations(events: tuple[XidEvent, ...]) -> Iterator[Cause]:
-    """What XIDs say of the GPU."""
+    """The causes that XIDs show."""
     for event in events:
         finding = xid_finding(event.xid)
         if finding is not None and (event.xid not in NVLINK_5 or event.fatal is True):
@@ -127,7 +126,7 @@ def _accusations(events: tuple[XidEvent, ...]) -> Iterator[Cause]:
 
 
 def _see(causes: dict[str, Cause], cause: Cause) -> None:
-    """A cause came up, or again."""
+    """Add a cause, or renew it."""
     known = causes.get(cause.finding.code)
     first = cause.first_seconds if known is None else min(known.first_seconds, cause.first_seconds)
     last = cause.last_seconds if known is None else max(known.last_seconds, cause.last_seconds)
@@ -137,7 +136,7 @@ def _see(causes: dict[str, Cause], cause: Cause) -> None:
 def _present(
     entry: GpuReading | GpuDown, figures: Figures, action: int | None, rules: HealthRules
 ) -> list[tuple[Finding, float]]:
-    """What holds at this look, with how long it must have held to count."""
+    """The findings of this look, each with the time that it must last to count."""
     present: list[tuple[Finding, float]] = []
     name = RECOVERY_ACTIONS[action] if action is not None and 0 <= action < len(RECOVERY_ACTIONS) else "none"
     if name in RECOVERY:
@@ -148,10 +147,10 @@ def _present(
 
 
 def _verdict(record: Record, look: Look) -> GpuHealth:
-    """The worst of the causes; what the driver asks for comes first among them."""
+    """The verdict: the worst of the causes, first those that the driver asks to act on."""
     before, causes = record.verdict, record.causes
-    told = isinstance(look.entry, GpuReading) and tells(look.entry)
-    if not causes and before.state is Health.HEALTHY and told:
+    readable = isinstance(look.entry, GpuReading) and has_evidence(look.entry)
+    if not causes and before.state is Health.HEALTHY and readable:
         return before
     asked = {finding.code for finding in RECOVERY.values()}
     findings = sorted(
@@ -161,7 +160,7 @@ def _verdict(record: Record, look: Look) -> GpuHealth:
     doubt = None
     if findings:
         state = max((finding.health for finding in findings), key=_RANK.__getitem__)
-    elif told:
+    elif readable:
         state = Health.HEALTHY
     else:
         state = Health.UNKNOWN

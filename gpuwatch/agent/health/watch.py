@@ -1,7 +1,7 @@
-"""Health over time: hands each cycle to `verdict`, and keeps what it remembers, also for the next agent.
+"""Health over time: hands each cycle to `verdict`, and keeps its records, also for the next agent.
 
 What is remembered goes to a small file, so that a restart of the agent heals no GPU. The file names the boot it was
-written in; after a reboot, and where it cannot be read or written, health begins anew.
+written in; after a reboot, and if it cannot be read or written, health starts again.
 """
 
 import logging
@@ -20,14 +20,14 @@ from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-_SAVE_SECONDS = 60.0  # when nothing has changed but the time for which causes have been away
+_SAVE_SECONDS = 60.0  # if nothing has changed except the time since causes were last seen
 _SCHEMA = 1
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What the file holds."""
+    """The content of the file."""
 
     schema: int = _SCHEMA
     boot_id: str
@@ -42,23 +42,23 @@ class HealthFile:
         """`boot_id` replaces the kernel's."""
         self._path = path
         self._boot_id = _read_boot_id() if boot_id is None else boot_id
-        self._told = False
+        self._logged = False
 
     def load(self, now_monotonic: float) -> Saved:
-        """What an earlier agent of this boot has left; nothing where there was none."""
+        """The content that an earlier agent of this boot wrote; empty without one."""
         nothing = Saved(boot_id=self._boot_id)
         try:
             saved = msgspec.json.decode(self._path.read_bytes(), type=Saved)
         except FileNotFoundError:
             return nothing
         except (OSError, msgspec.MsgspecError) as error:
-            _LOG.warning("what was known of the GPUs' health is lost: %s cannot be read: %s", self._path, error)
+            _LOG.warning("the stored health of the GPUs is lost: %s cannot be read: %s", self._path, error)
             return nothing
         same_boot = saved.boot_id == self._boot_id != "" and saved.monotonic_seconds <= now_monotonic
         return saved if same_boot and saved.schema == _SCHEMA else nothing
 
     def save(self, now_monotonic: float, records: Mapping[str, Record]) -> None:
-        """Replace the file; where that fails it is told once."""
+        """Replace the file; a failure is logged once."""
         saved = Saved(boot_id=self._boot_id, monotonic_seconds=now_monotonic, records=records)
         fresh = self._path.with_suffix(".new")
         try:
@@ -66,13 +66,13 @@ class HealthFile:
             fresh.write_bytes(msgspec.json.encode(saved))
             fresh.replace(self._path)
         except OSError as error:
-            if not self._told:
+            if not self._logged:
                 _LOG.warning(
                     "the GPUs' health will not outlive this agent: %s cannot be written (%s); see agent.health_file",
                     self._path,
                     error.strerror,
                 )
-            self._told = True
+            self._logged = True
 
 
 class HealthWatch:
@@ -86,7 +86,7 @@ class HealthWatch:
         interval_seconds: float = 1.0,
         file: HealthFile | None = None,
     ) -> None:
-        """Begin with what the file has."""
+        """Begin with the content of the file."""
         self._rules = rules or HealthRules()
         self._file = file
         saved = Saved(boot_id="") if file is None else file.load(clock.monotonic())
@@ -127,7 +127,7 @@ class HealthWatch:
 
 
 def _read_boot_id() -> str:
-    """The kernel's name for this boot; without one nothing of another agent is believed."""
+    """The kernel's id of this boot; without one, another agent's file is ignored."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

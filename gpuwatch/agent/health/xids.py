@@ -1,4 +1,4 @@
-"""The XIDs that this host has heard of: counted once, whoever told of them, and kept until health has judged them.
+"""The XIDs of this host: counted once, whatever reported them, and kept until health has judged them.
 
 Fed by the probe's messages and by the kernel log's thread, read by the core; a lock keeps them apart.
 """
@@ -14,7 +14,7 @@ from gpuwatch.model.gpu import GpuInfo
 from gpuwatch.model.xid import XidEvent, XidSource
 from gpuwatch.runtime.clock import Clock
 
-_WITHIN_SECONDS = 5.0  # of one event, two witnesses tell this far apart at most
+_WITHIN_SECONDS = 5.0  # at most, between the two reports of one event
 _MOST_RECENT = 64  # events of one kind that wait for their second witness
 _MOST_KINDS = 64  # different XIDs of one GPU that get a series
 _MOST_WAITING = 256  # events of a GPU that the driver has not listed yet, and events not judged yet
@@ -33,7 +33,7 @@ Counts = Mapping[tuple[str, int], XidCount]
 
 @dataclass(slots=True, kw_only=True)
 class _Incident:
-    """One event and who has told of it."""
+    """One event and its sources."""
 
     seconds: float
     witnesses: set[XidSource]
@@ -41,7 +41,7 @@ class _Incident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What came since health last asked; `reloaded`: the driver was loaded, and earlier events are left out."""
+    """The events since health last asked; `reloaded`: the driver was loaded, and earlier events are left out."""
 
     events: Mapping[str, tuple[XidEvent, ...]] = field(default_factory=dict)
     reloaded: bool = False
@@ -51,11 +51,11 @@ class XidLog:
     """Counts by GPU and XID; `interval_seconds` is how late NVML's events are fetched."""
 
     def __init__(self, clock: Clock, *, interval_seconds: float = 1.0, judged_until_seconds: float = -1.0) -> None:
-        """Health knows already what was before `judged_until_seconds` on the monotonic clock: it is only counted."""
-        self.kernel_log_up: bool | None = None  # None: nobody asked for it
+        """Events before `judged_until_seconds` on the monotonic clock are only counted: health knows them already."""
+        self.kernel_log_up: bool | None = None  # None: the kernel log is not read
         self._clock = clock
         self._within_seconds = _WITHIN_SECONDS + interval_seconds
-        self._past_seconds = judged_until_seconds  # what was before is only counted
+        self._past_seconds = judged_until_seconds  # earlier events are only counted
         self._lock = threading.Lock()
         self._counts: Counts = {}
         self._recent: dict[tuple[str, int], deque[_Incident]] = {}
@@ -67,11 +67,11 @@ class XidLog:
 
     @property
     def counts(self) -> Counts:
-        """Never changed, only replaced."""
+        """The counts; replaced as a whole, never changed."""
         return self._counts
 
     def know(self, gpus: Iterable[GpuInfo]) -> None:
-        """Which GPU is at which address; what the kernel log said before of these addresses finds its GPU now."""
+        """Take the GPUs' addresses, and assign earlier events of the kernel log to their GPUs."""
         fresh = [gpu for gpu in gpus if self._listed.get(gpu.uuid) != gpu.pci_bus_id]
         if not fresh:  # nearly always
             return
@@ -87,15 +87,15 @@ class XidLog:
                     self._strangers.remove(entry)
                     self._take(self._identified(*entry, gpu.uuid))
 
-    def tell(self, uuid: str, xid: int) -> None:
-        """NVML told of an event, just now."""
+    def from_nvml(self, uuid: str, xid: int) -> None:
+        """Take an event that NVML reported just now."""
         now = self._clock.monotonic()
         event = XidEvent(uuid=uuid, xid=xid, at=self._clock.now(), monotonic_seconds=now, witness=XidSource.NVML)
         with self._lock:
             self._take(event)
 
     def hear(self, event: KernelEvent, monotonic_seconds: float) -> None:
-        """The kernel log told of an event."""
+        """Take an event of the kernel log."""
         with self._lock:
             if isinstance(event, DriverLoaded):
                 if monotonic_seconds > self._past_seconds:
@@ -107,7 +107,7 @@ class XidLog:
                 self._strangers.append((event, monotonic_seconds))
 
     def news(self) -> News:
-        """What health has not judged yet; after this it has."""
+        """The events that health has not judged yet; each is given once."""
         if not self._unjudged and not self._reloaded:  # nearly always
             return News()
         with self._lock:
@@ -118,17 +118,17 @@ class XidLog:
             reloaded, self._reloaded = self._reloaded, False
             return News(events=events, reloaded=reloaded)
 
-    def _identified(self, told: KernelXid, monotonic_seconds: float, uuid: str) -> XidEvent:
-        """What the kernel log told, as an event of a GPU."""
+    def _identified(self, logged: KernelXid, monotonic_seconds: float, uuid: str) -> XidEvent:
+        """The entry of the kernel log as an event of a GPU."""
         ago = timedelta(seconds=self._clock.monotonic() - monotonic_seconds)
         return XidEvent(
             uuid=uuid,
-            xid=told.xid,
+            xid=logged.xid,
             at=self._clock.now() - ago,
             monotonic_seconds=monotonic_seconds,
-            witness=told.witness,
-            fatal=told.fatal,
-            recovery_action=told.recovery_action,
+            witness=logged.witness,
+            fatal=logged.fatal,
+            recovery_action=logged.recovery_action,
         )
 
     def _take(self, event: XidEvent) -> None:

@@ -1,7 +1,7 @@
 """Alibaba Cloud's metadata service (ECS pages "Instance metadata", "Detect and respond to spot interruptions").
 
-A spot instance is released five minutes after its termination time appears, which is in UTC. The service does not tell
-how the instance is paid for. Of maintenance/active-system-events the pages tell that it is there, and "None" as the
+A spot instance is released five minutes after its termination time appears, which is in UTC. The service does not show
+how the instance is paid for. Of maintenance/active-system-events the pages say that it exists, and "None" as the
 example of what it says; the form of an event and the zone of its times are not documented, so it is not asked.
 """
 

@@ -1,7 +1,7 @@
 """EC2's instance metadata service, version 2 (AWS EC2 User Guide, "Instance metadata categories").
 
 Spot: two minutes (page "Spot Instance interruption notices"), none for hibernation. A rebalance recommendation names
-when it was made and no deadline. Scheduled events come days or weeks ahead (page "Scheduled events"). No category tells
+when it was made and no deadline. Scheduled events come days or weeks ahead (page "Scheduled events"). No category shows
 when a Capacity Block ends.
 """
 
@@ -32,9 +32,9 @@ _NEVER_INTERRUPTED = frozenset({"on-demand", "scheduled"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Identity:
     instanceId: str  # noqa: N815  the cloud's own spelling
-    instanceType: str  # noqa: N815  likewise
+    instanceType: str  # noqa: N815  as above
     region: str
-    availabilityZone: str  # noqa: N815  likewise
+    availabilityZone: str  # noqa: N815  as above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class _InstanceAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rebalance:
-    noticeTime: str  # noqa: N815  likewise
+    noticeTime: str  # noqa: N815  as above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def identity(body: bytes, known: Facts) -> Facts:
 
 
 def life_cycle(body: bytes, known: Facts) -> Facts:
-    """instance-life-cycle; one that is not known here keeps the cloud's own word."""
+    """instance-life-cycle; an unknown one keeps the cloud's value."""
     said = text_of(body)
     return replace(known, lifecycle=_LIFECYCLES.get(said, said))
 

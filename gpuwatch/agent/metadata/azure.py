@@ -27,7 +27,7 @@ _OVER = frozenset({"Completed", "Canceled"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Compute:
     vmId: str  # noqa: N815  the cloud's own spelling
-    vmSize: str  # noqa: N815  likewise
+    vmSize: str  # noqa: N815  as above
     location: str
     name: str
     zone: str = ""
@@ -63,10 +63,10 @@ def compute(body: bytes, known: Facts) -> Facts:
 
 
 def scheduled_events(body: bytes, known: Facts) -> tuple[Notice, ...]:
-    """This machine's events; one that has started names no time any more, it is now."""
+    """This machine's events; an event that has started has no time; it is now."""
     events = [event for event in decoded(body, _Events).Events if event.EventStatus not in _OVER]
     if events and known.name is None:
-        raise ValueError("there are events, and which machine this is was not told")
+        raise ValueError("there are events, but the name of this machine is missing")
     return tuple(
         Notice(
             kind=_KINDS.get(event.EventType, NoticeKind.MAINTENANCE),

@@ -1,4 +1,4 @@
-"""What is asked of a metadata service and what it may answer; nothing here asks or knows the time."""
+"""The requests to a metadata service and the parsing of its answers; no network and no clock."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class NoticeKind(StrEnum):
-    """What a cloud gives notice of."""
+    """The kinds of notices of a cloud."""
 
     SPOT_INTERRUPTION = "spot_interruption"  # the cloud wants the machine back
     REBALANCE = "rebalance"  # it may soon want it back
     MAINTENANCE = "maintenance"  # it will be stopped, rebooted, moved or paused
-    TERMINATION = "termination"  # somebody of ours has it deleted
+    TERMINATION = "termination"  # its owner has it deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Who the instance is; None is not known. `name` is only for finding one's own among an Azure group's events."""
+    """The instance; None is not known. `name` only serves to find its own events among those of an Azure group."""
 
     instance_id: str | None = None
     instance_type: str | None = None
@@ -38,10 +38,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One announcement as its cloud words it.
+    """One announcement of the cloud.
 
-    `deadline` is the time the cloud names. Where it names none, the deadline is `lead_seconds` after the notice was
-    first seen; None: not even that is told. `key` is the same for the same announcement, whenever it is read.
+    `deadline` is the time that the cloud names. Without one, the deadline is `lead_seconds` after the notice was first
+    seen; None: unknown. `key` is the same for the same announcement, whenever it is read.
     """
 
     kind: NoticeKind
@@ -52,21 +52,21 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Kind and deadline, and what else tells two of them apart."""
+        """Kind, deadline, and whatever else distinguishes two of them."""
         deadline = "" if self.deadline is None else self.deadline.isoformat()
         return f"{self.kind.value} {self.action} {deadline} {self.about}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Garbage:
-    """An answer that is not what its cloud documents, in words."""
+    """An answer that is not what its cloud documents, described in a sentence."""
 
     words: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One GET. 404 means that there is no such thing now; so does any answer with `nothing` in its body."""
+    """One GET. 404 means that there is nothing now; so does an answer with `nothing` in its body."""
 
     path: str
     nothing: bytes | None = None
@@ -81,7 +81,7 @@ class FactQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeQuestion(Question):
-    """Its parser reads notices with the help of the facts, through `notices_in`; `lifecycles` that never get any."""
+    """Its parser reads notices with the help of the facts, through `notices_in`. `not_for`: lifecycles without any."""
 
     parse: Callable[[bytes, Facts], tuple[Notice, ...]]
     not_for: frozenset[str] = frozenset()
@@ -133,7 +133,7 @@ def decoded(body: bytes, model: type[T]) -> T:
     """A JSON document as a typed value.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a document.
 
     """
     try:
@@ -146,11 +146,11 @@ def word(text: str) -> str:
     """A printable word that may become a label.
 
     Raises:
-        ValueError: it is empty, too long, or has characters that nobody can read.
+        ValueError: it is empty, too long, or not printable.
 
     """
     if not text or len(text) > _LONGEST_WORD or not text.isprintable():
-        raise ValueError(f"{text[:_LONGEST_SHOWN]!r} is no name")
+        raise ValueError(f"{text[:_LONGEST_SHOWN]!r} is not a name")
     return text
 
 
@@ -158,7 +158,7 @@ def text_of(body: bytes) -> str:
     """A plain-text answer.
 
     Raises:
-        ValueError: it is no word.
+        ValueError: it is not a word.
 
     """
     return word(body.decode("utf-8").strip())
@@ -177,10 +177,10 @@ def moment(text: str, form: str) -> datetime:
     """A time in a cloud's own form, which must name its zone (%z), as aware UTC.
 
     Raises:
-        ValueError: it is no such time.
+        ValueError: it is not a time of that form.
 
     """
     try:
         return datetime.strptime(text, form).astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{text!r} is no time anybody can wait for") from error
+        raise ValueError(f"{text!r} is out of range") from error

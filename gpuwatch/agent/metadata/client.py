@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _LARGEST_BODY_BYTES = 256 * 1024
-_RENEW_SECONDS = 60.0  # so long before a token ends it is used no more
-_WITHOUT_SECONDS = 600.0  # so long a service that gave no token is asked without
+_RENEW_SECONDS = 60.0  # a token is replaced this long before it ends
+_WITHOUT_SECONDS = 600.0  # a service that gave no token is asked without one for this long
 _CAUSES: dict[int, str] = {
     HTTPStatus.FORBIDDEN: "disabled",
     HTTPStatus.TOO_MANY_REQUESTS: "throttled",
@@ -30,7 +30,7 @@ _CAUSES: dict[int, str] = {
 
 
 class MetadataError(Exception):
-    """The service could not be asked: a cause for a label, the words, and what would help."""
+    """The service could not be asked: a cause for a label, and a sentence."""
 
     def __init__(self, cause: str, detail: str) -> None:
         super().__init__(detail)
@@ -55,11 +55,11 @@ class MetadataClient:
         self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._endpoint = endpoint or service.endpoint
-        self._token: str | None = None  # empty: the service does without
+        self._token: str | None = None  # empty: the service needs none
         self._token_until = 0.0
 
     def ask(self, question: Question) -> bytes | None:
-        """The body of the answer; None where there is no such thing now.
+        """The body of the answer; None if there is nothing now.
 
         Raises:
             MetadataError: it could not be asked, which says nothing about what it would have answered.
@@ -84,7 +84,7 @@ class MetadataClient:
         return self._send("GET", path, headers)
 
     def _current_token(self, scheme: TokenScheme) -> str:
-        """A token that holds a while yet."""
+        """A token that is still valid for a while."""
         now = self._clock.monotonic()
         if self._token is not None and now < self._token_until:
             return self._token
@@ -93,7 +93,7 @@ class MetadataClient:
         except MetadataError as error:
             if error.cause == "timeout" and not scheme.optional:
                 raise MetadataError(
-                    "hop_limit", f"connections are taken and no session token comes: {error.detail}"
+                    "hop_limit", f"connections are accepted, but no session token comes: {error.detail}"
                 ) from error
             raise
         token = answer.body.decode("latin-1").strip()
@@ -135,7 +135,7 @@ class MetadataClient:
         return _Answer(status=response.status, body=body)
 
     def _address(self) -> tuple[str, int]:
-        """Where to ask.
+        """Address and port of the service.
 
         Raises:
             MetadataError: the endpoint is no plain http URL of an address on this machine's link.
@@ -151,7 +151,7 @@ class MetadataClient:
         if parts.scheme != "http" or parts.path.strip("/") or not near:
             raise MetadataError(
                 "endpoint",
-                f"agent.instance.endpoint {self._endpoint!r} is no http://ADDRESS[:PORT] on this link; right would be"
+                f"agent.instance.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; right would be"
                 f" {self._service.endpoint}",
             )
         return str(address), port
@@ -166,11 +166,11 @@ class _Timed(io.RawIOBase):
         self._until = until
 
     def makefile(self, *_: object) -> io.BufferedReader:
-        """What HTTPResponse wants of a socket."""
+        """The method of a socket that HTTPResponse calls."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
@@ -188,5 +188,5 @@ class _Timed(io.RawIOBase):
 
 
 def _refused(answer: _Answer, path: str) -> MetadataError:
-    """An HTTP status that is no answer."""
+    """The error for an HTTP status without an answer."""
     return MetadataError(_CAUSES.get(answer.status, "status"), f"{path} was answered with HTTP status {answer.status}")

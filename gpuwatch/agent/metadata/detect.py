@@ -1,4 +1,4 @@
-"""Which cloud this is, read off the board: nobody is asked over the network who is not known to be there."""
+"""Which cloud this is, read off the board: no service is asked over the network that may not exist."""
 
 import re
 from pathlib import Path
@@ -28,12 +28,12 @@ _BOARDS: tuple[tuple[str, str, str], ...] = (
 
 
 def service_of(provider: str, dmi: Path = DMI) -> MetadataService | None:
-    """The metadata service of a provider, or with `auto` of the board's; None: there is none to ask."""
+    """The metadata service of a provider, or with `auto` of the board's; None without one."""
     return SERVICES.get(_on_board(dmi) if provider == "auto" else provider)
 
 
 def _on_board(dmi: Path) -> str:
-    """The provider whose mark the board bears; empty on a machine of one's own."""
+    """The provider that the board names; empty on a machine outside of clouds."""
     said: dict[str, str] = {}
     for provider, file, pattern in _BOARDS:
         if file not in said:

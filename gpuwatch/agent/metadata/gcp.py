@@ -44,7 +44,7 @@ def zone(body: bytes, known: Facts) -> Facts:
     found = text_of(body.rpartition(b"/")[2])
     region, dash, _ = found.rpartition("-")
     if not dash:
-        raise ValueError(f"{found!r} is no zone")
+        raise ValueError(f"{found!r} is not a zone")
     return replace(known, zone=found, region=region)
 
 
@@ -54,7 +54,7 @@ def preemptible(body: bytes, known: Facts) -> Facts:
 
 
 def preempted(body: bytes, _: Facts) -> tuple[Notice, ...]:
-    """TRUE from the notice on."""
+    """instance/preempted: TRUE from the notice on."""
     notice = Notice(kind=NoticeKind.SPOT_INTERRUPTION, action="preempt", lead_seconds=_PREEMPTION_SECONDS)
     return (notice,) if _switch(body) else ()
 
@@ -70,7 +70,7 @@ def maintenance_event(body: bytes, _: Facts) -> tuple[Notice, ...]:
 
 
 def upcoming_maintenance(body: bytes, _: Facts) -> tuple[Notice, ...]:
-    """The planned window, whose keys Google writes in two ways; nothing is planned where it is empty."""
+    """The planned window; Google writes its keys in two ways, and an empty one means that nothing is planned."""
     if body.strip() in {b"NONE", b'"NONE"'}:
         return ()
     window = {key.replace("_", "").lower(): value for key, value in decoded(body, dict[str, object]).items()}

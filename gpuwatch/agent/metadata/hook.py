@@ -1,6 +1,6 @@
 """The administrator's program that a notice starts: one run at a time, in a process group of its own, with a deadline.
 
-`turns.py` has the rules of whose turn it is; this has the processes.
+`hook_queue.py` decides which notice is next; this module has the processes.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
-from gpuwatch.agent.environment import inherited
+from gpuwatch.agent.command import inherited
 from gpuwatch.agent.metadata.hook_queue import Turns
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.state_file import Announced, NoticeMemory
@@ -24,21 +24,21 @@ _LOG = logging.getLogger(__name__)
 _NOT_STARTED = 127  # as a shell has it
 _STDERR = 2
 _DIES_SECONDS = 10.0  # a killed process ends at once, unless it sleeps in the kernel
-_LOOK_SECONDS = 1.0  # from look to look whether a run must give way
+_LOOK_SECONDS = 1.0  # between two checks whether a run must give way
 
 
 class NoticeHook:
     """Starts the program and waits for it in a thread, so that looking for notices goes on."""
 
     def __init__(self, settings: MetadataSettings, memory: NoticeMemory, clock: Clock) -> None:
-        """Without a program it does nothing."""
+        """Prepare; without a program it does nothing."""
         self._command = settings.on_interruption
         self._memory = memory
         self._clock = clock
         self._turns = Turns(timedelta(seconds=settings.on_interruption_lead), lambda notice: memory.ran(notice.key))
         for of in memory.subjects_that_ran:
             self._turns.hold(of, clock.monotonic())
-        self._lock = threading.Lock()  # of the turns and the statuses
+        self._lock = threading.Lock()  # for the queue and the statuses
         self._statuses: dict[str, int] = {}
 
     @property
@@ -48,14 +48,14 @@ class NoticeHook:
             return dict(self._statuses)
 
     def consider(self, notices: Iterable[Announced]) -> None:
-        """Start the program for a notice that is due and had no run, if it is its turn; returns at once."""
+        """Start the program for the notice that is next, if it is due; returns at once."""
         if self._command:
             with self._lock:
                 self._turns.seen(notices, self._clock.now())
                 self._advance()
 
     def _advance(self) -> None:
-        """Start the next run, where one is due and none is at work."""
+        """Start the next run, if one is due and none is running."""
         while (notice := self._turns.next(self._clock.now(), self._clock.monotonic())) is not None:
             left_seconds = self._turns.left(notice, self._clock.now()).total_seconds()
             self._memory.note_run(notice.key)
@@ -65,9 +65,9 @@ class NoticeHook:
                 self._turns.end(self._clock.monotonic())
 
     def _start(self, notice: Announced, left_seconds: float) -> bool:
-        """Whether it could be started."""
+        """Start the program; returns whether that worked."""
         deadline = notice.deadline
-        told = {
+        variables = {
             "GPUWATCH_NOTICE_KIND": notice.kind.value,
             "GPUWATCH_NOTICE_ACTION": notice.action,
             "GPUWATCH_NOTICE_DEADLINE": "" if deadline is None else f"{deadline:%Y-%m-%dT%H:%M:%SZ}",
@@ -77,7 +77,7 @@ class NoticeHook:
         try:
             process = subprocess.Popen(  # noqa: S603  the administrator's own command line
                 self._command,
-                env={**inherited(), **told},
+                env={**inherited(), **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=_STDERR,
                 stderr=_STDERR,
@@ -95,7 +95,7 @@ class NoticeHook:
         )
         try:
             waited.start()
-        except RuntimeError as error:  # nobody could tell when it ends, and the next run would never begin
+        except RuntimeError as error:  # its end would be missed, and the next run would never begin
             _kill(process)
             _LOG.error("%s was killed: %s", words, error)
             return False
@@ -109,9 +109,9 @@ class NoticeHook:
             _LOG.error("%s was still running %s and was killed", words, why)
         try:
             status = process.wait(_DIES_SECONDS)
-        except subprocess.TimeoutExpired:  # another run that waits must not be lost for that
+        except subprocess.TimeoutExpired:  # the next run must still start
             status = -signal.SIGKILL
-            _LOG.error("%s does not die, it sleeps in the kernel; it is left behind", words)
+            _LOG.error("%s cannot be killed, because it sleeps in the kernel; it is left behind", words)
         _LOG.log(logging.WARNING if status else logging.INFO, "%s ended with status %d", words, status)
         with self._lock:
             self._statuses[kind] = status
@@ -119,7 +119,7 @@ class NoticeHook:
             self._advance()
 
     def _overdue(self, process: subprocess.Popen[bytes], left_seconds: float) -> str | None:
-        """Wait until it ends; or why it must be ended."""
+        """Wait for its end; returns why it must be killed, or None."""
         while left_seconds > 0:
             wait_seconds = min(_LOOK_SECONDS, left_seconds)
             try:
@@ -135,6 +135,6 @@ class NoticeHook:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End its whole group."""
-    with contextlib.suppress(OSError):  # it may have become another user's
+    """Kill its whole process group."""
+    with contextlib.suppress(OSError):  # it may run as another user now
         os.killpg(process.pid, signal.SIGKILL)

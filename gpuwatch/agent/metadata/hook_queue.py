@@ -24,15 +24,15 @@ Subject = tuple[str, str]
 
 
 def subject(notice: Announced) -> Subject:
-    """What stays the same where a notice only moves."""
+    """What stays the same if only the deadline of a notice moves."""
     return notice.kind.value, notice.action
 
 
 class Turns:
-    """Whose turn it is."""
+    """Which notice's run is next."""
 
     def __init__(self, lead: timedelta, ran: Callable[[Announced], bool]) -> None:
-        """`ran` tells whether there was a run for a notice."""
+        """`ran` returns whether there was a run for a notice."""
         self._lead = lead
         self._ran = ran
         self._standing: tuple[Announced, ...] = ()
@@ -40,10 +40,10 @@ class Turns:
         self._ended: dict[Subject, float] = {}
         self._running: Announced | None = None
         self._limit = _LAST
-        self._vanished = False  # what the run at work is for stood no more, once since it began
+        self._vanished = False  # the notice of the present run has disappeared at least once
 
     def seen(self, notices: Iterable[Announced], now: datetime) -> None:
-        """A look found that these stand."""
+        """Take the notices that the last look found."""
         self._standing = tuple(notices)
         self._seen_at = {notice.key: self._seen_at.get(notice.key, now) for notice in self._standing}
         there = {subject(notice) for notice in self._standing}
@@ -52,11 +52,11 @@ class Turns:
             self._vanished = True
 
     def hold(self, of: Subject, monotonic_seconds: float) -> None:
-        """As if a run for this had just ended: an earlier agent may have started one a moment ago."""
+        """Act as if a run for this had just ended: an earlier agent may have started one a moment ago."""
         self._ended[of] = monotonic_seconds
 
     def next(self, now: datetime, monotonic_seconds: float) -> Announced | None:
-        """The notice whose turn it is; None while the program runs, or where none waits."""
+        """The notice that is next; None while the program runs, or if no notice waits."""
         if self._running is not None:
             return None
         waiting = (
@@ -71,18 +71,18 @@ class Turns:
         return self._lead if notice.deadline is None else notice.deadline - now
 
     def begin(self, notice: Announced, now: datetime) -> None:
-        """Its run begins."""
+        """Note that its run begins."""
         self._running, self._vanished = notice, False
         self._limit = now + self.left(notice, now)
 
     def end(self, monotonic_seconds: float) -> None:
-        """The run at work has ended."""
+        """Note that the present run has ended."""
         if self._running is not None and not self._vanished:
             self._ended[subject(self._running)] = monotonic_seconds
         self._running = None
 
     def must_end(self, now: datetime) -> bool:
-        """Whether the run at work must give way now: something else with a nearer deadline waits."""
+        """Whether the present run must end now, because another notice has a nearer deadline."""
         if self._running is None:
             return False
         others = [notice for notice in self._waiting(now) if subject(notice) != subject(self._running)]

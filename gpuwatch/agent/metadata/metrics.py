@@ -1,4 +1,4 @@
-"""What the agent tells of the instance: its metrics and its part of /healthz."""
+"""The instance on the agent's pages: its metrics and its part of /healthz."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -32,7 +32,7 @@ FAMILIES: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
         "gpuwatch_instance_notice_deadline_timestamp_seconds",
         Kind.GAUGE,
         _NOTICE,
-        "Unix time at which what the notice says begins; absent where the cloud tells none (rebalance).",
+        "Unix time at which the announced action begins; absent if the cloud gives none (rebalance).",
         f"{_SOURCE}; where it names no time, first sight plus the cloud's lead time (docs/cloud-metadata.md)",
     ),
     (
@@ -68,8 +68,8 @@ def rows(status: InstanceStatus | None) -> Iterator[tuple[str, tuple[str | None,
     soonest: dict[tuple[str, str], datetime | None] = {}
     for notice in status.notices:
         key = (notice.kind.value, notice.action)
-        told = [at for at in (soonest.get(key), notice.deadline) if at is not None]
-        soonest[key] = min(told, default=None)
+        known = [at for at in (soonest.get(key), notice.deadline) if at is not None]
+        soonest[key] = min(known, default=None)
     for key, deadline in soonest.items():
         yield "gpuwatch_instance_notice", key, 1
         if deadline is not None:

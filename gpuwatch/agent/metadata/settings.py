@@ -1,4 +1,4 @@
-"""What may be set about the cloud's metadata. `agent.settings` composes this as `agent.instance`."""
+"""The settings of the cloud's metadata. `agent.settings` composes this as `agent.instance`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -11,13 +11,13 @@ from gpuwatch.model.setting import STRICT, Setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSettings:
-    """What the cloud says of the machine: instance, type, zone, and notices that it will be taken away."""
+    """The cloud's metadata of the machine: instance, type, zone, and notices that it will be taken away."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     provider: Annotated[
         Literal["auto", "aws", "azure", "gcp", "alibaba", "tencent", "none"],
-        Setting("Whose metadata service to ask; `auto` reads it off the board (DMI), `none` asks nobody."),
+        Setting("The cloud with the metadata service; `auto` reads it off the board (DMI), `none` asks no service."),
     ] = "auto"
     endpoint: Annotated[
         Annotated[str, MinLen(1)] | None,

@@ -1,4 +1,4 @@
-"""What must outlive the agent, but not the boot: which notices were seen, by when, and for which the program ran."""
+"""The file of notices that outlives the agent, but not the boot: their deadlines, and for which the program ran."""
 
 import logging
 import threading
@@ -18,7 +18,7 @@ _MOST = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """A notice that stands, with the deadline that holds for it in aware UTC; None where none is told."""
+    """A notice in force, with its deadline in aware UTC; None if the cloud gives none."""
 
     kind: NoticeKind
     action: str
@@ -36,14 +36,14 @@ _DECODER = msgspec.json.Decoder(dict[str, _Remembered])
 
 
 class NoticeMemory:
-    """A small file, read once and written whenever it changes. Without it an agent remembers as long as it runs.
+    """A small file, read once and written at each change. Without it the notices are known while the agent runs.
 
-    Those who look for notices and those who wait for the program's end may both ask.
+    Any thread may use it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._told = False
+        self._logged = False
         self._lock = threading.Lock()
         self._known: dict[str, _Remembered] = {}
         try:
@@ -76,13 +76,13 @@ class NoticeMemory:
         return frozenset((kind, action) for kind, action, *_ in ([*each, ""] for each in words))
 
     def note_run(self, key: str) -> None:
-        """The program is about to be started: written down before, so that it never is a second time."""
+        """Record a run before the program starts, so that it never runs a second time."""
         with self._lock:
             known = self._known.get(key, _Remembered(deadline=None))
             self._keep({**self._known, key: replace(known, ran=True)})
 
     def forget(self, standing: Collection[str], now: datetime) -> None:
-        """Drop what is announced no more and past: announced again, it is another one."""
+        """Drop past notices that the cloud no longer announces."""
         with self._lock:
             kept = {
                 key: known
@@ -101,6 +101,6 @@ class NoticeMemory:
             draft.write_bytes(msgspec.json.encode(self._known))
             draft.replace(self._path)
         except OSError as error:
-            if not self._told:
+            if not self._logged:
                 _LOG.warning("after a restart agent.instance.on_interruption may run again: %s", error)
-            self._told = True
+            self._logged = True

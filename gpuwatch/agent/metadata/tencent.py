@@ -25,7 +25,7 @@ _LIFECYCLES = {"SPOTPAID": "spot", "POSTPAID_BY_HOUR": "on-demand", "PREPAID": "
 
 
 def charge_type(body: bytes, known: Facts) -> Facts:
-    """payment/charge-type; one that is not known here keeps the cloud's own word."""
+    """payment/charge-type; an unknown one keeps the cloud's value."""
     said = text_of(body)
     return replace(known, lifecycle=_LIFECYCLES.get(said, said.lower()))
 

@@ -1,6 +1,6 @@
-"""Asks the metadata service again and again: facts once, notices every few seconds. Nobody else waits for it.
+"""Asks the metadata service again and again: facts once, notices every few seconds. Nothing else waits for it.
 
-Not being able to ask is not "no notice": what was announced stands until it can be asked again, and `trouble` says why.
+If the service cannot be asked, the notices stay as they were, and `trouble` says why.
 """
 
 import logging
@@ -26,7 +26,7 @@ _LASTING = frozenset({"unreachable", "timeout", "hop_limit", "endpoint"})  # the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why the service does not answer, and what would help; empty where nobody knows."""
+    """Why the service does not answer, and what would help, if known."""
 
     cause: str
     detail: str
@@ -46,7 +46,7 @@ class InstanceStatus:
 
 
 class InstanceWatcher:
-    """One machine's metadata, watched by one thread; on a machine that is no cloud's it does nothing."""
+    """One machine's metadata, watched by one thread; outside of clouds it does nothing."""
 
     def __init__(self, settings: MetadataSettings, clock: Clock, *, dmi: Path = DMI) -> None:
         """Nothing is asked before `start`."""
@@ -58,51 +58,51 @@ class InstanceWatcher:
         self._status = None if service is None else InstanceStatus(provider=service.provider)
 
     def status(self) -> InstanceStatus | None:
-        """What the last look gave; None on a machine that is no cloud's. Never waits."""
+        """The result of the last look; None outside of clouds. Never waits."""
         status = self._status
         if status is None or self._look is None:
             return None
         return replace(status, hook_statuses=self._look.hook.statuses)
 
     def start(self, named: Callable[[str], None]) -> None:
-        """Begin, where there is a service to ask; returns at once. `named` is told the instance id once it is known."""
+        """Begin, if there is a service; returns at once. `named` is called with the instance id once it is known."""
         if self._look is not None:
             threading.Thread(target=self._run, args=(named,), name="instance", daemon=True).start()
 
     def stop(self) -> None:
-        """Look no more; a program that runs for a notice is left to end."""
+        """Stop looking; a program that runs for a notice goes on."""
         self._stopping.set()
 
     def step(self) -> float:
-        """Look once; the result is how long to wait, so that looks begin one interval after another."""
+        """Look once; returns the seconds to wait, so that looks begin one interval after another."""
         begin = self._clock.monotonic()
         before = self._status
         if self._look is not None and before is not None:
             try:
                 status = self._look.once()
-            except Exception as error:  # noqa: BLE001  a flaw here must be told, not end the looking
+            except Exception as error:  # noqa: BLE001  the watcher must go on
                 if before.trouble is None or before.trouble.cause != "error":
                     _LOG.exception("the look at the cloud's notices failed")
                 wrong = Trouble(cause="error", detail=f"{type(error).__name__}: {error}", remedy="see the agent's log")
                 status = replace(before, up=False, trouble=wrong)
             self._status = status
-            _tell(status, before)
+            _log_changes(status, before)
         return max(0.0, self._interval_seconds - (self._clock.monotonic() - begin))
 
     def _run(self, named: Callable[[str], None]) -> None:
         """Look until `stop`."""
-        told = None
+        named_id = None
         while not self._stopping.is_set():
             wait_seconds = self.step()
             found = None if self._status is None else self._status.facts.instance_id
-            if found is not None and found != told:
+            if found is not None and found != named_id:
                 named(found)
-                told = found
+                named_id = found
             self._stopping.wait(wait_seconds)
 
 
 class _Look:
-    """What one look after another gathers."""
+    """Asks the service, and holds what is known between looks."""
 
     def __init__(self, service: MetadataService, settings: MetadataSettings, clock: Clock) -> None:
         self._service = service
@@ -138,7 +138,7 @@ class _Look:
         )
 
     def _ask_facts(self, now: float) -> Trouble | None:
-        """All of them, in order, and again later if one is missing; the result is the first thing that was wrong."""
+        """Ask for all facts, in order, and again later if one is missing; returns the first trouble."""
         wrong: Trouble | None = None
         for question in self._service.facts:
             try:
@@ -156,7 +156,7 @@ class _Look:
         return wrong
 
     def _ask_notices(self) -> Trouble | None:
-        """Likewise, the most urgent first; what could not be asked stands as it was."""
+        """The notices, the most urgent first; those of a failed request stay as they were."""
         wrong: Trouble | None = None
         for question in self._service.notices:
             if self._facts.lifecycle in question.not_for:
@@ -179,8 +179,8 @@ class _Look:
         return Trouble(cause=cause, detail=detail, remedy=self._service.remedies.get(cause, ""))
 
 
-def _tell(status: InstanceStatus, before: InstanceStatus) -> None:
-    """Log what has changed, not what is still so."""
+def _log_changes(status: InstanceStatus, before: InstanceStatus) -> None:
+    """Log what has changed since the last look."""
     trouble, earlier = status.trouble, before.trouble
     if trouble is not None and (earlier is None or trouble.cause != earlier.cause):
         remedy = f"; {trouble.remedy}" if trouble.remedy else ""

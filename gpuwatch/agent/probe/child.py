@@ -1,4 +1,4 @@
-"""One probe process: its lines, its last words, and how it is ended or left behind."""
+"""One probe process: its lines, its last message, and how it is ended or left behind."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeExit:
-    """Why a probe is to be replaced."""
+    """Why a probe must be replaced."""
 
     why: Interruption
     detail: str
@@ -42,23 +42,23 @@ class ProbeChild:
             start_new_session=True,
         )
         if self.process.stdin is not None:
-            os.set_blocking(self.process.stdin.fileno(), False)  # a probe that reads nothing must hold up nobody
+            os.set_blocking(self.process.stdin.fileno(), False)  # a probe that does not read must not hold up the agent
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._last_words = ""
+        self._last_message = ""
         self._drains = [
             self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
             self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
         ]
 
     def ask(self) -> None:
-        """Have it begin a cycle as soon as it can; one that is deaf or gone is not told so."""
+        """Ask it to begin a cycle as soon as it can; a probe that does not read, or is gone, misses this."""
         with contextlib.suppress(OSError, ValueError):
             if self.process.stdin is not None:
                 self.process.stdin.write(b"\n")
                 self.process.stdin.flush()
 
     def farewell(self) -> ProbeExit:
-        """It closed its output: how it ended."""
+        """How it ended, after it closed its output."""
         try:
             status: int | None = self.process.wait(TERMINATE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -69,8 +69,8 @@ class ProbeChild:
         how = "it closed its output"
         if status is not None:
             how = f"it ended with status {status}" if status >= 0 else f"it was killed by {_signal_name(-status)}"
-        said = f": {self._last_words}" if self._last_words else ""
-        return ProbeExit(why=Interruption.EXIT, detail=how + said)
+        reason = f": {self._last_message}" if self._last_message else ""
+        return ProbeExit(why=Interruption.EXIT, detail=how + reason)
 
     def end(self) -> bool:
         """Terminate its process group, then kill it; False if even that does not end it."""
@@ -88,15 +88,15 @@ class ProbeChild:
         return self.process.poll() is not None
 
     def _log(self, line: bytes) -> None:
-        """What it says to people goes to the agent's log."""
-        self._last_words = line.decode(errors="replace").strip()[:500]
-        _LOG.warning("probe: %s", self._last_words)
+        """Write a line of its standard error to the agent's log."""
+        self._last_message = line.decode(errors="replace").strip()[:500]
+        _LOG.warning("probe: %s", self._last_message)
 
     @staticmethod
     def _drain(
         name: str, pipe: IO[bytes] | None, take: Callable[[bytes], None], at_end: Callable[[], None]
     ) -> threading.Thread:
-        """Read a pipe to its end in a thread; an endless line comes in pieces, which are no messages."""
+        """Read a pipe to its end in a thread; an endless line comes in pieces, which are not messages."""
 
         def drain() -> None:
             if pipe is not None:
@@ -111,7 +111,7 @@ class ProbeChild:
 
 
 def _signal_name(number: int) -> str:
-    """SIGKILL rather than 9."""
+    """The name of a signal, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -3,7 +3,7 @@
 Standard output carries the lines of `agent/devices/messages.py`, each flushed at once. The exit status says how it
 ended:
 
-  0  nobody listens any more, the capture has ended, --cycles are done, or --once has printed a reading
+  0  the reader is gone, the capture has ended, --cycles are done, or --once has printed a reading
   1  --once could read no GPU; the reason and what to do are on standard error
   2  wrong arguments, a capture or script that cannot be played, or a capture that cannot be written
   3  only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
@@ -41,7 +41,7 @@ def _nvml(_: argparse.Namespace, clock: Clock) -> DeviceSource:
 
 
 def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
-    from gpuwatch.agent.devices.replay import ReplaySource  # noqa: PLC0415  likewise
+    from gpuwatch.agent.devices.replay import ReplaySource  # noqa: PLC0415  as above
 
     if arguments.capture is None:
         raise ValueError("--source replay needs --capture FILE, a recorded output of `gpuwatch probe`")
@@ -49,7 +49,7 @@ def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
 
 
 def _simulated(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
-    from gpuwatch.agent.devices.simulated import open_simulated  # noqa: PLC0415  likewise
+    from gpuwatch.agent.devices.simulated import open_simulated  # noqa: PLC0415  as above
 
     return open_simulated(arguments.script, arguments.seed, clock)
 
@@ -62,7 +62,7 @@ SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
 
 
 def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] = ()) -> Iterator[Message]:
-    """The messages of one cycle, each as soon as it is known; GPUs whose uuid is in `skip` are not touched."""
+    """The messages of one cycle, each as soon as it is known; GPUs with a uuid in `skip` are not touched."""
     begin = clock.monotonic()
     try:
         gpus = source.gpus()
@@ -90,7 +90,7 @@ def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
 
 
 def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[None]:
-    """Now and at each whole interval after; what took too long skips ticks and shifts none.
+    """Tick now and at each whole interval after; a late cycle skips ticks, but shifts none.
 
     `asked` waits so many seconds and returns True as soon as a cycle is asked for: that one comes in between. A tick
     that would follow it too closely is skipped.
@@ -119,13 +119,13 @@ class Requests:
         self._open = True
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; whether a cycle was asked for. Requests that came together are one."""
+        """Whether a cycle is asked for within that time. Requests that came together count once."""
         if not self._open:
             return False
         ready, _, _ = select.select([self._descriptor], [], [], max(0.0, seconds))
         if not ready:
             return False
-        self._open = bool(os.read(self._descriptor, 4096))  # nothing: who asked is gone
+        self._open = bool(os.read(self._descriptor, 4096))  # empty: the agent is gone
         return self._open
 
 
@@ -201,7 +201,7 @@ def _recorder(path: Path) -> Callable[[Message], None]:
 
 
 def flags() -> argparse.ArgumentParser:
-    """Of `gpuwatch probe`."""
+    """The flags of `gpuwatch probe`."""
     parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
     parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
@@ -218,7 +218,7 @@ def flags() -> argparse.ArgumentParser:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0, such as 60")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0, such as 60")
     return int(text)
 
 
@@ -228,5 +228,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not (0 < seconds < math.inf):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, such as 1 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, such as 1 or 0.5")
     return seconds

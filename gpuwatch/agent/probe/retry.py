@@ -1,4 +1,4 @@
-"""A second probe beside the one at work, which finds out whether a GPU that hung answers again.
+"""A second probe that runs next to the first and finds out whether a GPU that hung answers again.
 
 The one at work goes on meanwhile: the other GPUs lose nothing if the GPU hangs again. If it answers, the trial takes
 that probe's place between two cycles.
@@ -13,7 +13,7 @@ from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChi
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.duration import format_duration
 
-_CYCLES = 2  # what is told of the time since the last cycle is there from the second on
+_CYCLES = 2  # figures over the time since the last cycle exist from the second cycle on
 
 
 class Trial:
@@ -41,12 +41,12 @@ class Trial:
         return not self._thread.is_alive()
 
     def call_off(self) -> None:
-        """Have it ended; returns at once."""
+        """Ask for its end; returns at once."""
         self._unwanted = True
         self.child.lines.put(None)
 
     def stop(self) -> None:
-        """End it, whatever it has found."""
+        """End it, whatever its result."""
         self.call_off()
         self._thread.join(TERMINATE_SECONDS + KILL_SECONDS + 0.5)
         if self.cycle:
@@ -58,7 +58,7 @@ class Trial:
             self.child.end()
 
     def _watch(self) -> str:
-        """Listen until it has told so many whole cycles; else why it has not."""
+        """Read so many whole cycles; returns None, or why they did not come."""
         allowed, lines, cycles = self._settings.start_deadline, list[bytes](), 0
         while True:
             try:

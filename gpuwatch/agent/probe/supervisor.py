@@ -1,8 +1,8 @@
-"""Keeps one probe running and feeds what it says to the core. Whatever the probe does, this loop goes on.
+"""Keeps one probe running and feeds its messages to the core. Whatever the probe does, this loop goes on.
 
 A driver call that hangs cannot be interrupted, only its process can be left behind. So each line has a deadline; a
 probe that misses it is killed, and abandoned if even that does not end it (it sleeps in the kernel). The next one skips
-the GPU that hung; whether that one answers again, a second probe finds out, while the first one works (`retry.py`).
+the GPU that hung. A second probe finds out whether that GPU answers again, while the first one works (`retry.py`).
 """
 
 import logging
@@ -26,13 +26,13 @@ _LOG = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 2 * (TERMINATE_SECONDS + KILL_SECONDS) + 1.0
 _MOST_STUCK = 3  # abandoned probes; then a new one waits until one of them ends, and a trial does one earlier
-_GOOD_CYCLES = 5  # so many make a probe a good one: the next failure is a first one again
-_LONGEST_RETRY_FACTOR = 64  # a GPU that hangs again and again is left alone for at most so many times `hung_retry`
+_GOOD_CYCLES = 5  # after so many the next failure counts as the first one
+_LONGEST_RETRY_FACTOR = 64  # the longest wait for a GPU that hangs again and again, in times of `hung_retry`
 _PROBE = "the probe"
 
 
 def probe_command(settings: AgentSettings) -> tuple[str, ...]:
-    """How the probe of these settings is started."""
+    """The command line of the probe for these settings."""
     command = own_command("probe")
     command += [
         "--on-request",
@@ -50,10 +50,10 @@ def probe_command(settings: AgentSettings) -> tuple[str, ...]:
 
 
 class ProbeSupervisor:
-    """One node's probe, watched by one thread."""
+    """The probe of one node, watched by one thread."""
 
     def __init__(self, core: AgentCore, settings: AgentSettings, clock: Clock, command: Sequence[str] = ()) -> None:
-        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU to leave alone."""
+        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU that is not read."""
         self._core = core
         self._settings = settings
         self._clock = clock
@@ -74,7 +74,7 @@ class ProbeSupervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the probes and the loop; a second, three if they do not want to."""
+        """End the probes and the loop, within one to three seconds."""
         self._stopping.set()
         self._call()
         self._thread.join(_RELEASE_SECONDS)
@@ -90,18 +90,18 @@ class ProbeSupervisor:
         return self._turns
 
     def ask(self) -> None:
-        """Have the probe at work begin a cycle now; where there is none, nothing happens."""
+        """Ask the running probe, if there is one, to begin a cycle now."""
         child = self._child
         if child is not None:
             child.ask()
 
     @property
     def released(self) -> str | None:
-        """By whom the GPUs were released and since when, in words; None while they are read."""
+        """Who released the GPUs and when, as text; None while they are read."""
         return self._released
 
     def release(self, words: str) -> tuple[int, ...]:
-        """End the probe and start none until `acquire`; the result are the pids of probes that do not let go."""
+        """End the probe and start none until `acquire`; returns the pids of probes that still hold the device."""
         with self._changed:
             self._released = self._released or words
         self._call()
@@ -112,13 +112,13 @@ class ProbeSupervisor:
         return tuple(each.process.pid for each in held if each.process.poll() is None)
 
     def acquire(self) -> None:
-        """Start probes again, of all GPUs."""
+        """Read all GPUs again."""
         with self._changed:
             self._released = None
             self._changed.notify_all()
 
     def _forgotten(self) -> tuple[Backoff[str], Backoff[str]]:
-        """No GPU has hung a probe, and no probe has failed."""
+        """Fresh back-offs: no GPU has hung a probe, and no probe has failed."""
         retry, settings = self._settings.hung_retry, self._settings
         return (
             Backoff(clock=self._clock, first_seconds=retry, longest_seconds=retry * _LONGEST_RETRY_FACTOR),
@@ -127,7 +127,7 @@ class ProbeSupervisor:
 
     @property
     def _called(self) -> bool:
-        """Whether the probe at work is to end now."""
+        """Whether the running probe must end now."""
         return self._stopping.is_set() or self._released is not None
 
     def _call(self) -> None:
@@ -141,12 +141,12 @@ class ProbeSupervisor:
             trial.call_off()
 
     def _wait(self, seconds: float) -> None:
-        """Let that time pass, unless the loop is called."""
+        """Wait for that time, unless the loop is called."""
         with self._changed:
             self._changed.wait_for(lambda: self._called, seconds)
 
     def _rest(self) -> None:
-        """Say that the GPUs are released, again and again, until they are acquired: so the verdict is fresh."""
+        """Publish in each interval that the GPUs are released, until they are acquired: the verdict stays fresh."""
         self._end_trial()
         with self._changed:
             self._resting = True
@@ -159,7 +159,7 @@ class ProbeSupervisor:
         self._hung, self._failures = self._forgotten()  # a reset may have mended them
 
     def _run(self) -> None:
-        """Replace probes for ever."""
+        """Run one probe after another until `stop`."""
         while not self._stopping.is_set():
             self._turns += 1
             if self._released is not None:
@@ -204,14 +204,16 @@ class ProbeSupervisor:
         return [*self._command, *(part for uuid in uuids for part in ("--skip", uuid))]
 
     def _leave_behind(self, child: ProbeChild) -> None:
-        """Remember a probe that was killed and goes on."""
+        """Remember a killed probe that has not ended."""
         if child.process.poll() is None:
             self._stuck.append(child)
-            _LOG.error("probe %d does not die, it sleeps in the kernel; it is left behind", child.process.pid)
+            _LOG.error(
+                "probe %d cannot be killed, because it sleeps in the kernel; it is left behind", child.process.pid
+            )
 
     def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> ProbeExit:
         """Feed the core line by line, first what was `heard`; the result is why there will be no more."""
-        allowed, doing, good_cycles = self._settings.start_deadline, "say its first word", 0
+        allowed, doing, good_cycles = self._settings.start_deadline, "write its first line", 0
         backlog = deque(heard)
         while True:
             try:
@@ -226,9 +228,9 @@ class ProbeSupervisor:
                 message = decode(line)
                 self._core.ingest(message)
                 self._turns += 1
-            except Exception as error:  # noqa: BLE001  nothing that a probe says may end this loop
+            except Exception as error:  # noqa: BLE001  no output of a probe may end this loop
                 return ProbeExit(
-                    why=Interruption.GARBAGE, detail=f"it said {line[:80]!r}, which is no message: {error}"
+                    why=Interruption.GARBAGE, detail=f"it wrote {line[:80]!r}, which is not a message: {error}"
                 )
             allowed, doing = self._after(message)
             if not isinstance(message, End):
@@ -247,7 +249,7 @@ class ProbeSupervisor:
         return deadline, "end its cycle"
 
     def _try_again(self) -> bool:
-        """Between two cycles: begin or conclude a trial; whether it has passed and is to take this probe's place."""
+        """Between two cycles, begin or conclude a trial; True if it has passed and shall replace this probe."""
         trial = self._trial
         self._reap()
         if trial is not None:
@@ -267,7 +269,7 @@ class ProbeSupervisor:
         return False
 
     def _end_trial(self) -> None:
-        """There is none any more."""
+        """Forget the probe, which has ended."""
         trial, self._trial = self._trial, None
         if trial is not None:
             trial.stop()
@@ -283,9 +285,9 @@ class ProbeSupervisor:
         return ProbeExit(why=Interruption.HANG, detail=why)
 
     def _postpone(self, uuid: str, why: str) -> None:
-        """Leave a GPU alone, for longer each time."""
+        """Do not read a GPU for some time, longer after each hang."""
         wait = self._hung.failed(uuid)
-        _LOG.warning("%s is left alone for %s: %s", uuid, format_duration(wait), why)
+        _LOG.warning("%s is not read for %s: %s", uuid, format_duration(wait), why)
 
     def _reap(self) -> None:
         """Forget abandoned probes that have ended."""

@@ -1,5 +1,5 @@
-"""`gpuwatch doctor`: what keeps an agent or a controller from its work, told with a remedy. Nothing is changed.
+"""`gpuwatch doctor`: what keeps an agent or a controller from working, and how to correct it. It changes nothing.
 
-`report` is the words, `ailments` every flaw that can be found, `running` the checks with their time limits; the other
-rooms look: `host`, `devices`, `doors`, `certificates`, `ledger`, `cloud`, `signals`.
+`findings.tsv` lists every problem, `report` makes text and JSON, `runner` runs the checks with their time limits. The
+checks are in `host`, `devices`, `ports`, `certificates`, `ledger`, `cloud`, `signals` and `tags`.
 """

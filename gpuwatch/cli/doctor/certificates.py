@@ -65,16 +65,16 @@ def _looked_up(where: str, named: str) -> Finding:
 
 
 def _judged(where: str, validity: Validity, now: datetime, *, ours: bool) -> Iterator[Finding]:
-    """What is to be said of it; a CA's may be good for years."""
-    told = f"valid from {validity.begin:%Y-%m-%d} to {validity.end:%Y-%m-%d}"
+    """Findings about its dates; the certificate of an authority may be valid for years."""
+    text = f"valid from {validity.begin:%Y-%m-%d} to {validity.end:%Y-%m-%d}"
     if not validity.begin <= now <= validity.end:
-        yield found("certificate.expired", where, told)
+        yield found("certificate.expired", where, text)
         return
     left = (validity.end - now) // _DAY
     if validity.end - now < SOON:
-        yield found("certificate.expires", where, f"{told}, {left} days more")
+        yield found("certificate.expires", where, f"{text}, {left} days more")
     length = validity.end - validity.begin
     if ours and length > LONGEST + _DAY:  # an issuer rounds to its day
-        yield found("certificate.long_lived", where, f"{told}, {length // _DAY} days")
+        yield found("certificate.long_lived", where, f"{text}, {length // _DAY} days")
     elif validity.end - now >= SOON:
-        yield fine("certificate", where, f"{told}, {left} days more")
+        yield fine("certificate", where, f"{text}, {left} days more")

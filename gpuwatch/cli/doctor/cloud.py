@@ -28,14 +28,14 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
         yield found("cloud.unusable", where, str(error))
         return
     enrolled = sum(node.enrolled for node in nodes)
-    told = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
+    text = f"{len(nodes)} GPU machines, {enrolled} enrolled, mode {case.settings.mode}"
     others = [node.id for node in nodes if not node.enrolled]
     if others:
-        told += f"; only looked at: {shown(others)}"
+        text += f"; only looked at: {shown(others)}"
     if case.settings.mode == "enforce" and not enrolled:
-        yield found("enrolment.none", where, told)
+        yield found("enrolment.none", where, text)
     else:
-        yield fine("fleet", where, told)
+        yield fine("fleet", where, text)
 
 
 def regions(case: ControllerCase) -> Iterator[Finding]:
@@ -53,20 +53,20 @@ def regions(case: ControllerCase) -> Iterator[Finding]:
         return
     for place in places:
         if place.machines:
-            told = f"{len(place.machines)} GPU machines: {shown(place.machines)}"
-            yield found("regions.unwatched", f"the region {place.where}", told)
+            text = f"{len(place.machines)} GPU machines: {shown(place.machines)}"
+            yield found("regions.unwatched", f"the region {place.where}", text)
         elif place.trouble is not None:
             yield found("regions.unseen", f"the region {place.where}", place.trouble)
     refused = [place.where for place in places if place.refused is not None]
     if places and len(refused) == len(places):
         yield found("regions.unseen", where, f"no listing is allowed in any of them ({places[0].refused})")
     elif not any(place.machines or place.trouble for place in places):
-        told = f"no GPU machine in {len(places) - len(refused)} others"
-        yield fine("regions", where, told + (f"; not allowed to look in {shown(refused)}" if refused else ""))
+        text = f"no GPU machine in {len(places) - len(refused)} others"
+        yield fine("regions", where, text + (f"; not allowed to look in {shown(refused)}" if refused else ""))
 
 
 def permissions(case: ControllerCase) -> Iterator[Finding]:
-    """Each call that these settings need, tried without being carried out; those that are allowed are told as one."""
+    """Each call that these settings need, tried without being carried out; those that are allowed are one finding."""
     where = "permissions of the controller's role"
     nodes = listed(case)
     if nodes is None:
@@ -84,7 +84,7 @@ def permissions(case: ControllerCase) -> Iterator[Finding]:
             else:
                 code = "permission.untried" if each.allowed is None else "permission.denied"
                 yield found(code, looked_at, each.reason)
-    except CloudError as error:  # a launch at a place that is none of the settings'
+    except CloudError as error:  # a launch in a region that is not in the settings
         yield found("cloud.unusable", where, str(error))
     for place, calls in allowed.items():
         yield fine("permissions", f"permissions in {place}", f"allowed: {', '.join(calls)}")
@@ -116,15 +116,15 @@ def clock(case: ControllerCase) -> Iterator[Finding]:
     where = "this clock against the cloud's"
     try:
         cloud = case.cloud
-        told = cloud.identity() if isinstance(cloud, Diagnosable) else None
+        identity = cloud.identity() if isinstance(cloud, Diagnosable) else None
     except (CloudError, ImportError):
         yield skipped(where)
         return
-    if told is None or told.at is None:
-        yield fine("clock", where, "the cloud does not tell its time")
+    if identity is None or identity.at is None:
+        yield fine("clock", where, "the cloud does not give its time")
         return
-    skew = (told.at - case.clock.now()).total_seconds()
-    seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {told.name}"
+    skew = (identity.at - case.clock.now()).total_seconds()
+    seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {identity.name}"
     yield found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
 
 
@@ -200,7 +200,7 @@ def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
 
 
 def listed(case: ControllerCase) -> "tuple[Node, ...] | None":
-    """The fleet; None where it cannot be listed, which `fleet` tells."""
+    """The fleet; None where it cannot be listed, which `fleet` reports."""
     try:
         return tuple(case.nodes)
     except (CloudError, ImportError):

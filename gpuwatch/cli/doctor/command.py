@@ -43,8 +43,8 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
         sys.exit(2)
     clock = SystemClock()
     if alive:
-        _tell("agent", (ports.alive(settings, "agent"),), as_json=as_json)
-    _tell("agent", examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock), as_json=as_json)
+        _report("agent", (ports.alive(settings, "agent"),), as_json=as_json)
+    _report("agent", examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock), as_json=as_json)
 
 
 @doctor.command()
@@ -58,7 +58,7 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  loaded by this command only
 
     if alive:
-        _tell("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
+        _report("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
     try:
         from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
         from gpuwatch.cli.doctor import controller as part  # noqa: PLC0415  likewise
@@ -69,16 +69,16 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
         sys.exit(2)
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
-    _tell("controller", examine(part.CHECKS, case, clock), as_json=as_json)
+    _report("controller", examine(part.CHECKS, case, clock), as_json=as_json)
 
 
-def _tell(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
+def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:
     """Print what was found, and end with the status that says whether there is a problem."""
     from gpuwatch.cli.doctor.report import Examination, Severity, as_object, as_text  # noqa: PLC0415  likewise
 
-    told = Examination(part=part, version=__version__, user=_user(), findings=findings)
-    say(json.dumps(as_object(told)) if as_json else as_text(told))
-    sys.exit(1 if told.count(Severity.PROBLEM) else 0)
+    examination = Examination(part=part, version=__version__, user=_user(), findings=findings)
+    say(json.dumps(as_object(examination)) if as_json else as_text(examination))
+    sys.exit(1 if examination.count(Severity.PROBLEM) else 0)
 
 
 def _user() -> str:
@@ -86,5 +86,5 @@ def _user() -> str:
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
-        name = "nobody known"
+        name = "an unknown user"
     return f"{name} (uid {os.geteuid()})"

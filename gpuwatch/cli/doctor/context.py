@@ -63,7 +63,7 @@ class ControllerCase:
             if self._nodes is None:
                 try:
                     self._nodes = self.cloud.nodes()
-                except Exception as error:  # noqa: BLE001  kept for whoever asks next
+                except Exception as error:  # noqa: BLE001  kept for the next check
                     self._nodes = error
             if isinstance(self._nodes, Exception):
                 raise self._nodes

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write
-from gpuwatch.cli.doctor.findings import AILMENTS, found
+from gpuwatch.cli.doctor.findings import KINDS, found
 from gpuwatch.cli.doctor.report import Finding, fine, shown
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import called
@@ -25,12 +25,12 @@ def driver(case: AgentCase) -> Iterator[Finding]:
     messages, last_words = _ask(case)
     kernel = _kernel_version(case)
     beside = f"; the kernel module is {kernel}" if kernel else "; no kernel module is loaded"
-    for told in messages:
-        if isinstance(told, Unavailable):
-            code = f"driver.{told.cause}"
-            yield found(code if code in AILMENTS else "driver.unavailable", where, f"{told.detail}{beside}")
+    for message in messages:
+        if isinstance(message, Unavailable):
+            code = f"driver.{message.cause}"
+            yield found(code if code in KINDS else "driver.unavailable", where, f"{message.detail}{beside}")
             return
-    cycle = next((told for told in messages if isinstance(told, Cycle)), None)
+    cycle = next((message for message in messages if isinstance(message, Cycle)), None)
     if cycle is None:
         yield found("driver.hangs", where, f"no answer within {format_duration(PROBE_SECONDS)}{last_words}{beside}")
         return
@@ -45,20 +45,20 @@ def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Fi
     listed, known = len(cycle.gpus), _kernel_gpus(case)
     beside = "" if known is None else f", the kernel module {known}"
     if listed == 0:
-        yield found("gpus.none", where, f"NVML shows none{beside}")
+        yield found("gpus.none", where, f"NVML shows no GPU{beside}")
     elif known is not None and known > listed:
         yield found("gpus.missing", where, f"NVML shows {listed}{beside}")
     else:
         yield fine("gpus", where, f"NVML shows {listed}{beside}")
-    down = {told.down.info.uuid: told.down for told in messages if isinstance(told, Down)}
+    down = {message.down.info.uuid: message.down for message in messages if isinstance(message, Down)}
     for each in down.values():
         name = called(each.info.uuid, each.info.index)
         yield found("gpus.unreadable", name, f"{each.cause.value}: {each.detail}")
-    read = {told.reading.info.uuid for told in messages if isinstance(told, Reading)}
+    read = {message.reading.info.uuid for message in messages if isinstance(message, Reading)}
     for gpu in cycle.gpus:
         if gpu.uuid not in read | down.keys():
-            told = f"no answer within {format_duration(PROBE_SECONDS)}"
-            yield found("driver.hangs", called(gpu.uuid, gpu.index), told)
+            text = f"no answer within {format_duration(PROBE_SECONDS)}"
+            yield found("driver.hangs", called(gpu.uuid, gpu.index), text)
             return  # the probe reads one after the other
 
 
@@ -74,7 +74,7 @@ def nodes(case: AgentCase) -> Iterator[Finding]:
         return
     shut = [path.name for path in there if not may_write(path)]
     if not there:
-        yield found("devices.missing", where, "there is none")
+        yield found("devices.missing", where, "no device node")
     elif shut:
         yield found("devices.closed", where, f"closed to this user: {shown(shut)}")
     else:
@@ -107,7 +107,7 @@ def _kernel_version(case: AgentCase) -> str | None:
 
 
 def _kernel_gpus(case: AgentCase) -> int | None:
-    """How many GPUs the module knows; None: it does not tell."""
+    """How many GPUs the module knows; None: not known."""
     try:
         return sum(1 for _ in (case.proc / "driver/nvidia/gpus").iterdir())
     except OSError:

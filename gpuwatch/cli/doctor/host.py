@@ -23,7 +23,7 @@ _METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
 
 
 def kernel_log(case: AgentCase) -> Iterator[Finding]:
-    """The kernel log, where XIDs are told."""
+    """The kernel log, which has the XIDs."""
     path = case.settings.kernel_log
     if path == "none" or case.settings.source != "nvml":
         yield fine("kernel_log", "the kernel log", "it is not used")
@@ -151,7 +151,7 @@ def _hidepid(proc: Path) -> str | None:
     for line in lines:
         _, place, kind, options, *_ = [*line.split(), "", "", "", ""]
         if kind == "proc" and place == "/proc":
-            told: Mapping[str, str] = dict(each.partition("=")[::2] for each in options.split(","))
-            hidden = told.get("hidepid", "0")
+            values: Mapping[str, str] = dict(each.partition("=")[::2] for each in options.split(","))
+            hidden = values.get("hidepid", "0")
             return None if hidden in {"0", "off"} else hidden
     return None

@@ -46,7 +46,7 @@ def ledger(case: ControllerCase) -> Iterator[Finding]:
         return
     if seen.doubt is not None:
         yield found("ledger.other", where, seen.doubt)
-    yield fine("ledger", where, _told(seen, None if file is None else _holder(file)))
+    yield fine("ledger", where, _summary(seen, None if file is None else _holder(file)))
 
 
 def others(case: ControllerCase) -> Iterator[Finding]:
@@ -70,7 +70,7 @@ def others(case: ControllerCase) -> Iterator[Finding]:
 
 
 def _modes(file: Path) -> Iterator[Finding]:
-    """Whether others may read it: older versions made it as the umask said."""
+    """Whether others may read it: older versions created it by the umask."""
     lets_in = file.absolute().parent.stat().st_mode & stat.S_IXOTH
     files = [each for each in _files(file)[1:] if each.exists() and each.stat().st_mode & stat.S_IRWXO]
     if lets_in and files:
@@ -87,17 +87,17 @@ def _files(file: Path) -> list[Path]:
 
 def _room(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
-    told = f"{free / _MIB:,.0f} MiB are free"
+    text = f"{free / _MIB:,.0f} MiB are free"
     for limit, code in ((FULL_BYTES, "ledger.full"), (LOW_BYTES, "ledger.low")):
         if free < limit:
-            return found(code, f"the file system of {folder}", told)
-    return fine("ledger", f"the file system of {folder}", told)
+            return found(code, f"the file system of {folder}", text)
+    return fine("ledger", f"the file system of {folder}", text)
 
 
-def _told(seen: Glance, holder: int | None) -> str:
-    """In words; the head is for whoever compares it with one kept elsewhere."""
+def _summary(seen: Glance, holder: int | None) -> str:
+    """A summary; the head can be compared with a copy kept elsewhere."""
     held = "no controller holds it" if holder is None else f"a controller holds it, process {holder}"
-    led = f"led last by {seen.leader}" if seen.leader else "led by nobody yet"
+    led = f"last leader: {seen.leader}" if seen.leader else "no leader yet"
     return (
         f"id {seen.id}, schema {seen.schema}, {seen.links} records, {held}, {led}; audit head {seen.links}:{seen.head}"
     )

@@ -20,14 +20,14 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """Who answers at the port, as far as it tells: HTTP status and Server. Status 0: it speaks, but not to us."""
+    """Which program answers at the port: HTTP status and Server. Status 0: it answers, but not in HTTP."""
 
     status: int
     server: str
 
 
 def port(settings: ServerSettings, section: str) -> Iterator[Finding]:
-    """Nobody else is there, and the address is one of this machine. Nothing is bound: a start must not be disturbed."""
+    """The port is free, and the address is of this machine. Nothing is bound: that could disturb a start."""
     where = f"{section}.host {settings.host}, {section}.port {settings.port}"
     lacking = tuple(protection_lacking(settings))
     if lacking and not is_loopback(settings.host):
@@ -51,7 +51,7 @@ def port(settings: ServerSettings, section: str) -> Iterator[Finding]:
 
 
 def passwords(settings: ServerSettings, section: str) -> Iterator[Finding]:
-    """Hashes of users that are quick to guess; files that cannot be read are told elsewhere."""
+    """Hashes of users that are quick to guess; unreadable files are another finding."""
     with contextlib.suppress(OSError, ValueError):
         cheap = [user for user, hashed in users_of(settings, section).value.items() if cost_of(hashed) < _LOWEST_COST]
         if cheap:
@@ -87,7 +87,7 @@ def _ask(settings: ServerSettings, path: str) -> _Answer:
         response = connection.getresponse()
         return _Answer(status=response.status, server=response.headers.get("Server", ""))
     except ssl.SSLError as error:
-        if "CERTIFICATE_REQUIRED" not in str(error).upper():  # it wants a client's, which is no flaw
+        if "CERTIFICATE_REQUIRED" not in str(error).upper():  # it asks for a client certificate, which is fine
             raise
         return _Answer(status=0, server="")
     finally:
@@ -106,5 +106,5 @@ def _unbindable(host: str) -> str | None:
         with socket.socket(family, kind) as tried:
             tried.bind(address)
     except OSError as error:
-        return f"{host} is no address of this machine: {error.strerror or error}"
+        return f"{host} is not an address of this machine: {error.strerror or error}"
     return None

@@ -9,7 +9,7 @@ from gpuwatch.runtime.printable import legible
 
 
 class Severity(StrEnum):
-    """How bad it is; the exit status is 1 where there is a problem."""
+    """How severe a finding is; with a problem the exit status is 1."""
 
     PROBLEM = "problem"  # something does not work, or is unsafe
     WARNING = "warning"  # it works, and something is lost or will break
@@ -17,18 +17,8 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ailment:
-    """A flaw that can be found: its code, what it means and what mends it. docs/doctor.md lists them all."""
-
-    code: str
-    severity: Severity
-    meaning: str
-    remedy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at. `code` names the ailment; it is the check's own name where all is fine."""
+    """One thing that was looked at. `code` is of `findings.tsv`; it is the check's name where all is fine."""
 
     severity: Severity
     code: str
@@ -39,7 +29,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """All findings about one part, and as whom they were made."""
+    """All findings about one part, and the user who ran the doctor."""
 
     part: str
     version: str
@@ -47,40 +37,40 @@ class Examination:
     findings: tuple[Finding, ...]
 
     def count(self, severity: Severity) -> int:
-        """How many are that bad."""
+        """How many have that severity."""
         return sum(found.severity is severity for found in self.findings)
 
 
 def fine(check: str, looked_at: str, seen: str) -> Finding:
-    """Nothing is wrong there."""
+    """A check that found no problem."""
     return Finding(severity=Severity.FINE, code=check, looked_at=looked_at, seen=seen)
 
 
-def as_text(told: Examination) -> str:
+def as_text(examination: Examination) -> str:
     """For people: a paragraph each, what was looked at first, and a sum at the end."""
-    lines = [legible(f"gpuwatch {told.version}: {told.part}, looked at as {told.user}"), ""]
-    for each in told.findings:
+    lines = [legible(f"gpuwatch {examination.version}: {examination.part}, looked at as {examination.user}"), ""]
+    for each in examination.findings:
         mark = each.severity.value.upper() if each.remedy else "ok"
         lines.append(legible(f"{mark:<8} {each.looked_at} [{each.code}]"))
         lines.append(_indented(each.seen))
         if each.remedy:
             lines.append(_indented(f"remedy: {each.remedy}"))
-    problems, warnings = told.count(Severity.PROBLEM), told.count(Severity.WARNING)
+    problems, warnings = examination.count(Severity.PROBLEM), examination.count(Severity.WARNING)
     lines += [
         "",
-        f"{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}, {told.count(Severity.FINE)} fine.",
+        f"{_counted(problems, 'problem')}, {_counted(warnings, 'warning')}, {examination.count(Severity.FINE)} fine.",
     ]
     return "\n".join(lines)
 
 
-def as_object(told: Examination) -> Mapping[str, object]:
+def as_object(examination: Examination) -> Mapping[str, object]:
     """For machines."""
     return {
-        "part": told.part,
-        "version": told.version,
-        "user": told.user,
-        "problems": told.count(Severity.PROBLEM),
-        "warnings": told.count(Severity.WARNING),
+        "part": examination.part,
+        "version": examination.version,
+        "user": examination.user,
+        "problems": examination.count(Severity.PROBLEM),
+        "warnings": examination.count(Severity.WARNING),
         "findings": [
             {
                 "severity": each.severity.value,
@@ -89,7 +79,7 @@ def as_object(told: Examination) -> Mapping[str, object]:
                 "seen": each.seen,
                 "remedy": each.remedy,
             }
-            for each in told.findings
+            for each in examination.findings
         ],
     }
 

@@ -32,7 +32,7 @@ def examine(checks: Sequence[Check[Case]], case: Case, clock: Clock) -> tuple[Fi
 
 
 class _Look(threading.Thread, Generic[Case]):
-    """One check under way; nobody waits for it beyond its time."""
+    """A running check with its time limit."""
 
     def __init__(self, check: Check[Case], case: Case) -> None:
         super().__init__(name=f"doctor-{check.name}", daemon=True)
@@ -43,7 +43,7 @@ class _Look(threading.Thread, Generic[Case]):
         """Look."""
         try:
             self._findings = tuple(self._check.look(self._case))
-        except Exception as error:  # noqa: BLE001  a flaw in a check is told like any other
+        except Exception as error:  # noqa: BLE001  an error in a check is a finding like any other
             # Its words may quote anything, a secret among them; its kind and place do not.
             self._findings = (found("check.broken", self._check.name, f"{type(error).__name__} in {_place(error)}"),)
 
@@ -51,8 +51,8 @@ class _Look(threading.Thread, Generic[Case]):
         """What it found by its time limit."""
         self.join(max(0.0, begun + self._check.seconds - clock.monotonic()))
         if self.is_alive():
-            told = f"it did not end within {format_duration(self._check.seconds)}"
-            return (found("check.no_answer", self._check.name, told),)
+            text = f"it did not end within {format_duration(self._check.seconds)}"
+            return (found("check.no_answer", self._check.name, text),)
         return self._findings
 
 

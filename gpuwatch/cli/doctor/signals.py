@@ -35,12 +35,12 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
     begun = case.clock.now()
     asked = source.observe(running).nodes
     silent = [f"{node.id} ({node.signal.failure})" for node in asked if node.verdict is None]
-    told = f"{len(asked) - len(silent)} of {len(asked)} running machines give one"
+    text = f"{len(asked) - len(silent)} of {len(asked)} running machines give one"
     if not silent:
-        yield fine("agents", where, told)
+        yield fine("agents", where, text)
     else:
         code = "agents.none" if len(silent) == len(asked) else "agents.silent"
-        yield found(code, where, f"{told}; none from {shown(silent, 3)}")
+        yield found(code, where, f"{text}; none from {shown(silent, 3)}")
     if settings.signals.source == "scrape":
         yield from _versions(asked)
         yield from _clocks(asked, begun, case.clock.now())
@@ -71,10 +71,10 @@ def prometheus(case: ControllerCase) -> Iterator[Finding]:
     elif wanted:
         yield fine("prometheus", f"{where}, series of {promql.dialect}", f"all {len(wanted)} are there")
     for pool, expression in expressions(settings):
-        told = api.instant({"it": expression}, at)["it"]
-        if told.doubt is not None or not (told.rows or told.scalar is not None):
+        answer = api.instant({"it": expression}, at)["it"]
+        if answer.doubt is not None or not (answer.rows or answer.scalar is not None):
             about = f"an expression of pools.{pool}.scaling"
-            yield found("prometheus.expression", about, told.doubt or "it gives nothing")
+            yield found("prometheus.expression", about, answer.doubt or "it gives nothing")
 
 
 def series(settings: Settings) -> dict[str, str]:
@@ -101,8 +101,8 @@ def _versions(asked: Sequence[Node]) -> Iterator[Finding]:
     versions = {node.id: node.verdict.agent_version for node in asked if node.verdict is not None}
     old = [f"{name} {version}" for name, version in versions.items() if _number(version) < _number(__version__)]
     if old:
-        told = f"{len(old)} of {len(versions)} are older than {__version__}: {shown(old)}"
-        yield found("agents.old", "versions of the agents", told)
+        text = f"{len(old)} of {len(versions)} are older than {__version__}: {shown(old)}"
+        yield found("agents.old", "versions of the agents", text)
     elif versions:
         yield fine("agents", "versions of the agents", f"none is older than {__version__}")
 

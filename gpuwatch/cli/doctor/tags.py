@@ -19,8 +19,8 @@ def tags(case: ControllerCase) -> Iterator[Finding]:
     if nodes is None:
         yield skipped(where)
         return
-    told = [*_pools(case, nodes), *_keys(nodes), *_values(case, nodes)]
-    yield from told or (fine("tags", where, "each names a pool of the settings, and none is nearly one of gpuwatch's"),)
+    findings = [*_pools(case, nodes), *_keys(nodes), *_values(case, nodes)]
+    yield from findings or (fine("tags", where, "each names a pool of the settings, and no key is misspelt"),)
 
 
 def cautions(case: ControllerCase) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def cautions(case: ControllerCase) -> Iterator[Finding]:
 
 
 def _pools(case: ControllerCase, nodes: Iterable[Node]) -> Iterator[Finding]:
-    """One finding for each pool that nobody knows."""
+    """One finding for each unknown pool."""
     rules = case.settings.rulebook
     named: dict[str, list[str]] = {}
     for node in nodes:
@@ -51,11 +51,11 @@ def _keys(nodes: Iterable[Node]) -> Iterator[Finding]:
 
 
 def _values(case: ControllerCase, nodes: Iterable[Node]) -> Iterator[Finding]:
-    """A fleet that is nearly ours, and protection whose time is over."""
+    """Fleets with a similar name, and protection that has expired."""
     fleet, now = case.settings.fleet, case.clock.now()
     near = [f"{node.id}: {named!r}" for node in nodes if (named := similar_fleet(node.tags, fleet)) is not None]
     if near:
-        yield found("fleet.similar", f"machines whose fleet is nearly {fleet!r}", shown(near))
+        yield found("fleet.similar", f"machines with a fleet similar to {fleet!r}", shown(near))
     over = [node.id for node in nodes if node.enrolled and expired(node.tags, now)]
     if over:
-        yield found("tag.expired", "machines whose tag gpuwatch:protect names a time that is over", shown(over))
+        yield found("tag.expired", "machines with an expired tag gpuwatch:protect", shown(over))

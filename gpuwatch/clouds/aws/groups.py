@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One Auto Scaling group, as the service told it."""
+    """One Auto Scaling group, as the service describes it."""
 
     id: str
     name: str
@@ -100,7 +100,7 @@ def known(place: Region, line: ClientPool, group_id: str) -> Group:
     """The group of that id as it is now.
 
     Raises:
-        NotFoundError: there is none any more; one of the same name made anew is another.
+        NotFoundError: the group is gone; a new group of the same name is another group.
         CloudError: no answer.
 
     """

@@ -27,7 +27,7 @@ _OWN_MACHINE = {"StringEquals": {f"aws:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _OWN_GROUP = {"StringEquals": {f"autoscaling:ResourceTag/{FLEET_TAG}": "{fleet}"}}
 _FROM_A_TEMPLATE = {"ArnLike": {"ec2:LaunchTemplate": "arn:{partition}:ec2:*:*:launch-template/*"}}
 # What decides which software runs and who gets in: a launch may name none but the template's. A subnet may be named
-# anew (zones run out of machines), and with it what a launch makes in it.
+# again (zones run out of machines), and with it what a launch makes in it.
 _FROM_THE_TEMPLATE = {**_FROM_A_TEMPLATE, "Bool": {"ec2:IsLaunchTemplateResource": "true"}}
 _OF_THE_TEMPLATE = ("image", "key-pair", "security-group", "snapshot")
 _OF_THE_PLACE = ("capacity-reservation", "network-interface", "placement-group", "subnet", "volume")

@@ -63,7 +63,7 @@ class _Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """An instance as EC2 told it, and the account that owns it."""
+    """An instance as EC2 describes it, and the account that owns it."""
 
     described: "InstanceTypeDef"
     id: str
@@ -139,7 +139,7 @@ class Translator:
     """Makes nodes of instances. What a machine type brings is looked up once in a process; that one is missing is not.
 
     An answer without a type may be EC2's slip. Its machines are then left out, unless they carry the fleet's tag: these
-    are nodes whose GPUs nobody knows, which count and are left alone.
+    are nodes with an unknown number of GPUs: they count, and are left alone.
     """
 
     def __init__(self, *, fleet: str, clock: Clock) -> None:

@@ -34,7 +34,7 @@ class Views:
         return sorted(self._nodes.get(place, {}).keys() - set(listed))
 
     def keep(self, place: Region, nodes: Iterable[Node], answered: Collection[str]) -> list[Node]:
-        """What the place shows now, with the machines of which it told nothing (`told` are the ids it did tell of)."""
+        """What the place shows now, and the machines that its answer left out; `answered` are the ids in it."""
         now, found = self._clock.monotonic(), {node.id: node for node in nodes}
         answered = set(answered)
         for node_id, node in self._nodes.get(place, {}).items():

@@ -229,7 +229,7 @@ class Regions:
 
 
 class _Role(CredentialProvider):
-    """Credentials of an assumed role, fetched when they are first used and anew before they expire."""
+    """Credentials of an assumed role, fetched when they are first used, and again before they expire."""
 
     METHOD = "gpuwatch-assume-role"
 

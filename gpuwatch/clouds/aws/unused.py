@@ -1,4 +1,4 @@
-"""What is left of machines on AWS and goes on being billed: volumes and addresses. They are told, never removed."""
+"""What is left of machines on AWS and goes on being billed: volumes and addresses. They are reported, never removed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What the controller tells Prometheus of its rounds: the fleet as it saw it, what it decided, refused and did.
+"""The controller's metrics of its rounds: the fleet as it saw it, what it decided, refused and did.
 
 A series is there while it is true: a node that is gone, a pool that is empty or a price that is not known has none.
-Counters begin anew with the process, as Prometheus expects.
+Counters start at zero with the process, as Prometheus expects.
 """
 
 import threading
@@ -27,64 +27,64 @@ COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
 
 
 class ControllerMetrics(Collector):
-    """Is told each round, and makes pages of it; a custom collector of prometheus_client."""
+    """Takes each round and makes pages of it; a custom collector of prometheus_client."""
 
     def __init__(self, mode: str, fleet: str, clock: Clock, certificates: Certificates = tuple) -> None:
-        """Before the first round. `certificates` tells when those of a setting end."""
-        self._told = MetricsState(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
+        """Before the first round. `certificates` yields when those of a setting end."""
+        self._state = MetricsState(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
         self._lock = threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
     @property
     def rounds(self) -> int:
-        """How many have been told."""
+        """How many rounds there were."""
         with self._lock:
-            return int(sum(self._told.counts.get("rounds", {}).values()))
+            return int(sum(self._state.counts.get("rounds", {}).values()))
 
     @property
     def leading(self) -> bool:
         """Whether this controller led in its last round."""
         with self._lock:
-            return self._told.leading
+            return self._state.leading
 
     def round(self, done: Round | None, seconds: float, *, leading: bool = True, ledger_ok: bool = True) -> None:
         """A round is over: done, in trouble, failed (None), or another controller's (not leading, its ledger well)."""
         with self._lock:
-            told = self._told
-            told.leading, told.ledger_ok = leading, ledger_ok
-            told.count("rounds", (_result(done, leading=leading or not ledger_ok),))
+            state = self._state
+            state.leading, state.ledger_ok = leading, ledger_ok
+            state.count("rounds", (_result(done, leading=leading or not ledger_ok),))
             if done is None or done.trouble is not None:
                 return
-            told.last, told.duration_seconds, told.ended_at = done, seconds, told.clock.now()
+            state.last, state.duration_seconds, state.ended_at = done, seconds, state.clock.now()
             for review in done.reviews:
                 for answer in review.refusals:
-                    told.count("refusals", (review.pool, answer.rule, review.step.verb.value))
+                    state.count("refusals", (review.pool, answer.rule, review.step.verb.value))
             for act in done.acts:
-                told.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
+                state.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
             for outcome in done.settled:
-                told.count("settled", (outcome.status.value,))
+                state.count("settled", (outcome.status.value,))
 
     def billed(self, rows: Iterable[Row]) -> None:
         """A round has billed this."""
         with self._lock:
-            of_money.count(self._told, rows)
+            of_money.count(self._state, rows)
 
     def message(self, destination: str, event: str, result: str) -> None:
-        """Somebody was told of an event, or was not."""
+        """A message about an event was delivered, or was not."""
         with self._lock:
-            self._told.count("messages", (destination, event, result))
+            self._state.count("messages", (destination, event, result))
 
     def watch_logins(self, failures: Callable[[], Mapping[str, int]]) -> None:
-        """From now on tell of the log-ins that failed, by result."""
+        """Count failed log-ins by result from now on."""
         with self._lock:
-            self._told.logins = failures
+            self._state.logins = failures
 
     @property
     def fleet(self) -> Fleet | None:
         """The fleet of the last round that saw it."""
         with self._lock:
-            seen = self._told.observation
+            seen = self._state.observation
             return None if seen is None else seen.fleet
 
     def page(self, accept: str = "") -> Response:
@@ -95,8 +95,8 @@ class ControllerMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every family that has a series now."""
         with self._lock:
-            for family, tell in COLLECTED:
-                values = list(tell(self._told))
+            for family, collect in COLLECTED:
+                values = list(collect(self._state))
                 if values:
                     yield _metric(family, values)
 
@@ -129,7 +129,7 @@ Generated by `make docs`; do not edit.
 Served at `/metrics` of the controller's port (`controller.metrics`), as text for Prometheus and OpenMetrics. A series
 is there while it is true: a machine that is gone, a pool that is empty, a price that is not known has none. Gauges are
 of the last round that saw the fleet; `gpuwatch_controller_last_round_timestamp_seconds` says when that was. Counters
-begin anew with the process. The agents' own metrics are in [METRICS.md](METRICS.md).
+start at zero with the process. The agents' own metrics are in [METRICS.md](METRICS.md).
 
 """
 

@@ -1,38 +1,38 @@
-"""What is told of the fleet as the last round saw it: machines, their use and their price."""
+"""Metrics of the fleet as the last round saw it: machines, their use and their price."""
 
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Teller, Value, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge
 from gpuwatch.model.fleet import Node, NodeState, State
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
 
 
-def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node], float | None]) -> Teller:
+def _of_nodes(labels: Callable[[Node], tuple[str, ...]], value: Callable[[Node], float | None]) -> Series:
     """One series a node, where there is a value."""
 
-    def tell(told: MetricsState) -> Iterator[Value]:
-        for node in () if told.observation is None else told.observation.fleet.nodes:
+    def series(state: MetricsState) -> Iterator[Value]:
+        for node in () if state.observation is None else state.observation.fleet.nodes:
             number = value(node)
             if number is not None:
                 yield labels(node), number
 
-    return tell
+    return series
 
 
-def _summed(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Teller:
+def _summed(labels: Callable[[Node], tuple[str, ...] | None], value: Callable[[Node], float]) -> Series:
     """Sums over the nodes that have these labels."""
 
-    def tell(told: MetricsState) -> Iterator[Value]:
+    def series(state: MetricsState) -> Iterator[Value]:
         sums: dict[tuple[str, ...], float] = {}
-        for node in () if told.observation is None else told.observation.fleet.nodes:
+        for node in () if state.observation is None else state.observation.fleet.nodes:
             key = labels(node)
             if key is not None:
                 sums[key] = sums.get(key, 0.0) + value(node)
         yield from sorted(sums.items())
 
-    return tell
+    return series
 
 
 def _by_activity(node: Node) -> tuple[str, str] | None:
@@ -54,17 +54,17 @@ def _verdict_age(node: Node) -> float | None:
     return None if node.verdict is None else node.verdict.age_seconds
 
 
-def _prices(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _prices(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     for node in () if seen is None else seen.fleet.nodes:
         price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
         if price is not None:
             yield (node.id,), float(price.usd_per_hour)
 
 
-def _spending(told: MetricsState) -> Iterator[Value]:
+def _spending(state: MetricsState) -> Iterator[Value]:
     """By pool and activity."""
-    seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
+    seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
         key, price = _by_activity(node), None if seen is None else seen.price(node)
         if key is not None and price is not None:
@@ -72,9 +72,9 @@ def _spending(told: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _saved(told: MetricsState) -> Iterator[Value]:
+def _saved(state: MetricsState) -> Iterator[Value]:
     """By pool."""
-    seen, sums = told.observation, dict[tuple[str, ...], Decimal]()
+    seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
         ours = seen is not None and node.state in _OFF and seen.ledger.stop_of(node.id) is not None
         price = seen.price(node) if seen is not None and ours else None
@@ -83,14 +83,14 @@ def _saved(told: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _notices(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _notices(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     for notice in () if seen is None else seen.ledger.notices:
         yield (notice.node_id,), notice.at.timestamp()
 
 
-def _coverage(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _coverage(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     for pool in () if seen is None else seen.fleet.pools:
         roster = seen.fleet.roster(pool) if seen is not None else None
         if roster is not None and roster.members:

@@ -1,22 +1,22 @@
-"""What is told of money: what was billed since the process began, and the budgets as the last round saw them."""
+"""Metrics of money: what was billed since the process began, and the budgets as the last round saw them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Teller, Value, counter, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.usage import Use
 from gpuwatch.money.accounting.totals import Row, Total, totals
 
 
-def count(told: MetricsState, billed: Iterable[Row]) -> None:
+def count(state: MetricsState, billed: Iterable[Row]) -> None:
     """Add what one round has billed."""
     for pool, total in totals(billed, lambda row: row.terms.pool).items():
         for use, seconds, usd in _by_use(total):
             if seconds:
-                told.count("billed_gpu_seconds", (pool, use), seconds)
+                state.count("billed_gpu_seconds", (pool, use), seconds)
             if usd:
-                told.count("billed_usd", (pool, use), usd)
+                state.count("billed_usd", (pool, use), usd)
 
 
 def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
@@ -24,28 +24,28 @@ def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
         yield use, ms / 1000, float(usd)
 
 
-def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Teller:
+def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Series:
     """One series a budget, where there is a value."""
 
-    def tell(told: MetricsState) -> Iterator[Value]:
-        for each in () if told.observation is None else told.observation.budgets:
+    def series(state: MetricsState) -> Iterator[Value]:
+        for each in () if state.observation is None else state.observation.budgets:
             number = value(each)
             if number is not None:
                 yield (each.name,), float(number)
 
-    return tell
+    return series
 
 
-def _effects(told: MetricsState) -> Iterator[Value]:
-    for each in () if told.observation is None else told.observation.budgets:
+def _effects(state: MetricsState) -> Iterator[Value]:
+    for each in () if state.observation is None else state.observation.budgets:
         if each.blocked is not None:
             yield (each.name, "block_growth"), 1.0
         if each.hastening is not None:
             yield (each.name, "hasten"), 1.0
 
 
-def _thresholds(told: MetricsState) -> Iterator[Value]:
-    for each in () if told.observation is None else told.observation.budgets:
+def _thresholds(state: MetricsState) -> Iterator[Value]:
+    for each in () if state.observation is None else state.observation.budgets:
         yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
 
 

@@ -1,4 +1,4 @@
-"""What is told of the rounds: whether they work, what they decided, refused and did."""
+"""Metrics of the rounds: whether they work, what they decided, refused and did."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,87 +9,87 @@ from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
 
 
-def _info(told: MetricsState) -> Iterator[Value]:
-    yield (__version__, told.mode, told.fleet), 1.0
+def _info(state: MetricsState) -> Iterator[Value]:
+    yield (__version__, state.mode, state.fleet), 1.0
 
 
-def _leading(told: MetricsState) -> Iterator[Value]:
-    yield (), float(told.leading)
+def _leading(state: MetricsState) -> Iterator[Value]:
+    yield (), float(state.leading)
 
 
-def _ledger_ok(told: MetricsState) -> Iterator[Value]:
-    if told.ledger_ok is not None:
-        yield (), float(told.ledger_ok)
+def _ledger_ok(state: MetricsState) -> Iterator[Value]:
+    if state.ledger_ok is not None:
+        yield (), float(state.ledger_ok)
 
 
-def _elsewhere(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _elsewhere(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     if seen is not None:
         yield (), float(len(decided_elsewhere(seen.fleet, seen.ledger, seen.now)))
 
 
-def _timestamp(told: MetricsState) -> Iterator[Value]:
-    if told.ended_at is not None:
-        yield (), told.ended_at.timestamp()
+def _timestamp(state: MetricsState) -> Iterator[Value]:
+    if state.ended_at is not None:
+        yield (), state.ended_at.timestamp()
 
 
-def _duration(told: MetricsState) -> Iterator[Value]:
-    if told.duration_seconds is not None:
-        yield (), told.duration_seconds
+def _duration(state: MetricsState) -> Iterator[Value]:
+    if state.duration_seconds is not None:
+        yield (), state.duration_seconds
 
 
-def _steps(told: MetricsState) -> Iterator[Value]:
+def _steps(state: MetricsState) -> Iterator[Value]:
     """What the last round decided, whether or not the guard let it."""
-    if told.last is not None:
+    if state.last is not None:
         counts = Counter(
             (decision.pool, step.verb.value, step.reason.code)
-            for decision in told.last.decisions
+            for decision in state.last.decisions
             for step in decision.steps
         )
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _refused(told: MetricsState) -> Iterator[Value]:
+def _refused(state: MetricsState) -> Iterator[Value]:
     """What stands against the last round's steps."""
-    if told.last is not None:
+    if state.last is not None:
         counts = Counter(
             (review.pool, answer.rule, review.step.verb.value)
-            for review in told.last.reviews
+            for review in state.last.reviews
             for answer in review.refusals
         )
         yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
-def _targets(told: MetricsState) -> Iterator[Value]:
-    for decision in () if told.last is None else told.last.decisions:
+def _targets(state: MetricsState) -> Iterator[Value]:
+    for decision in () if state.last is None else state.last.decisions:
         if decision.target is not None:
             yield (decision.pool,), float(decision.target)
 
 
-def _open_intents(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _open_intents(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     if seen is not None:
         yield (), float(len(seen.ledger.open_intents))
 
 
-def _oldest(told: MetricsState) -> Iterator[Value]:
-    seen = told.observation
+def _oldest(state: MetricsState) -> Iterator[Value]:
+    seen = state.observation
     if seen is not None and seen.ledger.open_intents:
         yield (), min(entry.intent.at for entry in seen.ledger.open_intents).timestamp()
 
 
-def _paused(told: MetricsState) -> Iterator[Value]:
-    for pause in () if told.observation is None else told.observation.ledger.pauses:
+def _paused(state: MetricsState) -> Iterator[Value]:
+    for pause in () if state.observation is None else state.observation.ledger.pauses:
         yield (pause.pool or "",), 1.0
 
 
-def _logins(told: MetricsState) -> Iterator[Value]:
-    for result, count in told.logins().items():
+def _logins(state: MetricsState) -> Iterator[Value]:
+    for result, count in state.logins().items():
         yield (result,), float(count)
 
 
-def _certificates(told: MetricsState) -> Iterator[Value]:
-    for setting, end in told.certificates():
+def _certificates(state: MetricsState) -> Iterator[Value]:
+    for setting, end in state.certificates():
         yield (setting,), end.timestamp()
 
 
@@ -163,7 +163,7 @@ FAMILIES = (
         "controller_messages_total",
         ("destination", "event", "result"),
         "Nodes in messages to people (notify) by what came of it: reached, failed (it is tried again), nobody (no "
-        "address), moot (over before it was told), given_up (older than notify.max_age).",
+        "address), moot (over before it was delivered), given_up (older than notify.max_age).",
         "ledger",
     ),
     gauge("controller_open_intents", (), "Intents on record whose end is not known yet.", "ledger", _open_intents),

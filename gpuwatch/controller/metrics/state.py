@@ -1,4 +1,4 @@
-"""What pages are made of: the last good round, counts since the process began, and how a family gets its series."""
+"""What metrics are made of: the last good round, counts since the process began, and how a family gets its series."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.family import Family
 
 Value = tuple[tuple[str, ...], float]
-Teller = Callable[["MetricsState"], Iterable[Value]]
+Series = Callable[["MetricsState"], Iterable[Value]]
 Certificates = Callable[[], Iterable[tuple[str, datetime]]]
 ROUND = "the last round that saw the fleet"
 
@@ -32,7 +32,7 @@ class MetricsState:
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
 
     def count(self, name: str, labels: Iterable[str], by: float = 1) -> None:
-        """So much more."""
+        """Add to a counter."""
         counts = self.counts.setdefault(name, {})
         counts[tuple(labels)] = counts.get(tuple(labels), 0) + by
 
@@ -42,17 +42,17 @@ class MetricsState:
         return None if self.last is None else self.last.observation
 
 
-def counted(name: str) -> Teller:
+def counted(name: str) -> Series:
     """A counter of this process."""
-    return lambda told: [(labels, float(count)) for labels, count in sorted(told.counts.get(name, {}).items())]
+    return lambda state: [(labels, float(count)) for labels, count in sorted(state.counts.get(name, {}).items())]
 
 
-def gauge(name: str, labels: tuple[str, ...], text: str, source: str, tell: Teller) -> tuple[Family, Teller]:
+def gauge(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> tuple[Family, Series]:
     """A family that goes up and down, and its series."""
-    return Family(name=f"gpuwatch_{name}", kind="gauge", labels=labels, help=text, source=source), tell
+    return Family(name=f"gpuwatch_{name}", kind="gauge", labels=labels, help=text, source=source), series
 
 
-def counter(name: str, labels: tuple[str, ...], text: str, source: str) -> tuple[Family, Teller]:
-    """A family that counts from the begin of the process."""
+def counter(name: str, labels: tuple[str, ...], text: str, source: str) -> tuple[Family, Series]:
+    """A family that counts since the process began."""
     family = Family(name=f"gpuwatch_{name}", kind="counter", labels=labels, help=text, source=source)
     return family, counted(name.removeprefix("controller_").removesuffix("_total"))

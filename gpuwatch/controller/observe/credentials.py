@@ -15,7 +15,7 @@ from gpuwatch.runtime.reload import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
 from gpuwatch.runtime.tls import TlsFiles, client_context
 
-# Ends of handshakes as OpenSSL calls them, and what they mean for whoever has to mend the settings.
+# Ends of handshakes as OpenSSL calls them, and what they mean for the settings.
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its agent's certificate is not believed ({detail}); signals.tls_ca must hold the CA "
     "that signed it, and the certificate the address or name that is asked, or signals.tls_server_name",
@@ -39,7 +39,7 @@ class Credentials:
 
     context: ssl.SSLContext | bool  # True: checked as every https is
     authorization: str | None
-    in_the_clear: str = ""  # what to say to whoever would send it so
+    in_the_clear: str = ""  # the error where it would be sent without TLS
 
     def __repr__(self) -> str:
         """Without the password."""
@@ -110,8 +110,8 @@ def failure_of(error: BaseException) -> str:
     while found is not None:
         # aiohttp's errors are ssl.SSLErrors too, without what makes one: that is in the error that they wrap.
         found = getattr(found, "certificate_error", found)
-        told = getattr(found, "reason", None) if isinstance(found, ssl.SSLError) else None
-        reason = next((each for each in _REASONS if each in (told or "")), None)
+        code = getattr(found, "reason", None) if isinstance(found, ssl.SSLError) else None
+        reason = next((each for each in _REASONS if each in (code or "")), None)
         if reason is not None:
             return _REASONS[reason].format(detail=getattr(found, "verify_message", reason))
         found = found.__cause__ or found.__context__

@@ -1,4 +1,4 @@
-"""PURE: whose metrics a Prometheus has, as tables, and the PromQL that asks for a whole fleet at once.
+"""PURE: the exporters that a Prometheus may scrape, as tables, and the PromQL that asks for a whole fleet at once.
 
 Every query answers with one row for each target (an exporter on a node), however many GPUs it has. `$by` are the labels
 that tell targets apart, `$match` limits a query to one node.
@@ -192,8 +192,8 @@ def exporter_queries(dialect: Dialect, settings: PromqlSettings, at: float, matc
         queries |= {f"{part}:{sign.name}": expression for part, expression in parts.items()}
         queries[f"covered:{sign.name}"] = f"count_over_time(({whole})[{window}s:{STRETCH}s])"
     also = f", {match}" if match else ""
-    told = {"$by": _by(settings, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
-    return {name: _filled(expression, told) for name, expression in queries.items()}
+    variables = {"$by": _by(settings, own=True), "$now": f"{at:.3f}", "$match": match, "$and": also}
+    return {name: _filled(expression, variables) for name, expression in queries.items()}
 
 
 def exporter_rules(dialect: Dialect, by: str) -> dict[str, str]:
@@ -210,12 +210,12 @@ def exporter_rules(dialect: Dialect, by: str) -> dict[str, str]:
 def measure_query(settings: PromqlSettings, name: str) -> str | None:
     """The query for a measure: each target's mean over its GPUs; None where the dialect has no such metric."""
     agent = settings.dialect == "gpuwatch"
-    told = (_AGENT_MEASURES if agent else DIALECTS[settings.dialect].measures).get(name)
-    if told is None:
+    measure = (_AGENT_MEASURES if agent else DIALECTS[settings.dialect].measures).get(name)
+    if measure is None:
         return None
     window = f"{math.ceil(max(60.0, 2 * settings.scrape_interval))}s"
     by = _by(settings, own=not agent)
-    return f"avg by ({by}) ({told})".replace("$match", "").replace("$window", window)
+    return f"avg by ({by}) ({measure})".replace("$match", "").replace("$window", window)
 
 
 def name_of_rule(dialect: Dialect, sign: Sign, part: str) -> str:
@@ -236,9 +236,9 @@ def _parts(dialect: Dialect, metric: str, window: int) -> dict[str, str]:
     }
 
 
-def _filled(expression: str, told: Mapping[str, str]) -> str:
+def _filled(expression: str, variables: Mapping[str, str]) -> str:
     """The expression with its variables replaced."""
-    for variable, text in told.items():
+    for variable, text in variables.items():
         expression = expression.replace(variable, text)
     return expression
 

@@ -38,7 +38,7 @@ async def body_of(response: "aiohttp.ClientResponse", most_bytes: int) -> bytes:
     """
     coding = response.headers.get("Content-Encoding", "").strip().lower()
     if coding not in _PLAIN:
-        raise ValueError(f"its answer is packed ({coding[:20]!r}), which nobody asked for")
+        raise ValueError(f"its answer is packed ({coding[:20]!r}), which was not asked for")
     parts, size = [], 0
     while size <= most_bytes and (more := await response.content.read(_CHUNK_BYTES)):
         parts.append(more)

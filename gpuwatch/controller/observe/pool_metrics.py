@@ -20,7 +20,7 @@ _ENDS = {"#": "\n"}
 
 
 def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> tuple[MetricValue, ...]:
-    """Measures from what the agents told in the same round; an expression needs a Prometheus."""
+    """Values from the agents' reports of the same round; an expression needs a Prometheus."""
     made = []
     for query in queries:
         field = OF_USE.get(query.name)
@@ -36,19 +36,19 @@ def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> t
 
 
 def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str, float] | str) -> MetricValue:
-    """The mean over the GPUs of the pool's running, enrolled nodes that tell one; a text is why nobody does."""
+    """The mean over the GPUs of the pool's running, enrolled nodes that report one; a text is why none does."""
     if isinstance(means, str):
         return _unknown(query, at, means)
     roster = fleet.roster(query.pool)
     members = [node for node in roster.nodes if node.id in roster.members]
-    telling = [node for node in members if math.isfinite(means.get(node.id, math.nan))]
-    if not telling:
+    measured = [node for node in members if math.isfinite(means.get(node.id, math.nan))]
+    if not measured:
         doubt = f"none of {len(members)} running nodes tells it" if members else "the pool has no running node"
         return _unknown(query, at, doubt, samples=0, expected=len(members))
-    weights = [float(max(1, node.known_gpus)) for node in telling]
-    value = fmean([means[node.id] for node in telling], weights)
+    weights = [float(max(1, node.known_gpus)) for node in measured]
+    value = fmean([means[node.id] for node in measured], weights)
     return MetricValue(
-        pool=query.pool, name=query.name, at=at, value=value, samples=len(telling), expected=len(members)
+        pool=query.pool, name=query.name, at=at, value=value, samples=len(measured), expected=len(members)
     )
 
 
@@ -69,12 +69,12 @@ def evaluated(
                 made[query] = _unknown(query, at, str(error))
     if not asked:
         return made
-    told = api.instant({name: expression for name, (_, expression) in asked.items()}, at, at_a_time=_AT_A_TIME)
-    plain = {name: asked[name][1] for name, answer in told.items() if _is_plain(answer)}
+    answers = api.instant({name: expression for name, (_, expression) in asked.items()}, at, at_a_time=_AT_A_TIME)
+    plain = {name: asked[name][1] for name, answer in answers.items() if _is_plain(answer)}
     sampled = {name: f"timestamp({expression}\n)" for name, expression in plain.items()}
     ages = api.instant(sampled, at, at_a_time=_AT_A_TIME) if sampled else {}
     for name, (query, _) in asked.items():
-        made[query] = _evaluated(query, told[name], ages.get(name), at, max_age_seconds)
+        made[query] = _evaluated(query, answers[name], ages.get(name), at, max_age_seconds)
     return made
 
 
@@ -84,16 +84,18 @@ def _is_plain(answer: Answer) -> bool:
 
 
 def _evaluated(
-    query: MetricQuery, told: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float
+    query: MetricQuery, answer: Answer, sampled: Answer | None, at: datetime, max_age_seconds: float
 ) -> MetricValue:
     """One expression's answer; `sampled` is when a plain series was sampled."""
-    value = told.scalar
-    if told.doubt is not None:
-        return _unknown(query, at, told.doubt)
+    value = answer.scalar
+    if answer.doubt is not None:
+        return _unknown(query, at, answer.doubt)
     if value is None:
-        if len(told.rows) != 1:
-            return _unknown(query, at, f"the expression gives {len(told.rows)} series, not one", samples=len(told.rows))
-        value = told.rows[0][1]
+        if len(answer.rows) != 1:
+            return _unknown(
+                query, at, f"the expression gives {len(answer.rows)} series, not one", samples=len(answer.rows)
+            )
+        value = answer.rows[0][1]
         if sampled is not None and (doubt := _aged(sampled, at, max_age_seconds)) is not None:
             return _unknown(query, at, doubt)
     if not math.isfinite(value):
@@ -145,9 +147,9 @@ def with_pool(expression: str, pool: str) -> str:
 def _mean(node: Node, field: str) -> float | None:
     """A node's mean over its GPUs; None unless each of them tells."""
     gpus = () if node.verdict is None else node.verdict.gpus
-    told = [None if gpu.use is None else _ratio(gpu.use, field) for gpu in gpus]
-    known = [value for value in told if value is not None and math.isfinite(value)]
-    return fmean(known) if known and len(known) == len(told) >= node.known_gpus else None
+    values = [None if gpu.use is None else _ratio(gpu.use, field) for gpu in gpus]
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return fmean(known) if known and len(known) == len(values) >= node.known_gpus else None
 
 
 def _ratio(use: GpuUse, field: str) -> float | None:

@@ -119,13 +119,13 @@ class PromApi:
             headers = {**self.settings.headers, **_HEADERS, **credentials.header(self.settings.url)}
         except (OSError, ValueError) as error:
             return dict.fromkeys(expressions, Answer(doubt=f"Prometheus cannot be asked: {error}"))
-        told = {name: {"query": expression, **about} for name, expression in expressions.items()}
-        return asyncio.run(self._ask_all(path, told, read, credentials, headers, at_a_time))
+        requests = {name: {"query": expression, **about} for name, expression in expressions.items()}
+        return asyncio.run(self._ask_all(path, requests, read, credentials, headers, at_a_time))
 
     async def _ask_all(
         self,
         path: str,
-        told: Mapping[str, Mapping[str, str]],
+        requests: Mapping[str, Mapping[str, str]],
         read: Callable[[int, bytes], Answer],
         credentials: Credentials,
         headers: Mapping[str, str],
@@ -143,10 +143,10 @@ class PromApi:
 
         try:
             async with plain_session(connector, headers) as session:
-                answers = await asyncio.gather(*map(ask, told.values()))
+                answers = await asyncio.gather(*map(ask, requests.values()))
         except ValueError as error:  # a header that is none
-            answers = [Answer(doubt=f"Prometheus cannot be asked: {error}")] * len(told)
-        return dict(zip(told, answers, strict=True))
+            answers = [Answer(doubt=f"Prometheus cannot be asked: {error}")] * len(requests)
+        return dict(zip(requests, answers, strict=True))
 
     async def _ask(
         self,
@@ -159,13 +159,13 @@ class PromApi:
         import aiohttp  # noqa: PLC0415  likewise
 
         seconds = self.settings.timeout
-        told = {**parameters, "timeout": f"{seconds * 1000:.0f}ms", **_PARAMETERS}
+        form = {**parameters, "timeout": f"{seconds * 1000:.0f}ms", **_PARAMETERS}
         try:
             async with (
                 asyncio.timeout(seconds),
                 session.post(
                     f"{(self.settings.url or '').rstrip('/')}/api/v1/{path}",
-                    data=told,
+                    data=form,
                     allow_redirects=False,
                     server_hostname=self.settings.tls_server_name,
                 ) as response,
@@ -196,23 +196,23 @@ def read_answer(status: int, body: bytes, at: datetime | tuple[float, float]) ->
     if len(body) > _LARGEST_ANSWER_BYTES:
         return Answer(doubt="Prometheus' answer is too large")
     try:
-        told = _BODY.decode(body)
+        reply = _BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         words = f"HTTP {status}" if status != 200 else f"no answer of its API: {error}"  # noqa: PLR2004  HTTP
         return Answer(doubt=f"Prometheus gave {words}")
-    if status != 200 or told.status != "success" or told.data is None:  # noqa: PLR2004  HTTP
-        words = " ".join(filter(None, (f"HTTP {status}", told.error_type, told.error)))
+    if status != 200 or reply.status != "success" or reply.data is None:  # noqa: PLR2004  HTTP
+        words = " ".join(filter(None, (f"HTTP {status}", reply.error_type, reply.error)))
         return Answer(doubt=f"Prometheus refused the query: {words}"[:500])
-    for remark in (*told.warnings, *told.infos):
+    for remark in (*reply.warnings, *reply.infos):
         return Answer(doubt=f"Prometheus doubts its answer: {remark}"[:500])
-    if told.partial:
+    if reply.partial:
         return Answer(doubt="Prometheus' answer lacks what a part of its storage has")
     try:
         if isinstance(at, datetime):
-            return _read_data(told.data, at.timestamp())
-        return _read_matrix(told.data, *at)
+            return _read_data(reply.data, at.timestamp())
+        return _read_matrix(reply.data, *at)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        return Answer(doubt=f"Prometheus gave no {told.data.kind} as its API has it: {error}"[:500])
+        return Answer(doubt=f"Prometheus gave no {reply.data.kind} as its API has it: {error}"[:500])
 
 
 def _read_matrix(data: _Data, begin: float, step: float) -> Answer:

@@ -69,8 +69,8 @@ class PromqlSource:
             self.settings.promql.scrape_interval + _LATE_SECONDS + (RULES_EVERY if self.settings.promql.rules else 0.0)
         )
         if signal.verdict is not None and signal.verdict.age_seconds > newest:
-            age, told = format_duration(signal.verdict.age_seconds), format_duration(newest)
-            return NodeReport(failure=f"its newest sample is {age} old; a last look may be {told} old at most")
+            age, limit = format_duration(signal.verdict.age_seconds), format_duration(newest)
+            return NodeReport(failure=f"its newest sample is {age} old; a last look may be {limit} old at most")
         return signal
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
@@ -79,9 +79,9 @@ class PromqlSource:
         asked = {query.name for query in queries if query.expression is None}
         made = {name: measure_query(self.settings.promql, name) for name in asked}
         who = {"who": agent_queries(self.settings.promql)["who"]} if self._agents else {}
-        told = {name: expression for name, expression in made.items() if expression is not None}
-        answers = self.api.instant(who | told, at) if told else {}
-        means = {name: self._means(fleet, answers, name) for name in told}
+        known = {name: expression for name, expression in made.items() if expression is not None}
+        answers = self.api.instant(who | known, at) if known else {}
+        means = {name: self._means(fleet, answers, name) for name in known}
         found = evaluated(self.api, queries, at, self.max_age_seconds)
         return tuple(
             found[query]

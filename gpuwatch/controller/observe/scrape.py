@@ -1,6 +1,6 @@
-"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is told in words.
+"""Asks the agents directly: the embedded default, good for one site. Each doubt about an answer is a sentence.
 
-A confirmation carries a nonce. The agent looks anew, answers from nothing older than the question, and repeats the
+A confirmation carries a nonce. The agent looks again, answers from nothing older than the question, and repeats the
 nonce: an answer out of a cache, its own or one on the way, cannot have it.
 """
 
@@ -52,7 +52,7 @@ class ScrapeSource:
     confirm_timeout: float = 5.0
     max_look_seconds: float = 3.0
     _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
-    # The nodes whose agents let us wait in vain, and when they were asked last.
+    # The nodes whose agents did not answer in time, and when they were asked last.
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
@@ -65,7 +65,7 @@ class ScrapeSource:
         order = sorted(nodes, key=lambda node: self._silent.get(node.id, -math.inf))
         asked = dict(zip((node.id for node in order), self._ask(order, seconds=seconds), strict=True))
         signals = [asked[node.id] for node in nodes]
-        self._tell_of_silence(nodes, signals)
+        self._log_silence(nodes, signals)
         names = Counter(node.name for node in nodes)
         seen = tuple(
             replace(node, signal=_of_one(node, signal, names[node.name]))
@@ -73,14 +73,14 @@ class ScrapeSource:
         )
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
-    def _tell_of_silence(self, nodes: Sequence[Node], signals: Sequence[NodeReport]) -> None:
+    def _log_silence(self, nodes: Sequence[Node], signals: Sequence[NodeReport]) -> None:
         """Forget who is no more, and say in the log when there was no time to ask everybody."""
         for node_id in self._silent.keys() - {node.id for node in nodes}:
             del self._silent[node_id]
         left = sum(signal.failure == _NO_TIME for signal in signals)
         if left:
-            told = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
-            log.warning(told, left, len(self._silent), self.settings.concurrency)
+            warning = "%d agents were not asked in this round: %d others let it wait. Raise signals.concurrency (%d)."
+            log.warning(warning, left, len(self._silent), self.settings.concurrency)
 
     def confirm(self, node: Node) -> NodeReport:
         """Ask one node itself for what it sees from now on; the answer must prove that it is one to this question."""
@@ -92,14 +92,14 @@ class ScrapeSource:
         return signal if doubt is None else NodeReport(failure=doubt)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Means of what the agents told in this round; expressions by the API of signals.promql, where there is one."""
+        """Means of the agents' reports of this round; expressions by the API of signals.promql, where there is one."""
         at = self.clock.now()
         api = None if self.settings.promql.url is None else PromApi(settings=self.settings.promql, clock=self.clock)
         found = {} if api is None else evaluated(api, queries, at, self.max_age_seconds)
         return tuple(found.get(query) or of_verdicts(fleet, [query], at)[0] for query in queries)
 
     def _ask(self, nodes: Sequence[Node], nonce: str | None = None, seconds: float = math.inf) -> list[NodeReport]:
-        """Each node's answer, asked in this order; after so many seconds nobody else is asked.
+        """Each node's answer, asked in this order; after so many seconds no other node is asked.
 
         Nobody is asked with credentials that cannot be read. With a nonce: to confirm.
         """
@@ -177,11 +177,11 @@ def _unconfirmed(verdict: NodeVerdict, nonce: str, waited_seconds: float, max_lo
     if looked is None and verdict.activity.state is State.UNKNOWN:
         return None  # it could not look: its own words say more, and what is unknown lets nothing go
     if looked is None or not 0 <= looked <= max_look_seconds:
-        told = "of unknown age" if looked is None else f"{format_duration(looked)} old"
-        return f"its agent confirms from a look {told}; up to {format_duration(max_look_seconds)} are accepted"
+        age = "of unknown age" if looked is None else f"{format_duration(looked)} old"
+        return f"its agent confirms from a look {age}; up to {format_duration(max_look_seconds)} are accepted"
     if looked > waited_seconds + _TOLERANCE_SECONDS:
-        told = f"{format_duration(looked)} old, and was asked {format_duration(waited_seconds)} ago"
-        return f"its agent confirms from a look that is {told}: it did not look anew"
+        age = f"{format_duration(looked)} old, and was asked {format_duration(waited_seconds)} ago"
+        return f"its agent confirms from a look that is {age}: it did not look again"
     return None
 
 
@@ -207,6 +207,6 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
         return NodeReport(failure="the answer lists a GPU twice")
     skew = (now - verdict.at).total_seconds()
     if verdict.age_seconds > max_age_seconds or abs(skew) > max_age_seconds:
-        told = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
-        return NodeReport(failure=f"its verdict is stale ({told}); check the agent and both clocks")
+        ages = f"{format_duration(verdict.age_seconds)} by its own count, {format_duration(skew)} by our clock"
+        return NodeReport(failure=f"its verdict is stale ({ages}); check the agent and both clocks")
     return NodeReport(verdict=verdict, received_at=now)

@@ -173,37 +173,37 @@ def of_time(
         return
     slowest = promql.scrape_interval + agent_interval + (RULES_EVERY if promql.rules else 0.0)
     if max_verdict_age <= slowest:
-        age, told = format_duration(max_verdict_age), format_duration(slowest)
+        age, most = format_duration(max_verdict_age), format_duration(slowest)
         yield Contradiction(
             keys=(("limits", "max_verdict_age"), ("signals", "promql", "scrape_interval")),
-            wrong=f"limits.max_verdict_age ({age}) does not exceed what Prometheus' newest sample may be old ({told}): "
+            wrong=f"limits.max_verdict_age ({age}) does not exceed what Prometheus' newest sample may be old ({most}): "
             "good answers would count as stale",
-            right=f"a limits.max_verdict_age above {told}, such as {format_duration(2 * slowest)}",
+            right=f"a limits.max_verdict_age above {most}, such as {format_duration(2 * slowest)}",
         )
     for key, wait in waits.items():
         if promql.dialect != "gpuwatch" and wait > promql.lookback:
-            lookback, told = format_duration(promql.lookback), format_duration(wait)
+            lookback, most = format_duration(promql.lookback), format_duration(wait)
             yield Contradiction(
                 keys=(key, ("signals", "promql", "lookback")),
-                wrong=f"{'.'.join(key)} ({told}) exceeds signals.promql.lookback ({lookback}), beyond which nothing is "
+                wrong=f"{'.'.join(key)} ({most}) exceeds signals.promql.lookback ({lookback}), beyond which nothing is "
                 "known: no node would ever be idle for so long",
-                right=f"a signals.promql.lookback of {told} or more",
+                right=f"a signals.promql.lookback of {most} or more",
             )
 
 
 def _of_credentials(settings: ObserveSettings | PromqlSettings, section: tuple[str, ...]) -> Iterator[Contradiction]:
     """Pairs that are set together."""
-    told = ".".join(section)
+    name = ".".join(section)
     for one, other in (("tls_certificate", "tls_key"), ("username", "password_file")):
-        given = [name for name in (one, other) if getattr(settings, name) is not None]
+        given = [key for key in (one, other) if getattr(settings, key) is not None]
         if len(given) == 1:
             missing = other if given == [one] else one
             yield Contradiction(
                 keys=((*section, given[0]), (*section, missing)),
-                wrong=f"{told}.{given[0]} is set without {told}.{missing}",
+                wrong=f"{name}.{given[0]} is set without {name}.{missing}",
                 right="both, or neither",
             )
     if settings.username is not None and ":" in settings.username:
         yield Contradiction(
-            keys=((*section, "username"),), wrong=f"{told}.username holds a colon", right="a name without one"
+            keys=((*section, "username"),), wrong=f"{name}.username holds a colon", right="a name without one"
         )

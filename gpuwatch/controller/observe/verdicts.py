@@ -47,11 +47,11 @@ class Moment:
 
 
 def agents_signal(node: Node, target: Target, moment: Moment) -> NodeReport:
-    """The verdict of our own agent, as its last scrape told it: it folds at sampling rate, so no window is needed."""
-    told = target.states.get("state", {})
-    if target.twice or len(told) != 1:
-        return _doubt(f"Prometheus has {'two answers' if target.twice else f'{len(told)} states'} of {target.called}")
-    (word, scraped_at), values = next(iter(told.items())), target.values
+    """The verdict of our own agent, as of its last scrape: it folds at sampling rate, so no window is needed."""
+    states = target.states.get("state", {})
+    if target.twice or len(states) != 1:
+        return _doubt(f"Prometheus has {'two answers' if target.twice else f'{len(states)} states'} of {target.called}")
+    (word, scraped_at), values = next(iter(states.items())), target.values
     age, samples = values.get("cycle_age"), values.get("samples")
     if word not in _STATES or age is None or samples is None or not _usable(scraped_at, age, samples) or samples < 1:
         return _doubt("what Prometheus has of its agent is not whole")
@@ -105,7 +105,7 @@ def exporters_signal(node: Node, target: Target, moment: Moment, dialect: Dialec
     since = None if busy else moment.at - timedelta(seconds=held)
     activity = Activity(state=state, since=since, held_seconds=held, evidence=busy or parked or evidence)
     gpus = {state.value: values.get(f"gpus:{required[0].name}", 0.0)}
-    if busy:  # which of them works is not told
+    if busy:  # which of them works is not known
         gpus = {State.UNKNOWN.value: gpus[state.value]}
     target.states["gpus"] = gpus
     return replace(_signal(node, target, moment, activity, age, stretch / samples), windowed=True)
@@ -129,15 +129,15 @@ def _unproven(node: Node, target: Target, settings: PromqlSettings, dialect: Dia
         return f"Prometheus has {gpus:.0f} GPUs of {target.called}, its type has {node.gpu_count}: is it one target?"
     stretch = RULE_STRETCH if settings.rules else STRETCH
     if samples > _DENSER * stretch / settings.scrape_interval + 1:
-        told = format_duration(stretch / samples)
-        return f"it is scraped every {told}; set signals.promql.scrape_interval, by which gaps are found"
+        found = format_duration(stretch / samples)
+        return f"it is scraped every {found}; set signals.promql.scrape_interval, by which gaps are found"
     need = stretches(settings.lookback)
     for sign in dialect.signs:
         covered = values.get(f"covered:{sign.name}", 0.0)
         if sign.required and not need <= covered <= need + 1:
             window = format_duration(need * STRETCH)
-            told = f"in {covered:.0f} of the {need} stretches of {window}"
-            return f"{sign.metric} has its samples {told}: there is a gap, or it is new"
+            found = f"in {covered:.0f} of the {need} stretches of {window}"
+            return f"{sign.metric} has its samples {found}: there is a gap, or it is new"
     if samples < enough(settings):
         return f"it has {samples:.0f} samples in the last {format_duration(stretch)}, not {enough(settings)}"
     return None
@@ -199,7 +199,7 @@ def _gpus(target: Target, activity: Activity) -> tuple[GpuVerdict, ...]:
         alike = activity
         if state is not activity.state:
             held = idle if state is State.IDLE and _usable(idle) else 0.0
-            doubt = "which of its GPUs works is not told" if state is State.UNKNOWN else None
+            doubt = "which of its GPUs works is not known" if state is State.UNKNOWN else None
             alike = Activity(state=state, since=None, held_seconds=held, doubt=doubt)
         made += [
             GpuVerdict(uuid=f"{word} {number} of {count:.0f}", index=None, activity=alike)

@@ -1,4 +1,4 @@
-"""Has agents write notices on the terminals of their hosts. Each failure is told in words.
+"""Has agents write notices on the terminals of their hosts. Each failure is a sentence.
 
 What is sent and what comes back is described where it is answered, in agent/wall.py.
 """
@@ -21,7 +21,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
-__all__ = ["HostNote", "told_on_hosts"]
+__all__ = ["HostNote", "send_to_hosts"]
 
 _LARGEST_ANSWER_BYTES = 262_144  # a thousand terminals, each with its reason
 _MOST_REASONS = 3
@@ -37,7 +37,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostNote:
-    """What people on a host are told: its end at `stop_at`, or with None that the notice of that key is withdrawn."""
+    """The text for people on a host: its stop at `stop_at`; None: the notice of that key is withdrawn."""
 
     node: Node
     key: str
@@ -53,7 +53,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
 
 
-def told_on_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
+def send_to_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
     """Have each note written on its host, all at once; per note None, or why nobody there could read it.
 
     A withdrawal is done when the agent knows of it: nobody need have been there. Cost: one small request a note.
@@ -64,10 +64,10 @@ def told_on_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostN
         credentials = credentials_of(settings).value
     except (OSError, ValueError) as error:
         return [f"no agent can be asked: {error}"] * len(notes)
-    return asyncio.run(_all_told(settings, clock.now(), notes, credentials))
+    return asyncio.run(_send_all(settings, clock.now(), notes, credentials))
 
 
-async def _all_told(
+async def _send_all(
     settings: ObserveSettings, now: datetime, notes: Sequence[HostNote], credentials: Credentials
 ) -> list[str | None]:
     """One session for all, so many at the same time."""
@@ -76,7 +76,7 @@ async def _all_told(
     limit = asyncio.Semaphore(settings.concurrency)
     connector = aiohttp.TCPConnector(limit=settings.concurrency, ssl=credentials.context)
 
-    async def tell(note: HostNote) -> str | None:
+    async def send(note: HostNote) -> str | None:
         base = settings.base_url(note.node)
         if note.node.state is not NodeState.RUNNING:
             return f"it is {note.node.state.value}"
@@ -106,7 +106,7 @@ async def _all_told(
         return _why_not(body, note)
 
     async with plain_session(connector) as session:
-        return list(await asyncio.gather(*(tell(note) for note in notes)))
+        return list(await asyncio.gather(*(send(note) for note in notes)))
 
 
 def _body(note: HostNote) -> bytes:
@@ -119,12 +119,12 @@ def _body(note: HostNote) -> bytes:
 def _why_not(body: bytes, note: HostNote) -> str | None:
     """Why nobody could read it; None: somebody could."""
     try:
-        told = msgspec.json.decode(body[:_LARGEST_ANSWER_BYTES], type=_Answer)
+        reply = msgspec.json.decode(body[:_LARGEST_ANSWER_BYTES], type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"its agent's answer is none: {error}"
-    if told.reached > 0 or note.stop_at is None:
+        return f"its agent's answer is not valid: {error}"
+    if reply.reached > 0 or note.stop_at is None:
         return None
-    reasons = [*(f"{name}: {why}" for name, why in told.refused.items()), *told.doubts]
+    reasons = [*(f"{name}: {why}" for name, why in reply.refused.items()), *reply.doubts]
     more = [f"{len(reasons) - _MOST_REASONS} more"] if len(reasons) > _MOST_REASONS else []
     seen = ", ".join([*reasons[:_MOST_REASONS], *more]) or "nobody is logged in"
     return f"no terminal was reached: {legible(seen, _LONGEST_REASONS)}"

@@ -138,14 +138,14 @@ def _past(ledger: Ledger, number: int) -> tuple[PastRound, Rulebook]:
 
 
 def _cost(call: Call) -> schemas.CostPage:
-    state, told = call.state, call.query.period
+    state, period = call.state, call.query.period
     now = state.clock.now()
-    if told == "today":
-        told = f"{now.astimezone(state.zone):%Y-%m-%d}"
-    elif told == "month":
-        told = f"{now.astimezone(state.zone):%Y-%m}"
+    if period == "today":
+        period = f"{now.astimezone(state.zone):%Y-%m-%d}"
+    elif period == "month":
+        period = f"{now.astimezone(state.zone):%Y-%m}"
     try:
-        asked = {"day": told} if told.count("-") > 1 else {"month": told}
+        asked = {"day": period} if period.count("-") > 1 else {"month": period}
         found = cost.spent(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
     except (ValueError, OverflowError) as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
@@ -226,7 +226,7 @@ def _seen_node(call: Call) -> Node:
 
 
 def _known(state: State, pool: str | None) -> None:
-    """A misspelt pool pauses nothing, and nobody would know."""
+    """Refuse a misspelt pool: its pause would silently do nothing."""
     known = {*state.rules.known, *state.seen_pools(), *(each.pool for each in state.orders().pauses)}
     if pool is not None and pool not in known:
         there = ", ".join(sorted(each for each in known if each is not None)) or "none"

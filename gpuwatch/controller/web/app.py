@@ -1,7 +1,7 @@
 """Who may see the page and ask its API, and who may act; the page's files; requests made into calls and answers.
 
 1. Without a user only this machine is answered, and it may only read. Signed links are answered beside that: `keeping`.
-2. Whoever acts is a user whom the settings name, and comes from the page itself or from no browser: another site can
+2. Only users named in the settings may act, from the page itself or without a browser: another site can
    make a browser send its user's password or certificate, but neither a header of its own nor another origin.
 3. Over plain http the Host is an address or a name that the settings know: no other site's name may lead here.
 4. Nothing from outside is loaded, framed or run: the policy in the headers says so, and the browser holds to it.
@@ -120,7 +120,7 @@ class Web:
         return _answer(endpoint.status, answer)
 
     def _why_not(self, request: Request) -> str | None:
-        """Why whoever asks may not act; None: it may."""
+        """Why this request may not act; None: it may."""
         if request.user is None:
             return _NO_USER
         if request.user not in self.operators:
@@ -203,8 +203,8 @@ def _tagged(kept: Rendered, request: Request, kind: str, cache: str) -> Response
     return Response(body=kept.body, content_type=kind, packed=kept.packed, headers=headers)
 
 
-def _answer(status: HTTPStatus, told: object, *more: tuple[str, str]) -> Response:
-    made = Rendered(msgspec.json.encode(told))
+def _answer(status: HTTPStatus, body: object, *more: tuple[str, str]) -> Response:
+    made = Rendered(msgspec.json.encode(body))
     headers = (*SAFE, ("Cache-Control", "no-store"), *more)
     return Response(status=status, body=made.body, content_type=_JSON, packed=made.packed, headers=headers)
 

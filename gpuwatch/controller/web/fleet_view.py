@@ -1,4 +1,4 @@
-"""The fleet as its last round saw it, in the shape in which page and API tell it. Money is Decimal, as text in JSON."""
+"""The fleet as its last round saw it, in the shape of page and API. Money is Decimal, text in JSON."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -70,7 +70,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRow:
-    """A month's budget: spent, and where the month will end, with the 80 % interval where the past can tell one."""
+    """A month's budget: what is spent, and a forecast of the month's end with its 80 % interval where there is one."""
 
     name: str
     scope: str
@@ -149,7 +149,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
 def actions(done: Round) -> tuple[ActionView, ...]:
     """What was done lately or is under way, newest first."""
     ledger, nodes = done.observation.ledger, done.observation.fleet
-    noticed = ((each, nodes.find(each.node_id)) for each in ledger.notices)
+    notified = ((each, nodes.find(each.node_id)) for each in ledger.notices)
     found = {
         notice.key: ActionView(
             at=notice.at,
@@ -158,9 +158,9 @@ def actions(done: Round) -> tuple[ActionView, ...]:
             pool=node.pool,
             status=Status.SETTLED,
             open=False,
-            detail="it is told so by its tags",
+            detail="its tags say so",
         )
-        for notice, node in noticed
+        for notice, node in notified
         if node is not None
     }
     found |= {

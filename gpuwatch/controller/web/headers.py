@@ -1,4 +1,4 @@
-"""What browsers are told with every answer: to load, run, frame and send nothing else than what is from here."""
+"""Security headers of every response: browsers load, run, frame and send nothing that is not from this server."""
 
 _SELF = (
     "default-src 'none'; {}style-src 'self'; img-src 'self'; {}base-uri 'none'; form-action {}; frame-ancestors 'none'"

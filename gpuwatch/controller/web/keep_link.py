@@ -1,4 +1,4 @@
-"""Signed links by which whoever was told of a coming removal may put it off, without a login.
+"""Signed links in messages about a removal: the reader can postpone it without a login.
 
 1. A link is for one notice of one node, made out to somebody, and ends; only whoever has the secret can make one.
 2. The signature is compared in constant time. Nothing else than the very token passes.
@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from itsdangerous import BadData, URLSafeSerializer
 
+from gpuwatch.model.duration import format_time
+
 KEEP = "/keep/"
 LEAST_SECRET_BYTES = 32
 _VERSION = "2"
@@ -17,7 +19,7 @@ _PURPOSE = f"gpuwatch keep link {_VERSION}"  # a key of its own is derived from 
 
 
 class LinkError(Exception):
-    """The link gives no right; the sentence tells whoever opened it why, and what to do."""
+    """The link gives no right; the sentence says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ def claimed(secret: bytes, token: str, now: datetime) -> Claim:
             "Open it from the message itself, and mind that no part of it is cut off."
         ) from None
     if now >= claim.until:
-        raise LinkError(f"This link for {claim.node_id} ended at {claim.until:%Y-%m-%d %H:%M} UTC.")
+        raise LinkError(f"This link for {claim.node_id} ended at {format_time(claim.until)}.")
     return claim
 
 

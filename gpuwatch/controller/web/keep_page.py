@@ -12,7 +12,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from html import escape
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -27,11 +26,12 @@ from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import LedgerError
 from gpuwatch.model.decision import REMOVALS, Intent, Stopped, Verb
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.orders import Keep
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.policies import idle
+from gpuwatch.runtime.html import render
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.request import Request, Response
 from gpuwatch.runtime.reload import ReloadingFile
@@ -42,25 +42,6 @@ log = logging.getLogger(__name__)
 _METHODS = "GET, HEAD, POST"
 _FORM = "application/x-www-form-urlencoded"
 _ECHO = timedelta(seconds=60)  # a wish that adds less than that is the echo of another: a button pressed twice
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="robots" content="noindex">
-<title>{title} · gpuwatch</title>
-<link rel="icon" href="icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="page.css">
-</head>
-<body>
-<header><h1><img src="icon.svg" alt="" width="24" height="24">gpuwatch</h1></header>
-<main class="letter"><section class="card">
-{body}
-</section></main>
-</body>
-</html>
-"""
 _CHOICES = ((4 * 3600, "4 hours"), (86_400, "1 day"), (3 * 86_400, "3 days"))
 _LEAST_SECONDS = 60.0  # what is left of a cap below this is not worth a button
 _GOES = {"stop": "stopped", "terminate": "terminated"}
@@ -130,7 +111,7 @@ class KeepLinks:
         keep = found.keep
         if keep is None or keep.until < until - _ECHO:  # the newest counts, and must not be the shorter one
             keep = state.ledger.keep(claim.node_id, who, order.reason, now, until, shortens=False)
-            log.warning("%s is kept until %s by %s", claim.node_id, f"{keep.until:%Y-%m-%d %H:%M} UTC", keep.who)
+            log.warning("%s is kept until %s by %s", claim.node_id, format_time(keep.until), keep.who)
         done = f"Kept until {told(state, keep.until)}, on record as by {keep.who}."
         if keep.until > until + _ECHO:
             done += " It was kept for longer than you ask already, and stays so."
@@ -173,41 +154,10 @@ def _order(request: Request) -> KeepOrder:
 
 
 def _page(status: HTTPStatus, shown: KeepPage, *more: tuple[str, str]) -> Response:
-    headers = (*FORM, ("Cache-Control", "no-store"), *more)
-    return Response(status=status, body=rendered(shown), content_type="text/html; charset=utf-8", headers=headers)
-
-
-def rendered(letter: KeepPage) -> bytes:
     """The page; its addresses are relative, so that it works behind whatever path leads here."""
-    title = escape(letter.title)
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in letter.facts.items() if value)
-    body = "\n".join(
-        part
-        for part in (
-            f'<p class="done" role="status">{escape(letter.done)}</p>' if letter.done else "",
-            f"<h2>{title}</h2>",
-            f"<p>{escape(letter.text)}</p>" if letter.text else "",
-            f'<dl class="facts">{facts}</dl>' if facts else "",
-            _form(letter) if letter.choices else "",
-            f'<p class="faint">{escape(letter.small)}</p>' if letter.small else "",
-        )
-        if part
-    )
-    return _PAGE.format(title=title, body=body).encode()
-
-
-def _form(letter: KeepPage) -> str:
-    """One button for each choice; a press of Enter in the text is the first."""
-    buttons = "".join(
-        f'<button type="submit" name="seconds" value="{seconds}">{escape(words)}</button>'
-        for seconds, words in letter.choices
-    )
-    return (
-        '<form method="post" class="keep">'
-        '<label for="reason">Your reason (if you like; it goes on record)</label>'
-        '<input id="reason" name="reason" maxlength="500" autocomplete="off">'
-        f"<fieldset><legend>Keep it, from now on, for</legend>{buttons}</fieldset></form>"
-    )
+    headers = (*FORM, ("Cache-Control", "no-store"), *more)
+    body = render("controller/web/keep_page.html", page=shown).encode()
+    return Response(status=status, body=body, content_type="text/html; charset=utf-8", headers=headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

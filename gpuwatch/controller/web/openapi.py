@@ -30,7 +30,7 @@ def described() -> dict[str, Any]:
         "get": {
             "operationId": "get_openapi",
             "summary": "This description.",
-            "responses": {"200": _answer("It.", {"type": "object"})},
+            "responses": {"200": _answer("The description.", {"type": "object"})},
         }
     }
     return {
@@ -61,12 +61,12 @@ def _operation(each: Endpoint, types: dict[type, dict[str, Any]]) -> dict[str, A
         "summary": each.summary,
         "parameters": [*parameters, *([_ACT_HEADER] if each.acts else [])],
         "responses": {
-            str(each.status.value): _answer("As asked.", types[each.answer]),
-            "default": _answer("Not so, and why.", types[Problem]),
+            str(each.status.value): _answer("Success.", types[each.answer]),
+            "default": _answer("An error, and why.", types[Problem]),
         },
     }
     if each.cached:
-        operation["responses"]["304"] = {"description": "It is what If-None-Match names."}
+        operation["responses"]["304"] = {"description": "Unchanged since the ETag in If-None-Match."}
     if each.acts:
         operation["security"] = [{"password": []}, {"certificate": []}]
     if each.body is not None:

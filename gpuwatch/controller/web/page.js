@@ -117,11 +117,11 @@ async function act(method, path, body) {
 let lost = "";
 async function poll() {
   try {
-    const told = await ask("/fleet", tag ? { headers: { "If-None-Match": tag } } : {});
+    const newest = await ask("/fleet", tag ? { headers: { "If-None-Match": tag } } : {});
     lost = "";
-    if (told) {
+    if (newest) {
       const begin = performance.now();
-      fleet = told;
+      fleet = newest;
       byId = new Map(fleet.nodes.map((node) => [node.id, node]));
       draw();
       requestAnimationFrame(() => setTimeout(() => {
@@ -141,8 +141,8 @@ async function askMoney() {
   const minute = fleet.at.slice(0, 16);
   if (minute === moneyOf) return;
   moneyOf = minute;
-  const told = await Promise.allSettled(["today", "month"].map((period) => ask(`/cost?period=${period}&by=pool`)));
-  for (const [index, name] of ["day", "month"].entries()) money[name] = told[index].value ?? null;
+  const periods = await Promise.allSettled(["today", "month"].map((period) => ask(`/cost?period=${period}&by=pool`)));
+  for (const [index, name] of ["day", "month"].entries()) money[name] = periods[index].value ?? null;
   drawMoney();
 }
 
@@ -181,10 +181,10 @@ function sift() {
 
 function filtered() {
   first = 0;
-  const told = new URLSearchParams();
-  if (wanted.uses.size) told.set("use", [...wanted.uses].join(","));
-  for (const key of ["text", "pool", "next"]) if (wanted[key]) told.set(key, wanted[key]);
-  history.replaceState(null, "", told.size ? `#${told}` : location.pathname);
+  const query = new URLSearchParams();
+  if (wanted.uses.size) query.set("use", [...wanted.uses].join(","));
+  for (const key of ["text", "pool", "next"]) if (wanted[key]) query.set(key, wanted[key]);
+  history.replaceState(null, "", query.size ? `#${query}` : location.pathname);
   if (!fleet) return;
   sift();
   drawUses();
@@ -234,16 +234,16 @@ function age() {
 }
 
 function banner() {
-  const told = [];
-  if (lost) told.push(lost);
+  const lines = [];
+  if (lost) lines.push(lost);
   if (fleet) {
     const old = (now() - Date.parse(fleet.at)) / 1000;
-    if (fleet.trouble) told.push(`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
-    else if (!lost && old > 3 * fleet.interval_seconds + 30) told.push(`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
-    for (const pause of fleet.pauses) told.push(`Paused: ${pauseWords(pause)}.`);
+    if (fleet.trouble) lines.push(`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
+    else if (!lost && old > 3 * fleet.interval_seconds + 30) lines.push(`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
+    for (const pause of fleet.pauses) lines.push(`Paused: ${pauseWords(pause)}.`);
   }
-  $("banner").hidden = !told.length;
-  put($("banner"), told.join(" "));
+  $("banner").hidden = !lines.length;
+  put($("banner"), lines.join(" "));
 }
 
 function drawUses() {
@@ -275,9 +275,9 @@ function drawMoney() {
   const lacks = totals.unpriced ? `; ${count(totals.unpriced, "node")} without a price` : "";
   put($("now-more"), `${about(totals.usd_per_hour_not_used)}/h not used${lacks}`);
   for (const name of ["day", "month"]) {
-    const told = money[name];
-    put($(`${name}-usd`), told ? about(told.total.usd ?? (told.total.machine_hours ? null : 0)) : "–");
-    put($(`${name}-more`), !told ? "not known" : told.metered_since === null ? "nothing is metered yet" : `${about(told.total.usd_wasted)} wasted, ${percent(told.total.waste_ratio)} of GPU-hours`);
+    const cost = money[name];
+    put($(`${name}-usd`), cost ? about(cost.total.usd ?? (cost.total.machine_hours ? null : 0)) : "–");
+    put($(`${name}-more`), !cost ? "not known" : cost.metered_since === null ? "nothing is metered yet" : `${about(cost.total.usd_wasted)} wasted, ${percent(cost.total.waste_ratio)} of GPU-hours`);
   }
 }
 
@@ -546,16 +546,16 @@ async function explain(id, again = false) {
     if (!dialog.open) dialog.showModal();
   }
   try {
-    const told = await ask(`/nodes/${encodeURIComponent(id)}`);
+    const page = await ask(`/nodes/${encodeURIComponent(id)}`);
     const filling = again && document.activeElement?.closest("#keep, #approve");
-    if (dialog.dataset.node === id && !filling) $("detail-body").replaceChildren(...explained(told));
+    if (dialog.dataset.node === id && !filling) $("detail-body").replaceChildren(...explained(page));
   } catch (error) {
     if (dialog.dataset.node === id) $("detail-body").replaceChildren(el("p", {}, error.message));
   }
 }
 
-function explained(told) {
-  const { row, activity, step, if_stopped_now: review } = told, running = row.activity != null;
+function explained(page) {
+  const { row, activity, step, if_stopped_now: review } = page, running = row.activity != null;
   const [main, more] = nextWords(row.next);
   const facts = {
     "Use": running ? `${row.activity}${row.held_seconds == null ? `: ${row.doubt ?? ""}` : ` for ${span(row.held_seconds)}`}` : row.state,
@@ -565,39 +565,39 @@ function explained(told) {
     "Node": `${row.id}, ${row.instance_type} (${row.capacity_type}) in ${row.zone}, pool ${row.pool}${row.enrolled ? "" : ", not enrolled"}`,
     "Owner": row.owner,
     "Price": row.usd_per_hour == null ? "not known" : `${usd(row.usd_per_hour)}/h`,
-    "Agent": told.agent_version == null ? null : `${told.agent_version}, its verdict was ${span(told.verdict_age_seconds)} old`,
-    "Its pool": told.pool_reasons.join("; ") || null,
+    "Agent": page.agent_version == null ? null : `${page.agent_version}, its verdict was ${span(page.verdict_age_seconds)} old`,
+    "Its pool": page.pool_reasons.join("; ") || null,
   };
   const parts = [el("dl", { className: "facts" }, ...Object.entries(facts).filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))];
   if (activity.evidence.length) {
     parts.push(el("h3", {}, "Evidence"), table(["Signal", "Says", "Seen", "Limit", "Source"], activity.evidence.map((each) =>
       [each.name, each.says, `${number(each.observed)} ${each.unit}`, `${number(each.limit)} ${each.unit}`, each.note ? `${each.source}; ${each.note}` : each.source])));
   }
-  if (told.gpus.length) {
-    parts.push(el("h3", {}, "GPUs"), table(["GPU", "Use", "Utilization", "Memory", "Health"], told.gpus.map((gpu) =>
+  if (page.gpus.length) {
+    parts.push(el("h3", {}, "GPUs"), table(["GPU", "Use", "Utilization", "Memory", "Health"], page.gpus.map((gpu) =>
       [gpu.index ?? gpu.uuid, gpu.activity.state + (gpu.activity.doubt ? `: ${gpu.activity.doubt}` : ""), percent(gpu.use?.utilization_ratio), percent(gpu.use?.memory_used_ratio),
         gpu.health ? [gpu.health.state, ...gpu.health.findings.map((each) => `${each.sentence} Remedy: ${each.remedy}.`)].join(". ") : "–"])));
   }
   const answers = [...review.answers].sort((a, b) => b.refused - a.refused);
   const word = (each) => el("span", { className: each.refused ? "refuses" : "faint" }, each.refused ? "refuses" : "agrees");
   parts.push(el("h3", {}, `The guard, were it to ${review.step.verb} now`), table(["Rule", "Answer", "Why"], answers.map((each) => [each.rule, word(each), each.refused ? `${each.sentence} ${each.remedy}` : each.sentence])));
-  parts.push(el("h3", {}, "Ledger"), told.history.length ? table(["At", "What", "Why", "What came of it"], told.history.map((entry) =>
+  parts.push(el("h3", {}, "Ledger"), page.history.length ? table(["At", "What", "Why", "What came of it"], page.history.map((entry) =>
     [when(entry.intent.at), entry.intent.verb, entry.intent.reason.sentence, entry.outcomes.map((each) => `${each.status}: ${each.detail}`).join("; ") || "open"])) : el("p", { className: "faint" }, "Nothing was ever done to it."));
-  if (told.approval) parts.push(el("h3", {}, "To approve it"), approving(told));
-  parts.push(el("h3", {}, "To keep it"), keeping(told));
+  if (page.approval) parts.push(el("h3", {}, "To approve it"), approving(page));
+  parts.push(el("h3", {}, "To keep it"), keeping(page));
   return parts;
 }
 
 const reasoned = (reason) => reason ? `: ${reason}` : "";
 
-function approving(told) {
-  const { row, approval } = told, next = row.next, path = `/nodes/${encodeURIComponent(row.id)}/approve`;
+function approving(page) {
+  const { row, approval } = page, next = row.next, path = `/nodes/${encodeURIComponent(row.id)}/approve`;
   if (approval.who) return el("p", {}, `Approved ${when(approval.at)} by ${approval.who}${reasoned(approval.reason)}. It goes if it still has no use then.`);
   if (!session?.may_act) return el("p", {}, "It goes only once an operator says yes, here or by ", el("code", {}, `gpuwatch approve ${row.id}`), ".");
   const box = el("div", { id: "approve" });
   const why = el("input", { id: "approve-why", maxLength: 500, autocomplete: "off" });
   const first = el("form", {}, el("label", { className: "grow" }, "Reason ", why), el("button", { type: "submit" }, "Approve …"));
-  const said = el("p", { id: "approve-told", role: "status" });
+  const said = el("p", { id: "approve-status", role: "status" });
   const ask = () => { box.replaceChildren(first, said); why.focus(); };
   const yes = async () => {
     try {
@@ -614,7 +614,7 @@ function approving(told) {
     put(said, "");
     const left = next ? (Date.parse(next.removal_at ?? next.at) - now()) / 1000 : 0;
     const time = left > 5 ? `at ${when(next.removal_at ?? next.at)} at the earliest` : "with the next round";
-    const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${told.step.reason.sentence}${told.keep ? ` It is kept until ${when(told.keep.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
+    const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${page.step.reason.sentence}${page.keep ? ` It is kept until ${when(page.keep.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
     const button = el("button", { type: "button", id: "approve-yes", onclick: yes }, `Yes, ${next?.verb ?? "remove"} it`);
     box.replaceChildren(el("div", { role: "group", "aria-labelledby": "approve-sure" }, sure, el("div", { className: "row" }, button, el("button", { type: "button", onclick: ask }, "No, back"))));
     button.focus();
@@ -623,26 +623,26 @@ function approving(told) {
   return box;
 }
 
-function keeping(told) {
-  const node = told.row.id, path = `/nodes/${encodeURIComponent(node)}/keep`;
+function keeping(page) {
+  const node = page.row.id, path = `/nodes/${encodeURIComponent(node)}/keep`;
   const order = async (method, body) => {
     try {
       await act(method, path, body);
       $("detail").querySelector("[data-close]").focus();
       explain(node, true);
     } catch (error) {
-      put($("keep-told"), `Not done: ${error.message}.`);
+      put($("keep-status"), `Not done: ${error.message}.`);
     }
   };
-  const kept = told.keep ? `It is kept until ${when(told.keep.until)} by ${told.keep.who}${reasoned(told.keep.reason)}. ` : "";
-  if (!session?.may_act) return el("p", { id: "keep-told" }, kept, "On the node ", el("code", {}, "gpuwatch keep 4h"), ", or in the cloud the tag ", el("code", {}, "gpuwatch:snooze-until"), " with a time.");
-  const times = [[3600, "1 hour"], [14400, "4 hours"], [86400, "1 day"], [259200, "3 days"], [604800, "7 days"]].filter(([seconds]) => seconds <= told.keep_most_seconds);
+  const kept = page.keep ? `It is kept until ${when(page.keep.until)} by ${page.keep.who}${reasoned(page.keep.reason)}. ` : "";
+  if (!session?.may_act) return el("p", { id: "keep-status" }, kept, "On the node ", el("code", {}, "gpuwatch keep 4h"), ", or in the cloud the tag ", el("code", {}, "gpuwatch:snooze-until"), " with a time.");
+  const times = [[3600, "1 hour"], [14400, "4 hours"], [86400, "1 day"], [259200, "3 days"], [604800, "7 days"]].filter(([seconds]) => seconds <= page.keep_most_seconds);
   const howLong = el("select", { id: "keep-for" }, ...times.map(([seconds, name]) => el("option", { value: seconds }, name)));
   const why = el("input", { id: "keep-why", maxLength: 500, autocomplete: "off" });
   const form = el("form", { id: "keep" }, el("label", {}, "For ", howLong), el("label", { className: "grow" }, "Reason ", why), el("button", { type: "submit" }, "Keep"));
   form.onsubmit = (event) => { event.preventDefault(); order("POST", { seconds: Number(howLong.value), reason: why.value }); };
-  const back = told.keep ? el("button", { type: "button", id: "let-go", onclick: () => order("DELETE") }, "Let it go") : null;
-  return el("div", {}, el("p", { id: "keep-told" }, kept, kept ? "It holds from the next round on. " : "", back), times.length ? form : null);
+  const back = page.keep ? el("button", { type: "button", id: "let-go", onclick: () => order("DELETE") }, "Let it go") : null;
+  return el("div", {}, el("p", { id: "keep-status" }, kept, kept ? "It holds from the next round on. " : "", back), times.length ? form : null);
 }
 
 const number = (value) => value == null ? "–" : String(Number(value.toPrecision(4)));
@@ -718,9 +718,9 @@ matchMedia("(prefers-color-scheme: dark)").onchange = drawMap;
 let resized = 0;
 addEventListener("resize", () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(drawMap); });
 
-const told = new URLSearchParams(location.hash.slice(1));
-wanted.uses = new Set((told.get("use") ?? "").split(",").filter((name) => USES.includes(name)));
-for (const key of ["text", "pool", "next"]) wanted[key] = told.get(key) ?? "";
+const query = new URLSearchParams(location.hash.slice(1));
+wanted.uses = new Set((query.get("use") ?? "").split(",").filter((name) => USES.includes(name)));
+for (const key of ["text", "pool", "next"]) wanted[key] = query.get(key) ?? "";
 $("search").value = wanted.text;
 $("next").value = wanted.next;
 

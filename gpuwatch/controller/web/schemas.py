@@ -1,4 +1,4 @@
-"""What the API is asked and what it answers, beside the fleet itself: these types are its OpenAPI description."""
+"""Queries, bodies and answers of the API besides the fleet itself. Its OpenAPI description is made from them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,7 +93,7 @@ class ApproveOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """Somebody's word that a sudden mass idleness up to `at` is true; pool null: of all."""
+    """An operator's confirmation that a sudden mass idleness up to `at` is real; pool null: of all."""
 
     pool: str | None
     at: datetime

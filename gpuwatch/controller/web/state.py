@@ -1,6 +1,6 @@
-"""What page and API know: the last round, what it is rendered to, and the ledger. Rendered when first asked for.
+"""What page and API show: the last round, rendered at the first request, and the ledger.
 
-The thread of the rounds tells; the threads of requests ask. A round is a frozen value, so that only its hand-over is
+The thread of the rounds writes; the threads of requests read. A round is a frozen value, so that only its hand-over is
 locked; the ledger has a turn of its own.
 """
 
@@ -19,7 +19,7 @@ from gpuwatch.controller.web import fleet_view
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import LedgerView
-from gpuwatch.money.accounting.energy import EnergySettings
+from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.runtime.clock import Clock
 
 _MOST_KEPT = 64
@@ -28,7 +28,7 @@ _LITTLE_BYTES = 1024
 
 
 class UnseenError(Exception):
-    """There is no round to tell of; the sentence says why."""
+    """There is no round to show; the sentence says why."""
 
 
 class Rendered:
@@ -53,7 +53,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """What has been told so far, and what was made of it."""
+    """The newest rounds, and what was rendered of them."""
 
     done: Round | None = None
     trouble: str | None = None
@@ -97,12 +97,12 @@ class State:
             UnseenError: there is none.
 
         """
-        return self._told(self._seen)
+        return self._seen_round(self._seen)
 
     def page(self) -> fleet_view.FleetPage:
         """What it looks like; made once for each round."""
         seen = self._seen
-        done = self._told(seen)
+        done = self._seen_round(seen)
         with self._making:
             if not seen.page:
                 seen.page.append(self._page(done, seen.trouble))
@@ -111,7 +111,7 @@ class State:
     def kept(self, name: str, make: Callable[[], bytes]) -> Rendered:
         """What was made under that name since the last round, or is made now; one at a time, for it is work."""
         seen = self._seen
-        self._told(seen)
+        self._seen_round(seen)
         found = seen.rendered.get(name)
         if found is None:
             made = Rendered(make())
@@ -121,14 +121,14 @@ class State:
         return found
 
     def orders(self) -> LedgerView:
-        """The pauses and keeps in force now, beside what the last round knew."""
+        """The pauses and keeps in force now; the last round may have known others."""
         return self.ledger.view(self.clock.now(), recent=timedelta(0))
 
     def seen_pools(self) -> list[str]:
         """The pools of the last round; none before it."""
         return [] if self._seen.done is None else self._seen.done.observation.fleet.pools
 
-    def _told(self, seen: _Seen) -> Round:
+    def _seen_round(self, seen: _Seen) -> Round:
         if seen.done is not None:
             return seen.done
         if seen.leading:

@@ -7,9 +7,9 @@ Rules, all of them:
    that was set back bills nothing until it has reached the mark.
 2. A machine that no longer runs, or is no longer listed, ran until half way between the two rounds; where these are
    more than `silent_after` apart, until it was last seen.
-3. Between rounds more than `silent_after` apart nobody looked. The time is billed where the cloud says that the machine
-   ran throughout, and it is `silent`: neither idle nor useful.
-4. What it was used for is told by `uses`, from what its agent says.
+3. Between rounds more than `silent_after` apart nothing is known. The time is billed where the cloud says that the
+   machine ran throughout, and it is `silent`: neither idle nor useful.
+4. What it was used for follows from its agent's reports (`useful_time`).
 5. Billed time has the labels and the price that were seen at its begin.
 """
 
@@ -27,7 +27,7 @@ from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark, Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metering:
-    """How to meter: whose hours and days, which tags are told apart, and what is too long to know what happened."""
+    """How to meter: the zone of hours and days, the tags to keep, and the longest gap between two rounds."""
 
     zone: ZoneInfo
     tags: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def meter(
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
         if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
-            nodes[node.id] = before  # of an unknown state nothing can be said until it is known again
+            nodes[node.id] = before  # nothing is billed until the state is known again
             continue
         if node.state is NodeState.UNKNOWN:
             continue
@@ -157,7 +157,7 @@ def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
 
 
 def _source(price: Price) -> str:
-    """On whose word, and at which rate it was converted."""
+    """The source of a price, with the rate it was converted at."""
     if price.original_per_hour is None:
         return price.source
     return f"{price.source}; {price.original_per_hour} {price.currency} at {price.rate}"

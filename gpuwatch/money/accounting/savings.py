@@ -8,9 +8,9 @@ Rules, all of them:
 2. Rows of billed time are hours, and days once these are sealed, so that somebody else's start is known to the row.
    Within it the latest time is taken at which what was billed can have begun.
 3. Where a stop has no known end - the machine was terminated by somebody else - nothing is counted for it.
-4. The price is the one frozen with the stop; hours without one are told apart. What a stopped machine still costs by
+4. The price is the one frozen with the stop; hours without one are listed apart. What a stopped machine still costs by
    the hour, where it is known, is taken off.
-5. A termination saves nothing here: nobody can say for how long the machine would have run.
+5. A termination counts nothing here: how long the machine would have run is not known.
 """
 
 from bisect import bisect_right
@@ -58,7 +58,7 @@ class Off:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offs:
-    """All stops whose end is known, and how many have none that is."""
+    """Stops with a known end, and the number of stops without one."""
 
     known: tuple[Off, ...] = ()
     endless: int = 0
@@ -75,7 +75,7 @@ class Saving:
 
     @property
     def usd(self) -> Fraction:
-        """What is left of it."""
+        """Net savings."""
         return self.gross_usd - self.still_usd
 
 
@@ -105,8 +105,8 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
     for turn in turns:
         by_node.setdefault(turn.node_id, []).append(turn)
     known, endless = [], 0
-    for node_id, told in by_node.items():
-        for turn, later in zip_longest(told, told[1:]):
+    for node_id, in_order in by_node.items():
+        for turn, later in zip_longest(in_order, in_order[1:]):
             if turn.verb is not Verb.STOP:
                 continue
             end = _ran_again(turn.at, later, ran.get(node_id, ()), slack)
@@ -120,7 +120,7 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
 
 
 def _ran_again(stop: int, later: Turn | None, ran: Sequence[Ran], slack: int) -> int | None:
-    """Rule 2: when somebody else started the machine before the next turn; None: nobody did."""
+    """Rule 2: when somebody else started the machine before the next turn; None: no such start."""
     for row in islice(ran, bisect_right(ran, stop, key=attrgetter("end")), None):
         if later is not None and row.begin >= later.at:
             return None
@@ -136,11 +136,11 @@ def _ran_again(stop: int, later: Turn | None, ran: Sequence[Ran], slack: int) ->
 
 
 def saved(
-    told: Offs, since: int, until: int, now: int, still_usd_per_hour: Mapping[str, Decimal] | None = None
+    found: Offs, since: int, until: int, now: int, still_usd_per_hour: Mapping[str, Decimal] | None = None
 ) -> Saved:
     """What the stops saved in [since, until), and not after now; all in ms since 1970."""
     whole, by_pool, by_owner, stops = Saving(), dict[str, Saving](), dict[str, Saving](), 0
-    for off in told.known:
+    for off in found.known:
         ends = now if off.end is None else min(off.end, now)
         ms = min(ends, until) - max(off.turn.at, since)
         if ms <= 0:
@@ -163,6 +163,6 @@ def saved(
         by_pool=dict(sorted(by_pool.items())),
         by_owner=dict(sorted(by_owner.items())),
         stops=stops,
-        endless=told.endless,
+        endless=found.endless,
         still_known=still_usd_per_hour is not None,
     )

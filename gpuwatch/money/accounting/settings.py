@@ -1,18 +1,38 @@
-"""What accounting can be told."""
+"""Settings of accounting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, available_timezones
 
-from annotated_types import MinLen
+from annotated_types import Ge, MinLen
 
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
-from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
 
 _MISSED_ROUNDS = 3
 _SILENT_AFTER_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergySettings:
+    """Energy factors that no GPU measures. There is no default: without a factor, its figure is not computed."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    host_watts: Annotated[
+        Annotated[float, Ge(0)] | None,
+        Setting(
+            "Power that a running machine draws besides its GPUs, in watts: processors, memory, fans, power supplies."
+        ),
+    ] = None
+    pue: Annotated[
+        Annotated[float, Ge(1)] | None,
+        Setting("Power usage effectiveness of the building: its energy / that of the machines in it."),
+    ] = None
+    co2e_grams_per_kwh: Annotated[
+        Annotated[float, Ge(0)] | None, Setting("Carbon intensity of the electricity, in grams of CO2e per kWh.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +60,7 @@ class CostSettings:
 
 
 def contradictions(settings: CostSettings) -> Iterator[Contradiction]:
-    """What no bound can tell."""
+    """What no single key's bounds can check."""
     if settings.timezone not in available_timezones():
         yield Contradiction(
             keys=(("cost", "timezone"),),

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import add
 from typing import Any
 
@@ -21,10 +21,11 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.usage import AMOUNTS, GPU, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting.metering import Marks, Metering, meter
 from gpuwatch.money.accounting.slices import Bucket, Calendar
-from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, said
+from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.accounting.totals import Row as Spent
 
@@ -74,7 +75,7 @@ class SpendBook:
         self.latest: tuple[Spent, ...] = ()  # what the last metering added, by terms
 
     def meter(self, observation: Observation, rules: Metering) -> int:
-        """Bill what has passed since the marks, and seal a day whose time has come; gives how many rows changed.
+        """Bill what has passed since the marks, and seal a day that is due; gives how many rows changed.
 
         Raises:
             LeadLostError: another controller leads; nothing was written.
@@ -114,7 +115,7 @@ class SpendBook:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read within is of one moment, whatever the controller writes meanwhile."""
+        """Reads within see one moment, whatever the controller writes meanwhile."""
         with self._store.reading() as db:
             self._snapshot = db
             try:
@@ -153,12 +154,12 @@ class SpendBook:
         return None if page is None else page.marks.began
 
     def nodes(self) -> frozenset[str]:
-        """All that were ever metered."""
+        """Ids of all nodes that were ever metered."""
         with self._reading() as db:
             return frozenset(db.scalars(select(SPEND.c.node_id).distinct()))
 
     def cut(self, since: int, until: int) -> bool:
-        """Whether a row lies across either end, so that a part of it cannot be told."""
+        """Whether a row lies across either end, so that its part within is not known."""
         with self._reading() as db:
             return any(
                 db.scalar(_between(select(SPEND.c.begin), at - 2 * _DAY_S, at).where(SPEND.c.begin + SPEND.c.span > at))
@@ -168,7 +169,7 @@ class SpendBook:
     def wrong(self, since: int, until: int) -> Iterator[str]:
         """What cannot be as it was written, a sentence each: of days that lie in [since, until), and of open rows."""
         with self._reading() as db:
-            page, terms = _page(db), said(db)
+            page, terms = _page(db), terms_texts(db)
             sealed = 0 if page is None else page.marks.sealed // 1000
             days = db.execute(select(SPEND_DAYS).order_by(SPEND_DAYS.c.begin)).all()
             yield from self._unsealed(db, days, sealed)
@@ -177,11 +178,12 @@ class SpendBook:
                     rows = list(db.execute(_between(select(SPEND), day.begin, day.until)))
                     found = _digest(rows, terms)
                     if found != day.sha256:
-                        told = f"{len(rows)} rows, {day.row_count} when it was sealed"
-                        yield f"the day that began {_at(day.begin)} was changed since it was sealed: {told}"
+                        counts = f"{len(rows)} rows, {day.row_count} when it was sealed"
+                        yield f"the day that began {format_time(day.begin)} was changed since it was sealed: {counts}"
             sums = db.execute(_between(select(*_SUMS), sealed, None)).one()
             if page is not None and tuple(int(each or 0) for each in sums) != page.open:
-                yield f"the rows since {_at(sealed)} do not add up to what was metered: some were changed or are gone"
+                rows_since = f"the rows since {format_time(sealed)}"
+                yield f"{rows_since} do not add up to what was metered: some were changed or are gone"
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -197,7 +199,7 @@ class SpendBook:
         spans = [(day.begin, day.until) for day in days]
         for begin in db.scalars(select(SPEND.c.begin).where(SPEND.c.begin < sealed).distinct().order_by(SPEND.c.begin)):
             if not any(first <= begin < end for first, end in spans):
-                yield f"the row of {_at(begin)} lies in no sealed day: it was inserted"
+                yield f"the row of {format_time(begin)} lies in no sealed day: it was inserted"
                 return
 
     def _terms(self, db: Connection) -> dict[Terms, int]:
@@ -220,7 +222,7 @@ class SpendBook:
         sums = _sum_up(db, day)
         rows = list(db.execute(_between(select(SPEND), day.begin, day.end)))
         about = {"at": text(now), "begin": day.begin, "until": day.end, "row_count": len(rows)}
-        writer.append("spend_day", {**about, "sha256": _digest(rows, said(db))})
+        writer.append("spend_day", {**about, "sha256": _digest(rows, terms_texts(db))})
         left = tuple(mine - its for mine, its in zip(page.open, sums, strict=True))
         return Page(marks=replace(page.marks, sealed=day.end * 1000), open=left)
 
@@ -291,8 +293,3 @@ def _digest(rows: Sequence[Row[Any]], terms: dict[int, str]) -> str:
     for row in sorted(rows, key=lambda row: (row.node_id, row.terms, row.begin, row.span)):
         made.update(msgspec.json.encode([*row, terms.get(row.terms)]))
     return made.hexdigest()
-
-
-def _at(seconds: int) -> str:
-    """For people."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -17,7 +17,7 @@ from gpuwatch.model.usage import Terms
 class Numbers:
     """The number of each set of terms: known ones, and what this transaction adds.
 
-    A price that was told again with a later date is the same one: the date is the first of which it is known.
+    A price that is reported again with a later date is the same one; the first date is kept.
     """
 
     known: dict[Terms, int]
@@ -25,7 +25,7 @@ class Numbers:
     added: dict[int, Terms] = field(default_factory=dict)
 
     def of(self, terms: Terms) -> int:
-        """Its number, for good."""
+        """The number of these terms; it never changes."""
         undated = replace(terms, price_as_of=None)
         found = self.known.get(undated)
         if found is None:
@@ -35,7 +35,7 @@ class Numbers:
 
 
 def insert_terms(db: Connection, added: dict[int, Terms]) -> None:
-    """New ones."""
+    """Write new sets of terms."""
     if added:
         rows = [
             {"id": number, "digest": hashlib.sha256(_canonical(terms)).hexdigest(), **_columns(terms)}
@@ -44,7 +44,7 @@ def insert_terms(db: Connection, added: dict[int, Terms]) -> None:
         db.execute(SPEND_TERMS.insert(), rows)
 
 
-def said(db: Connection) -> dict[int, str]:
+def terms_texts(db: Connection) -> dict[int, str]:
     """All terms by number, as one text each."""
     return {number: _canonical(each).decode() for number, each in all_terms(db).items()}
 

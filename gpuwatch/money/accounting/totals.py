@@ -3,19 +3,22 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Terms, Use
+from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 
 _KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN))
 _USEFUL = USES.index(Use.USEFUL)
+_JOULES_PER_KWH = 3_600_000
 TAG = "tag:"
 NONE = "(none)"  # what has no owner, account or tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Amounts under one set of terms, of an hour or a day (seconds since 1970), and of a node, where these are told."""
+    """Amounts under one set of terms; where given, of an hour or a day (seconds since 1970) and of a node."""
 
     terms: Terms
     amounts: Sequence[int]
@@ -50,12 +53,12 @@ class Total:
 
     @property
     def gpu_ms(self) -> int:
-        """For how long their GPUs were."""
+        """For how long their GPUs were billed."""
         return sum(self.amounts[GPU:JOULES])
 
     @property
     def gpu_ms_by_use(self) -> dict[Use, int]:
-        """Likewise, by what they did."""
+        """Billed GPU time by use."""
         return dict(zip(USES, self.amounts[GPU:JOULES], strict=True))
 
     @property
@@ -80,12 +83,12 @@ class Total:
 
     @property
     def joules(self) -> int:
-        """As measured."""
+        """Measured energy."""
         return self.amounts[JOULES]
 
     @property
     def measured_gpu_ms(self) -> int:
-        """Over which they were."""
+        """GPU time over which energy was measured."""
         return self.amounts[MEASURED]
 
 
@@ -101,7 +104,7 @@ BY: dict[str, Callable[[Row], str | None]] = {
 
 
 def grouping(by: str, calendar: Calendar) -> Callable[[Row], str]:
-    """What tells the group of a row.
+    """The function that names the group of a row.
 
     Raises:
         ValueError: there is no such slicing.
@@ -126,7 +129,7 @@ def totals(rows: Iterable[Row], group: Callable[[Row], str]) -> dict[str, Total]
 
 
 def whole(groups: Iterable[Total]) -> Total:
-    """All of them together."""
+    """The sum of totals."""
     made = Total()
     for each in groups:
         made.amounts = [mine + its for mine, its in zip(made.amounts, each.amounts, strict=True)]
@@ -157,3 +160,52 @@ class Billed:
     span: int
     terms: Terms
     node_ms: int
+
+
+def plain_usd(cents: int) -> str:
+    """Cents as a decimal number of dollars, for JSON."""
+    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
+
+
+def total_object(total: Total, cents: int, wasted_cents: int) -> dict[str, Any]:
+    """A total for JSON: exact times, and money in cents that add up with those of other totals."""
+    unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
+    return {
+        "usd": None if unknown else plain_usd(cents),
+        "usd_wasted": None if unknown else plain_usd(wasted_cents),
+        "machine_hours": total.node_ms / HOUR_MS,
+        "gpu_hours": total.gpu_ms / HOUR_MS,
+        "gpu_ms": {"billed": total.gpu_ms, **{use.value: ms for use, ms in total.gpu_ms_by_use.items()}},
+        "waste_ratio": total.waste_ratio,
+        "unpriced_machine_hours": total.unpriced_ms / HOUR_MS,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Each factor apart; None where it is not stated. `measured_ratio` is of the billed GPU time; None without any."""
+
+    gpu_kwh: float
+    measured_ratio: float | None
+    unmeasured_gpu_hours: float
+    host_kwh: float | None
+    facility_kwh: float | None  # of GPUs, and hosts where stated, by the PUE
+    co2e_kg: float | None  # of the facility's where there is a PUE, else of GPUs' and hosts'
+
+
+def energy(total: Total, factors: EnergySettings) -> Energy:
+    """The energy of a total."""
+    gpu = total.joules / _JOULES_PER_KWH
+    host = None if factors.host_watts is None else factors.host_watts / 1000 * total.node_ms / HOUR_MS
+    machines = gpu + (host or 0.0)
+    facility = None if factors.pue is None else machines * factors.pue
+    used = machines if facility is None else facility
+    grams = factors.co2e_grams_per_kwh
+    return Energy(
+        gpu_kwh=gpu,
+        measured_ratio=total.measured_gpu_ms / total.gpu_ms if total.gpu_ms else None,
+        unmeasured_gpu_hours=(total.gpu_ms - total.measured_gpu_ms) / HOUR_MS,
+        host_kwh=host,
+        facility_kwh=facility,
+        co2e_kg=None if grams is None else used * grams / 1000,
+    )

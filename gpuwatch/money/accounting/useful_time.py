@@ -5,7 +5,7 @@ Rules, all of them:
 1. What the agent counted in between counts, to scale; what it did not count, beyond the slack, is unknown.
 2. Without a tally: its present state since when it says so; before that the state of the round before. What it does not
    date began half way. Seen in one state other than busy that began again in between, it is unknown until then.
-3. Where all GPUs of a node are unknown and the node is not, the source does not tell them apart: they count as it does.
+3. Where all GPUs of a node are unknown and the node is not, the GPUs count as the node does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _USE_OF = {
 _PLACE = {state.value: USES.index(use) for state, use in _USE_OF.items()} | {"down": USES.index(Use.DOWN)}
 _USEFUL, UNKNOWN, SILENT, _DOWN = (USES.index(use) for use in (Use.USEFUL, Use.UNKNOWN, Use.SILENT, Use.DOWN))
 _SLACK_MS = 5_000  # by which two hosts may differ on when something was
-_SLACK_RATIO = 0.01  # likewise, of a stretch of time
+_SLACK_RATIO = 0.01  # the same, as a part of a stretch of time
 _MOST = 1e15  # of anything that was counted: more is no count
 
 
@@ -42,7 +42,7 @@ class Was(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Up to when a node is metered (ms since 1970), under which terms, and what its agent said then.
+    """Up to when a node is metered (ms since 1970), under which terms, and what its agent reported then.
 
     `node` and `gpus` are places among USES, the latter one for each GPU.
     """
@@ -81,7 +81,7 @@ def used(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[int, 
 
 
 def measured(stretch: Stretch, verdict: NodeVerdict) -> dict[int, int]:
-    """The energy alone: the GPUs' counters went on also while nobody looked."""
+    """The energy alone: the GPUs' counters went on between the rounds."""
     length = stretch.end - stretch.begin
     counted = _counted(stretch, verdict, length)
     return {} if counted is None else _energy(counted, length * len(stretch.valid.gpus))
@@ -120,7 +120,7 @@ def _judged(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tuple[in
 
 
 def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | None:
-    """What the agent counted in the stretch; None where it does not tell, or tells what cannot be."""
+    """What the agent counted in the stretch; None where it reports no counts, or impossible ones."""
     tally = verdict.tally
     before = None if stretch.before is None else stretch.before.tally
     if tally is None:
@@ -138,8 +138,13 @@ def _counted(stretch: Stretch, verdict: NodeVerdict, length: int) -> Tally | Non
         joules=int(tally.joules) - int(before.joules),
         joules_gpu_seconds=tally.joules_gpu_seconds - before.joules_gpu_seconds,
     )
-    told = (*counted.node_seconds.values(), *counted.gpu_seconds.values(), counted.joules, counted.joules_gpu_seconds)
-    return counted if all(0 <= each < _MOST for each in told) else None
+    amounts = (
+        *counted.node_seconds.values(),
+        *counted.gpu_seconds.values(),
+        counted.joules,
+        counted.joules_gpu_seconds,
+    )
+    return counted if all(0 <= each < _MOST for each in amounts) else None
 
 
 def _less(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
@@ -153,15 +158,15 @@ def _slack(length: int) -> int:
 def _shares(seconds: Mapping[str, float], length: int, count: int, first: int) -> dict[int, int]:
     """So many machines' or GPUs' time in the stretch by what was counted; a shortfall beyond the slack is unknown."""
     counted = {first + _PLACE[name]: int(each * 1000) for name, each in seconds.items() if name in _PLACE}
-    whole, told = length * count, sum(counted.values())
-    known = whole if told >= whole - _slack(length) * count else told
+    whole, counted_ms = length * count, sum(counted.values())
+    known = whole if counted_ms >= whole - _slack(length) * count else counted_ms
     amounts = apportioned(known, counted)
     amounts[first + UNKNOWN] = amounts.get(first + UNKNOWN, 0) + whole - sum(amounts.values())
     return amounts
 
 
 def _pieces(stretch: Stretch, was: int | None, place: int, since: int | None) -> Iterator[tuple[int, int, int]]:
-    """Rule 2 where it did not hold throughout: begin, end and use. `since` is when the present one began, if told."""
+    """Rule 2 where it did not hold throughout: begin, end and use. `since` is when the present use began, if known."""
     begin, end = stretch.begin, stretch.end
     if since is None:
         if was is None or place == UNKNOWN:
@@ -187,7 +192,7 @@ def _since(activity: Activity, verdict: NodeVerdict, end: int) -> int | None:
 
 
 def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> int | None:
-    """Likewise of one GPU, or since when it is ill."""
+    """When the state of one GPU began, or since when it is ill."""
     if place == _DOWN and gpu.health is not None and gpu.health.since is not None:
         return milliseconds(gpu.health.since)
     return _since(gpu.activity, verdict, end)
@@ -200,11 +205,11 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
     if verdict is None:
         return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
     whole = USES.index(_USE_OF[verdict.activity.state])
-    told = [_gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]]
-    if all(place == UNKNOWN for place in told):  # a source that does not tell a node's GPUs apart
-        told = [whole] * node.known_gpus
-    told += [UNKNOWN] * (node.known_gpus - len(told))
-    return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(told), tally=verdict.tally)
+    places = [_gpu_place(gpu) for gpu in verdict.gpus[: node.known_gpus]]
+    if all(place == UNKNOWN for place in places):  # a source that does not distinguish a node's GPUs
+        places = [whole] * node.known_gpus
+    places += [UNKNOWN] * (node.known_gpus - len(places))
+    return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(places), tally=verdict.tally)
 
 
 def _gpu_place(gpu: GpuVerdict) -> int:

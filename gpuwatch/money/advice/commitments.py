@@ -55,17 +55,17 @@ class Terms:
 
     @property
     def one_year_price(self) -> Decimal:
-        """Of a unit for an hour, used or not."""
+        """The price of a unit for an hour, reserved for one year, used or not."""
         return self.price_per_hour * (1 - self.one_year)
 
     @property
     def three_year_price(self) -> Decimal:
-        """Likewise."""
+        """The price of a unit for an hour, reserved for three years, used or not."""
         return self.price_per_hour * (1 - self.three_year)
 
     @property
     def spot_price(self) -> Decimal:
-        """Of a used unit-hour, with what interruptions cost."""
+        """The price of a used unit-hour on spot, with the cost of interruptions."""
         cost = self.price_per_hour * Decimal("0.05") if self.interruption_cost is None else self.interruption_cost
         return self.price_per_hour * (1 - self.spot) + cost
 

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpuwatch.model.money import Offer
+from gpuwatch.model.money import Offer, format_usd
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
 from gpuwatch.money.prices import catalogue
+from gpuwatch.runtime.table import aligned
 
 _GIB = 2**30
 _WAYS: tuple[Recompute, ...] = ("selective", "full")
@@ -72,18 +73,18 @@ def _usd_per_hour(offer: Offer) -> Decimal | None:
     return offer.price_per_hour if offer.currency == "USD" else None
 
 
-def as_json(told: Choice, limit: int) -> dict[str, object]:
+def as_json(choice: Choice, limit: int) -> dict[str, object]:
     """For tools; docs/advice.md defines each key."""
-    shape = told.load.shape
+    shape = choice.load.shape
     return {
         "params": shape.params,
-        "task": told.load.task,
-        "precision": told.load.precision,
+        "task": choice.load.task,
+        "precision": choice.load.precision,
         "shape": {
             name: getattr(shape, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocabulary", "derived")
         },
         "memory": {
-            "bytes": sum(part.bytes_ for part in told.parts),
+            "bytes": sum(part.bytes_ for part in choice.parts),
             "parts": [
                 {
                     "name": part.name,
@@ -92,13 +93,13 @@ def as_json(told: Choice, limit: int) -> dict[str, object]:
                     "formula": part.formula,
                     "source": part.source,
                 }
-                for part in told.parts
+                for part in choice.parts
             ],
         },
-        "weights": dict(told.weights),
-        "candidates": [_candidate(each) for each in told.ranked[:limit]],
-        "candidates_total": len(told.ranked),
-        "offers_looked_at": told.looked_at,
+        "weights": dict(choice.weights),
+        "candidates": [_candidate(each) for each in choice.ranked[:limit]],
+        "candidates_total": len(choice.ranked),
+        "offers_looked_at": choice.looked_at,
     }
 
 
@@ -128,60 +129,52 @@ def _candidate(each: Ranked) -> dict[str, object]:
     }
 
 
-def as_text(told: Choice, limit: int) -> str:
+def as_text(choice: Choice, limit: int) -> str:
     """For people."""
-    return "\n".join(_lines(told, limit))
+    return "\n".join(_lines(choice, limit))
 
 
-def _lines(told: Choice, limit: int) -> Iterator[str]:
-    shape = told.load.shape
+def _lines(choice: Choice, limit: int) -> Iterator[str]:
+    shape = choice.load.shape
     guessed = f" ({', '.join(shape.derived)} derived)" if shape.derived else ""
     yield (
-        f"{shape.params:,} parameters, to {told.load.task} in {told.load.precision}; {shape.layers} layers, "
+        f"{shape.params:,} parameters, to {choice.load.task} in {choice.load.precision}; {shape.layers} layers, "
         f"hidden size {shape.hidden}, {shape.heads} heads, {shape.kv_heads} of keys and values{guessed}."
     )
     yield ""
-    for part in told.parts:
-        where = "in all" if part.shared else "each GPU"
-        yield f"  {part.name:<12} {_gib(part.bytes_):>10}  {where:<8}  {part.formula}"
-    yield f"  Sources: {'. '.join(dict.fromkeys(part.source for part in told.parts))}."
+    parts = [
+        (part.name, _gib(part.bytes_), "in all" if part.shared else "each GPU", part.formula) for part in choice.parts
+    ]
+    yield from (f"  {line}" for line in aligned(parts, left={0, 2, 3}))
+    yield f"  Sources: {'. '.join(dict.fromkeys(part.source for part in choice.parts))}."
     yield ""
-    if not told.ranked:
-        yield f"None of {told.looked_at} offers holds it with up to {told.most_machines} machines."
+    if not choice.ranked:
+        yield f"None of {choice.looked_at} offers holds it with up to {choice.most_machines} machines."
         return
-    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *told.weights)
-    rows = [heads, *(_row(each, told) for each in told.ranked[:limit])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
-    for row in rows:
-        yield "  ".join(
-            cell.ljust(width) if column in {1, 2} else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+    heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *choice.weights)
+    rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
+    yield from aligned(rows, left={1, 2})
     yield ""
-    shown = told.ranked[:limit]
+    shown = choice.ranked[:limit]
     for each in shown:
         for note in each.candidate.notes:
             yield f"{each.candidate.offer.instance_type} in {each.candidate.offer.region}: {note}."
-    if len(told.ranked) > limit:
-        yield f"{len(told.ranked) - limit} more hold it; --limit shows them."
+    if len(choice.ranked) > limit:
+        yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
     yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
     yield "docs/advice.md defines the score."
 
 
-def _row(each: Ranked, told: Choice) -> tuple[str, ...]:
+def _row(each: Ranked, choice: Choice) -> tuple[str, ...]:
     found, offer = each.candidate, each.candidate.offer
     return (
         f"{each.score:.3f}",
         f"{found.machines} x {offer.instance_type}, {offer.provider} {offer.region}",
         f"{found.gpus} x {offer.gpu_model} {offer.gpu_memory_bytes // _GIB} GiB",
         f"{_gib(found.held_bytes)} of {_gib(found.usable_bytes)}",
-        _usd(found.usd_per_hour),
-        *(f"{each.factors[name]:.2f}" for name in told.weights),
+        format_usd(found.usd_per_hour, "not known"),
+        *(f"{each.factors[name]:.2f}" for name in choice.weights),
     )
-
-
-def _usd(price: Decimal | None) -> str:
-    return "not known" if price is None else f"{price:,.2f}"
 
 
 def _gib(bytes_: int) -> str:

@@ -100,14 +100,14 @@ def candidates(
         found = _fitting(load, offer, most_machines, recompute)
         if found is None:
             continue
-        machines, chosen, told = found
+        machines, chosen, parts = found
         price, gpus = usd(offer), machines * offer.gpu_count
         yield Candidate(
             offer=offer,
             machines=machines,
             gpus=gpus,
             recompute=chosen,
-            held_bytes=model_memory.per_gpu_bytes(told, gpus),
+            held_bytes=model_memory.per_gpu_bytes(parts, gpus),
             usable_bytes=model_memory.usable_bytes(offer.gpu_memory_bytes),
             usd_per_hour=None if price is None else price * machines,
             notes=tuple(_notes(load, offer, machines, chosen)),
@@ -126,12 +126,12 @@ def ranked(load: Workload, found: Sequence[Candidate], weights: Mapping[Factor, 
         raise ValueError("weights are 0 or more, and one of them is above 0")
     raw = {factor: [_FACTORS[factor](load, each, found) for each in found] for factor in weights}
     best = {factor: max(values, default=0.0) for factor, values in raw.items()}
-    told = []
+    made = []
     for number, each in enumerate(found):
         factors = {factor: raw[factor][number] / best[factor] if best[factor] else 0.0 for factor in weights}
         score = sum(weights[factor] * value for factor, value in factors.items()) / total
-        told.append(Ranked(candidate=each, score=score, factors=factors))
-    return tuple(sorted(told, key=_order))
+        made.append(Ranked(candidate=each, score=score, factors=factors))
+    return tuple(sorted(made, key=_order))
 
 
 def _order(each: Ranked) -> tuple[bool, float, str, str]:
@@ -146,11 +146,11 @@ def _fitting(
     best: tuple[int, Recompute, tuple[Part, ...]] | None = None
     ways = recompute if load.task != "serve" else recompute[:1]
     for way in ways:
-        told = model_memory.parts(model_memory.with_recompute(load, way))
-        gpus = model_memory.gpus_needed(told, offer.gpu_memory_bytes)
+        parts = model_memory.parts(model_memory.with_recompute(load, way))
+        gpus = model_memory.gpus_needed(parts, offer.gpu_memory_bytes)
         machines = None if gpus is None or not offer.gpu_count else -(-gpus // offer.gpu_count)
         if machines is not None and machines <= most_machines and (best is None or machines < best[0]):
-            best = machines, way, told
+            best = machines, way, parts
     return best
 
 

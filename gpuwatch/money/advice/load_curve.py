@@ -17,7 +17,7 @@ class LoadError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Machines in use on the mean of each hour, None where nothing was metered; the newest price and whose word it is.
+    """Machines in use on the mean of each hour, None where nothing was metered; the newest price and its source.
 
     Of days that are kept whole only as days every hour has the day's mean: `coarse_hours` says of how many.
     """

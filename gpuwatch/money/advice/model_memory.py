@@ -133,8 +133,8 @@ def parts(workload: Workload) -> tuple[Part, ...]:
     """
     if workload.task == "train" and workload.precision not in TRAINING:
         raise ValueError(f"nothing is trained in {workload.precision}; right would be {', '.join(TRAINING)}")
-    told = {"train": _training, "lora": _adapters, "serve": _serving}[workload.task]
-    return tuple(told(workload))
+    parts_of = {"train": _training, "lora": _adapters, "serve": _serving}[workload.task]
+    return tuple(parts_of(workload))
 
 
 def with_recompute(load: Workload, way: Recompute) -> Workload:

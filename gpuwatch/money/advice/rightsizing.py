@@ -3,9 +3,9 @@
 Rules, all of them:
 
 1. A GPU is unused since its agent says that it is idle. While some GPUs of a node were used and others were not for as
-   long as asked for, the others are told, with the cheapest machine of the same GPU model that has enough of them.
-2. A GPU whose peaks fit a smaller part is told as a MIG slice, where its model can be split. Memory must be known in
-   every round in which it worked; where its multiprocessors' activity is not known, that is said.
+   long as asked for, the unused ones are listed, with the cheapest machine that has enough GPUs of the same model.
+2. A GPU with peaks that fit a smaller part is listed with a MIG slice, where its model can be split. Memory must be
+   known in every round in which it worked; where its multiprocessors' activity is not known, the advice says so.
 3. A node that was seen for less than half of the asked time, or in which a round in four is unknown, gets no advice: it
    says why. Peaks are of means over about a minute; a fifth is added to them.
 4. A node that is idle as a whole is the idle policy's business and gets no advice here.
@@ -25,7 +25,7 @@ HEADROOM = 1.2
 _LEAST_SHARE_SEEN = 0.5
 _MOST_UNKNOWN = 0.25
 _GIB = 2**30
-_HOLE = timedelta(hours=1)  # between two rounds, beyond which nothing is said of the time between
+_HOLE = timedelta(hours=1)  # between two rounds, beyond which the time between is not known
 
 # NVIDIA's MIG User Guide: profile, its sevenths (fourths for the A30) of the multiprocessors, GB, how many fit.
 MIG_PROFILES: Mapping[tuple[str, int], tuple[tuple[str, float, int, int], ...]] = {
@@ -40,7 +40,7 @@ MIG_PROFILES: Mapping[tuple[str, int], tuple[tuple[str, float, int, int], ...]] 
 
 @dataclass(slots=True, kw_only=True)
 class GpuPast:
-    """One GPU's rounds. Ratios are peaks; `memory_known` is whether memory was told in every round of use."""
+    """One GPU's rounds. Ratios are peaks; `memory_known` is whether memory was known in every round of use."""
 
     index: int | None
     used_at: datetime | None = None
@@ -79,19 +79,19 @@ class Sizing:
 
 
 def seen(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
-    """What rounds, in the order of time, tell of every node that ran in the newest of them."""
-    told: dict[str, NodePast] = {}
+    """What rounds, in the order of time, show of every node that ran in the newest of them."""
+    pasts: dict[str, NodePast] = {}
     running: set[str] = set()
     for at, fleet in rounds:
         running = {node.id for node in fleet.nodes if node.state is NodeState.RUNNING}
         for node in fleet.nodes:
             if node.state is NodeState.RUNNING:
-                _see(told, node, at)
-    return {name: past for name, past in told.items() if name in running}
+                _see(pasts, node, at)
+    return {name: past for name, past in pasts.items() if name in running}
 
 
-def _see(told: dict[str, NodePast], node: Node, at: datetime) -> None:
-    past = told.setdefault(node.id, NodePast(node=node, first=at, last=at))
+def _see(pasts: dict[str, NodePast], node: Node, at: datetime) -> None:
+    past = pasts.setdefault(node.id, NodePast(node=node, first=at, last=at))
     if timedelta() < at - past.last <= _HOLE:
         past.watched += at - past.last
     past.node, past.last, past.rounds = node, at, past.rounds + 1
@@ -217,7 +217,7 @@ def _smaller(mine: Offer, gpus: int, offers: Sequence[Offer], usd: Mapping[str, 
 
 
 def _slices(past: NodePast, unused: set[str], mine: Offer | None) -> Iterator[Sizing]:
-    """GPUs whose peaks a part of one would hold."""
+    """GPUs with peaks that fit a part of a GPU."""
     if mine is None:
         return
     profiles = _profiles(mine)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.advice import rightsizing
 from gpuwatch.money.advice.rightsizing import Sizing
@@ -30,7 +30,7 @@ class RightsizingReport:
     over: timedelta
 
 
-def told(settings: LedgerSettings, clock: Clock, over_seconds: float, provider: str) -> RightsizingReport:
+def make_report(settings: LedgerSettings, clock: Clock, over_seconds: float, provider: str) -> RightsizingReport:
     """What the rounds of that time say; `provider` is the cloud whose machine types are compared.
 
     Raises:
@@ -123,7 +123,7 @@ def _lines(found: RightsizingReport) -> Iterator[str]:
             yield f"{each.name}: {each.sentence}."
     yield ""
     yield (
-        f"From {found.rounds} of {found.kept} whole rounds between {found.first:%Y-%m-%d %H:%M} and "
-        f"{found.last:%Y-%m-%d %H:%M} UTC, {found.nodes} running machines, for what was unused for "
+        f"From {found.rounds} of {found.kept} whole rounds between {format_time(found.first)} and "
+        f"{format_time(found.last)}, {found.nodes} running machines, for what was unused for "
         f"{format_duration(found.over.total_seconds())}. docs/advice.md says how."
     )

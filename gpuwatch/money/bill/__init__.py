@@ -1,1 +1,1 @@
-"""The cloud's bill beside gpuwatch's own records."""
+"""The cloud's bill compared with gpuwatch's own records."""

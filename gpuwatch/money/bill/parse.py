@@ -29,7 +29,7 @@ class Columns:
     cost: str
     end: str | None = None
     currency: str | None = None
-    usage: str | None = None  # AWS's usage type: what is not machine time is told apart
+    usage: str | None = None  # AWS's usage type: separates machine time from the rest
     hours: str | None = None
     line: str | None = None  # AWS's line item type
 
@@ -60,7 +60,7 @@ _REQUIRED = ("node", "start", "cost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """One line: a resource's cost on a day. `machine` is whether it is for a machine's time; None is not told."""
+    """One line: a resource's cost on a day. `machine` is whether it is for a machine's time; None: not known."""
 
     resource: str
     day: date
@@ -71,7 +71,7 @@ class Charge:
     plain: bool  # no commitment, discount, credit, tax or refund
 
 
-def mapped(told: Sequence[str]) -> Columns:
+def mapped(mappings: Sequence[str]) -> Columns:
     """The generic columns with other names, as `node=Instance`.
 
     Raises:
@@ -79,7 +79,7 @@ def mapped(told: Sequence[str]) -> Columns:
 
     """
     names = tuple(field.name for field in fields(Columns))
-    given = dict(each.partition("=")[::2] for each in told)
+    given = dict(each.partition("=")[::2] for each in mappings)
     for name, column in given.items():
         if name not in names or not column:
             raise BillError(f"{name}={column} maps no column; write for example node=Instance, of {', '.join(names)}")
@@ -136,12 +136,12 @@ def _charge(
 def _day(row: Mapping[str, str], columns: Columns, local_day: Callable[[datetime], date], line: int) -> date:
     """The day of a line of an hour by its moment, of a longer one by its date."""
     begin = _time(row.get(columns.start), columns.start, line)
-    told = _cell(row, columns.end)
-    if len(_cell(row, columns.start)) <= len("2026-03-01") or not told:
+    end = _cell(row, columns.end)
+    if len(_cell(row, columns.start)) <= len("2026-03-01") or not end:
         return begin.date()
-    length = _time(told, columns.end or "", line) - begin
+    length = _time(end, columns.end or "", line) - begin
     if length > _LONGEST:
-        raise BillError(f"line {line}: it is of more than a day ({begin} to {told}); export the bill by hour or by day")
+        raise BillError(f"line {line}: it is of more than a day ({begin} to {end}); export the bill by hour or by day")
     return local_day(begin) if length <= _HOUR else begin.date()
 
 

@@ -1,4 +1,4 @@
-"""PURE: a bill beside what was metered, by machine and day: where they differ, by how much, and likely why."""
+"""PURE: a bill compared with what was metered, by machine and day: the differences and their likely reasons."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from gpuwatch.money.bill.parse import BillError, Charge
 Line = tuple[str, date]  # a resource on a day
 
 _CENT = Fraction(1, 100)
-_HOURS = Fraction(1, 60)  # a minute of difference is none
+_HOURS = Fraction(1, 60)  # a minute of difference does not count
 _HOURS_RATIO = Fraction(1, 100)
 _HOUR_MS = 3_600_000
 

@@ -1,4 +1,4 @@
-"""`gpuwatch cost reconcile`: a bill's file beside the ledger."""
+"""`gpuwatch cost reconcile`: a bill's file compared with the ledger."""
 
 import csv
 import gzip
@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from gpuwatch.model.money import format_usd
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import Total
+from gpuwatch.money.accounting.totals import Total, plain_usd
 from gpuwatch.money.bill.parse import BillError, Columns, charges
 from gpuwatch.money.bill.reconcile import Bill, Line, Reconciliation, gathered, reconciled
-from gpuwatch.money.report.cost import aligned, dollars
-from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A bill's file beside the ledger, over the days of the bill."""
+    """A bill's file compared with the ledger, over the days of the bill."""
 
     first: date
     last: date
@@ -48,8 +48,8 @@ def compared(
     calendar = Calendar(zone)
     with _opened(path) as lines:
         reader = csv.DictReader(lines)
-        told = charges(reader.fieldnames or (), reader, lambda at: at.astimezone(zone).date(), own)
-        bill = gathered(told, known, rates)
+        lines_of = charges(reader.fieldnames or (), reader, lambda at: at.astimezone(zone).date(), own)
+        bill = gathered(lines_of, known, rates)
     if not bill.lines:
         raise BillError(f"{path} holds no line of a machine's time; is it the right export?")
     days = [day for _, day in bill.lines]
@@ -64,17 +64,17 @@ def compared(
     return Compared(first=first, last=last, zone=zone, bill=bill, found=reconciled(bill, metered, known, begun))
 
 
-def as_object(told: Compared) -> dict[str, Any]:
+def as_object(result: Compared) -> dict[str, Any]:
     """All differences."""
     return {
-        "first_day": told.first.isoformat(),
-        "last_day": told.last.isoformat(),
-        "timezone": told.zone.key,
-        "usd_billed": _text(told.found.billed_usd),
-        "usd_metered": _text(told.found.metered_usd),
-        "usd_other_of_machines": _text(told.bill.other_of_machines),
-        "usd_of_no_machine": _text(told.bill.of_no_machine),
-        "equal": told.found.equal,
+        "first_day": result.first.isoformat(),
+        "last_day": result.last.isoformat(),
+        "timezone": result.zone.key,
+        "usd_billed": _text(result.found.billed_usd),
+        "usd_metered": _text(result.found.metered_usd),
+        "usd_other_of_machines": _text(result.bill.other_of_machines),
+        "usd_of_no_machine": _text(result.bill.of_no_machine),
+        "equal": result.found.equal,
         "differences": [
             {
                 "resource": each.resource,
@@ -84,45 +84,39 @@ def as_object(told: Compared) -> dict[str, Any]:
                 "usd_metered": None if each.metered_usd is None else _text(each.metered_usd),
                 "why": each.why,
             }
-            for each in told.found.differences
+            for each in result.found.differences
         ],
     }
 
 
-def as_text(told: Compared, limit: int) -> str:
+def as_text(result: Compared, limit: int) -> str:
     """The largest differences first, with the likeliest reason of each, and the sums."""
-    found = told.found
-    rows = [["machine", "day", "difference", "bill", "metered"]]
-    rows += [
-        [each.resource, str(each.day), _dollars(each.usd), _dollars(each.billed_usd), _dollars(each.metered_usd)]
+    found = result.found
+    rows = [
+        (each.resource, str(each.day), *map(format_usd, (each.usd, each.billed_usd, each.metered_usd)), each.why)
         for each in found.differences[:limit]
     ]
-    whys = ["why", *(legible(each.why) for each in found.differences[:limit])]
-    lines = [f"{line}  {why}" for line, why in zip(aligned(rows), whys, strict=True)] if found.differences else []
+    heads = ("machine", "day", "difference", "bill", "metered", "why")
+    lines = aligned([heads, *rows], left={0, 5}) if rows else []
     more = len(found.differences) - limit
     if more > 0:
         lines.append(f"… and {more} smaller ones (--limit).")
     off = found.billed_usd - found.metered_usd
     lines.append(
-        f"{told.first} to {told.last}: {_dollars(found.billed_usd)} for machine time in the bill, "
-        f"{_dollars(found.metered_usd)} metered, {_dollars(off)} apart; {found.equal} lines agree to the cent."
+        f"{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
+        f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {found.equal} lines agree to the cent."
     )
-    other, none = told.bill.other_of_machines, told.bill.of_no_machine
+    other, none = result.bill.other_of_machines, result.bill.of_no_machine
     if other or none:
-        apart = f"{_dollars(other)} for traffic and the like of machines and {_dollars(none)} of other resources"
-        lines.append(f"Beside that the bill has {apart}.")
-    if told.zone.key != "UTC":
-        lines.append(f"Days are those of {told.zone.key}; lines of a whole day in the bill are days of UTC.")
+        apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"
+        lines.append(f"The bill also has {apart}.")
+    if result.zone.key != "UTC":
+        lines.append(f"Days are those of {result.zone.key}; lines of a whole day in the bill are days of UTC.")
     return "\n".join(lines)
 
 
-def _dollars(usd: Fraction | None) -> str:
-    return "-" if usd is None else dollars(round(usd / _CENT)).replace("$-", "-$")
-
-
 def _text(usd: Fraction) -> str:
-    cents = round(usd / _CENT)
-    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
+    return plain_usd(round(usd / _CENT))
 
 
 @contextmanager

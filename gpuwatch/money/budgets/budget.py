@@ -8,7 +8,7 @@ Rules, all of them:
 3. Thresholds are crossed once a month each, by what is spent, and by a forecast that rests on a day or more.
 4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past tells how far
    it may be off.
-5. Hours without a known price are counted and told: figures are then lower bounds.
+5. Hours without a known price are counted and reported: figures are then lower bounds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,9 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.model.budget import Basis, BudgetState, Crossing, ShorterWaits
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.money import Price
+from gpuwatch.model.money import Price, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
@@ -46,13 +47,13 @@ class Month:
 
     @property
     def begin(self) -> datetime:
-        """When it begins, UTC."""
+        """When the month begins, UTC."""
         local = self.now.astimezone(self.zone)
         return datetime(local.year, local.month, 1, tzinfo=self.zone).astimezone(UTC)
 
     @property
     def end(self) -> datetime:
-        """When the next one does."""
+        """When the next month begins, UTC."""
         local = self.now.astimezone(self.zone)
         year, month = divmod(local.year * 12 + local.month, 12)
         return datetime(year, month + 1, 1, tzinfo=self.zone).astimezone(UTC)
@@ -134,7 +135,7 @@ def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now:
 
 
 def unknown(name: str, budget: Budget, month: Month, before: BudgetState | None, doubt: str) -> BudgetState:
-    """The state of a budget whose spending could not be read: it hastens nothing, and what was crossed stays so."""
+    """The state when spending could not be read: waits are not shortened, and crossed thresholds stay crossed."""
     return BudgetState(
         name=name,
         scope=budget.scope,
@@ -172,9 +173,9 @@ def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd |
     series = Series(start=datetime.fromtimestamp(start, UTC), step_seconds=DAY_SECONDS, values=tuple(sums))
     whole = sum(value for day, value in enumerate(sums) if series.time(day) >= month.begin)
     cut = Decimal(str(float(past(rows, month, None).usd) - whole))
-    told = month_end(series, month.now.astimezone(month.zone), budget.usd_per_month - cut)
-    bounds = [None if each is None else each + cut for each in (told.lower, told.upper)]
-    return replace(told, expected=told.expected + cut, lower=bounds[0], upper=bounds[1])
+    ahead = month_end(series, month.now.astimezone(month.zone), budget.usd_per_month - cut)
+    bounds = [None if each is None else each + cut for each in (ahead.lower, ahead.upper)]
+    return replace(ahead, expected=ahead.expected + cut, lower=bounds[0], upper=bounds[1])
 
 
 def _with_forecast(made: BudgetState, month: Month, ahead: MonthEnd | None, rate: Decimal) -> BudgetState:
@@ -200,8 +201,8 @@ def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
     sure = made.forecast_usd is not None and made.probability_over is not None
     reached: dict[str, bool] = {"actual": spent >= limit}
     reached["forecast"] = reached["actual"] or (sure and (made.forecast_usd or spent) > limit)
-    used = f"${spent:.2f} of the ${limit:.2f} of the budget {made.name} are spent in {made.month}"
-    coming = f", and the month is forecast to end at ${made.forecast_usd:.2f}" if not reached["actual"] else ""
+    used = f"{format_usd(spent)} of the {format_usd(limit)} of the budget {made.name} are spent in {made.month}"
+    coming = f", and the month is forecast to end at {format_usd(made.forecast_usd)}" if not reached["actual"] else ""
     word, usd = ("spent", spent) if reached["actual"] else ("forecast", made.forecast_usd or spent)
     on = f"{word} at {usd / limit:.0%}"
     return replace(
@@ -224,18 +225,18 @@ def _reaches(made: BudgetState, month: Month) -> datetime | None:
 
 
 def _notes(month: Month, known: Past) -> list[str]:
-    told = [] if known.ahead is None else list(known.ahead.warnings)
+    notes = [] if known.ahead is None else list(known.ahead.warnings)
     if month.began is None:
         return ["nothing has been metered yet"]
     if month.began > month.begin:
-        told.append(f"metered from {month.began:%Y-%m-%d %H:%M} UTC on: what was spent earlier this month is not in it")
+        notes.append(f"metered from {format_time(month.began)} on: what was spent earlier this month is not in it")
     if known.ahead is None:
-        told.append("less than a day is on record: the forecast is what runs now, until the month's end")
-    return told
+        notes.append("less than a day is on record: the forecast is what runs now, until the month's end")
+    return notes
 
 
 def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, int]:
-    """What those of the month cost as far as prices are known, and the time of machines whose price is not."""
+    """The cost of this month's rows with a known price, and the time of machines without one."""
     begin, by_price = int(month.begin.timestamp()), dict[Decimal | None, int]()
     for row in rows:
         if row.begin < begin:

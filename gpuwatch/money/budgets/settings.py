@@ -1,4 +1,4 @@
-"""What a budget can be told."""
+"""Settings of budgets."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ class Budget:
     tag: Annotated[
         Annotated[str, MinLen(1)] | None,
         Setting(
-            "Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: whatever their tags."
+            "Only machines with this tag, as KEY=VALUE; the key must be one of cost.tags. None: machines with any tags."
         ),
     ] = None
     thresholds: Annotated[
@@ -56,7 +56,7 @@ class Budget:
 
     @property
     def scope(self) -> Scope:
-        """Whose spending counts."""
+        """The machines that count."""
         key, _, value = (self.tag or "").partition("=")
         return Scope(
             pool=self.pool, owner=self.owner, account=self.account, tag=None if self.tag is None else (key, value)
@@ -75,7 +75,7 @@ def _ratio(text: str) -> Decimal | None:
 
 
 def contradictions(budgets: Mapping[str, Budget], tags: Collection[str]) -> Iterator[Contradiction]:
-    """What no bound can tell; `tags` are those that are kept with what machines cost."""
+    """What no single key's bounds can check; `tags` are those that are kept with what machines cost."""
     for name, budget in budgets.items():
         wrong = [each for each in budget.thresholds if _ratio(each) is None]
         if wrong:

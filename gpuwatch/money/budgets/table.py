@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from gpuwatch.model.budget import BudgetState
-from gpuwatch.model.duration import format_duration
-from gpuwatch.money.report.cost import aligned
+from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
 _OLD_SECONDS = 900.0
@@ -23,11 +24,10 @@ def as_object(states: Sequence[BudgetState], at: datetime) -> dict[str, Any]:
 
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
     """A table, and for each budget what it has crossed, what follows and what is to be known about it."""
-    lines = [f"Budgets of {states[0].month}, as of the round of {at:%Y-%m-%d %H:%M} UTC.", ""]
+    lines = [f"Budgets of {states[0].month}, as of the round of {format_time(at)}.", ""]
     lines += aligned([_HEADS, *(_row(each) for each in states)])
     for each in states:
-        said = [f"    {line}" for line in _about(each, at)]
-        lines += ["", f"{each.name}: {each.scope}", *said]
+        lines += ["", f"{each.name}: {each.scope}", *(f"    {line}" for line in _about(each, at))]
     age = (now - at).total_seconds()
     if age > _OLD_SECONDS:
         lines += ["", f"Warning: that round is {format_duration(age)} old; what was billed since is not known."]
@@ -36,14 +36,14 @@ def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:
 
 def _row(each: BudgetState) -> list[str]:
     least = "+?" if each.unpriced_hours else ""
-    bounds = "-" if each.lower_usd is None else f"{_usd(each.lower_usd)} - {_usd(each.upper_usd)}"
+    bounds = "-" if each.lower_usd is None else f"{format_usd(each.lower_usd)} - {format_usd(each.upper_usd)}"
     return [
         each.name,
-        _usd(each.usd_per_month),
-        _usd(each.spent_usd) + least,
+        format_usd(each.usd_per_month),
+        format_usd(each.spent_usd) + least,
         _part(each.spent_usd, each.usd_per_month),
-        _usd(each.usd_per_hour),
-        _usd(each.forecast_usd) + least,
+        format_usd(each.usd_per_hour),
+        format_usd(each.forecast_usd) + least,
         bounds,
         _part(each.forecast_usd, each.usd_per_month),
         "-" if each.probability_over is None else f"{each.probability_over:.0%}",
@@ -73,11 +73,7 @@ def _crossed(each: BudgetState) -> Iterator[str]:
     for on, word in (("actual", "spent"), ("forecast", "forecast")):
         found = max((one for one in each.crossings if one.on == on), key=lambda one: one.ratio, default=None)
         if found is not None:
-            yield f"past {found.ratio:.0%} {word} since the round of {found.at:%Y-%m-%d %H:%M} UTC"
-
-
-def _usd(usd: Decimal | None) -> str:
-    return "-" if usd is None else f"${usd:,.2f}"
+            yield f"past {found.ratio:.0%} {word} since the round of {format_time(found.at)}"
 
 
 def _part(usd: Decimal | None, whole: Decimal) -> str:

@@ -1,7 +1,7 @@
 """Budgets in every round: asks the ledger for what was billed, in part once an hour, and says what has been crossed.
 
 A round asks for the rows of the hour under way alone. Those of the last days are asked for when an hour is whole, and
-the forecasts are then made anew, one a round. All are asked for when a day begins, and after every pause: then the
+the forecasts are then made again, one a round. All are asked for when a day begins, and after every pause: then the
 round before may have billed time that passed long ago, or another controller may have led.
 """
 
@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import Basis, BudgetState
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
@@ -43,25 +44,25 @@ _LATE_DAYS = 3  # rows older than these change after a pause only
 
 @dataclass(slots=True, kw_only=True)
 class Budgeting:
-    """The budgets of the settings over one ledger; `tells`: what is crossed goes to the log, once a month each."""
+    """The budgets of the settings over one ledger; `logs_crossings`: each crossed threshold is logged once a month."""
 
     ledger: Ledger
     budgets: Mapping[str, Budget]
     zone: ZoneInfo
-    tells: bool = False
+    logs_crossings: bool = False
     _spend: SpendBook = field(init=False)
-    _until: tuple[datetime, str] | None = None  # up to when `_past` tells, and its month
+    _until: tuple[datetime, str] | None = None  # up to when `_past` is known, and its month
     _began: datetime | None = None
     _asked: datetime | None = None
     _paused: bool = True
     _old: tuple[int, list[Billed]] = (0, [])  # up to when, and the rows
     _rows: list[Billed] = field(default_factory=list)
-    _due: list[str] = field(default_factory=list)  # whose forecast is to be made anew
+    _due: list[str] = field(default_factory=list)  # budgets with a forecast that is to be made again
     _past: dict[str, Past] = field(default_factory=dict)
     _before: dict[str, BudgetState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Of that ledger."""
+        """Open the spending book of the ledger."""
         self._spend = SpendBook(self.ledger)
 
     def states(self, observation: Observation) -> tuple[BudgetState, ...]:
@@ -86,7 +87,7 @@ class Budgeting:
         if pause:
             self._before = {each.name: each for each in self._recorded()}
         if pause or self._paused or self._until != (month.edge, month.name):
-            self._look_back(month, anew=pause or self._paused)
+            self._look_back(month, again=pause or self._paused)
         self._asked, self._paused = now, pause
         month = replace(month, began=self._began)
         self._forecast(month)
@@ -95,22 +96,22 @@ class Budgeting:
         for name, budget in self.budgets.items():
             found = state(name, budget, month, self._past[name], counted(budget, rows), running)
             found = crossed(found, budget, self._before.get(name), now)
-            if self.tells:
-                self._tell(found)
+            if self.logs_crossings:
+                self._log_crossings(found)
             self._before[name] = found
             made.append(found)
         return tuple(made)
 
-    def _look_back(self, month: Month, *, anew: bool) -> None:
+    def _look_back(self, month: Month, *, again: bool) -> None:
         """Everything before the hour under way."""
         edge = int(month.edge.timestamp())
         late = edge - edge % DAY_SECONDS - _LATE_DAYS * DAY_SECONDS
-        if anew or self._old[0] != late:
+        if again or self._old[0] != late:
             began = self._spend.began()
             self._began = None if began is None else datetime.fromtimestamp(began / 1000, UTC)
             self._old = late, self._spend.billed(edge - _FIRST_DAYS * DAY_SECONDS, late)
         self._rows = [*self._old[1], *self._spend.billed(late, edge)]
-        if anew or self._until is None or self._until[1] != month.name:
+        if again or self._until is None or self._until[1] != month.name:
             self._past = {}
         self._past = {
             name: past(counted(budget, self._rows), month, self._past[name].ahead if name in self._past else None)
@@ -120,7 +121,7 @@ class Budgeting:
         self._until = (month.edge, month.name)
 
     def _forecast(self, month: Month) -> None:
-        """One that is due, and all that there is none of yet."""
+        """Make one forecast that is due, and all that are missing."""
         none = [name for name in self._due if self._past[name].ahead is None]
         for name in none or self._due[:1]:
             budget = self.budgets[name]
@@ -129,11 +130,11 @@ class Budgeting:
             self._due.remove(name)
 
     def _recorded(self) -> Iterable[BudgetState]:
-        """What the newest round on record knew, so that a restart tells nothing twice."""
+        """What the newest round on record knew, so that a restart logs nothing twice."""
         newest = self.ledger.rounds(limit=1)
         return self.ledger.observation(newest[0].id).budgets if newest and newest[0].whole else ()
 
-    def _tell(self, found: BudgetState) -> None:
+    def _log_crossings(self, found: BudgetState) -> None:
         """What this round is the first to see."""
         known = self._before.get(found.name)
         old = set() if known is None else {(each.ratio, each.on, each.at) for each in known.crossings}
@@ -145,10 +146,12 @@ class Budgeting:
 def crossing_line(found: BudgetState, ratio: float, on: Basis) -> str:
     """A threshold that was crossed, as a sentence."""
     if on == "actual":
-        said = f"${found.spent_usd:.2f} are spent in {found.month}"
+        level = f"{format_usd(found.spent_usd)} are spent in {found.month}"
     else:
-        said = f"{found.month} is forecast to end at ${found.forecast_usd:.2f}"
+        level = f"{found.month} is forecast to end at {format_usd(found.forecast_usd)}"
         if found.lower_usd is not None and found.upper_usd is not None:
-            said += f" (80 %: ${found.lower_usd:.2f} to ${found.upper_usd:.2f})"
+            level += f" (80 %: {format_usd(found.lower_usd)} to {format_usd(found.upper_usd)})"
     least = f" At least: {found.unpriced_hours:.0f} machine-hours have no known price." if found.unpriced_hours else ""
-    return f"Budget {found.name} ({found.scope}): {said}, past {ratio:.0%} of ${found.usd_per_month:.2f}.{least}"
+    return (
+        f"Budget {found.name} ({found.scope}): {level}, past {ratio:.0%} of {format_usd(found.usd_per_month)}.{least}"
+    )

@@ -87,7 +87,7 @@ def _time(cell: str, where: str) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError as error:
         right = "write 2026-11-01T00:00:00Z or seconds since 1970"
-        raise SeriesError(f"{where}: time {text!r} is none; {right}") from error
+        raise SeriesError(f"{where}: time {text!r} is not a time; {right}") from error
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 

@@ -1,19 +1,25 @@
-"""The rolling backtest: every method forecasts from many moments of the past, and what came after judges it."""
+"""The rolling backtest: every method forecasts from many moments of the past, and what came after judges it.
+
+The radius of an 80 % interval is the conformal quantile of the absolute errors: of n errors the ceil(0.8 (n + 1))-th,
+which covers a further one with at least 80 % if it is like them (Vovk 2005; Lei et al. 2018). Errors are measured in
+units of how much the series moved shortly before, so that calm times and wild ones do not share a radius.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from gpuwatch.money.forecast.intervals import movement, radius
 from gpuwatch.money.forecast.methods import LONGEST, Method, Past, window
 from gpuwatch.money.forecast.series import Rhythm, Series
 
 MOST_ORIGINS = 60
+COVERAGE = 0.8
+_CALM = 0.25  # a share of the whole past's movement, lest a flat fortnight promise a flat future
 _ENOUGH = 8  # horizons one after another: with fewer, what wins is luck
 _SURE = 2  # standard errors
 _FEW = 4  # errors: of fewer, an interval says little
-_LOOKED_AT = 50  # steps of a long horizon are enough to tell how often intervals held
+_LOOKED_AT = 50  # steps of a long horizon are enough to see how often intervals held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +31,7 @@ class Score:
     mase: float | None  # mean absolute error over that of last season's value
     wape: float | None  # sum of absolute errors over the sum of absolute values
     total_error_ratio: float | None  # the same of the horizon's totals
-    coverage: float | None = None  # of the 80 % interval that each origin would have told by what lay before it
+    coverage: float | None = None  # of the 80 % interval that each origin would have given from its own past
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +47,13 @@ class Trial:
 
     def units(self, method: str, ahead: int) -> list[float]:
         """Errors of one step ahead, in movements."""
-        told = zip(self.errors[method], self.movements, strict=True)
-        return [error / moved for errors, moved in told if (error := errors[ahead]) is not None and moved > 0]
+        pairs = zip(self.errors[method], self.movements, strict=True)
+        return [error / moved for errors, moved in pairs if (error := errors[ahead]) is not None and moved > 0]
 
     def total_units(self, method: str) -> list[float]:
-        """Errors of the totals of all steps ahead, in movements; a hole counts as the mean error beside it."""
-        told = zip(self.errors[method], self.movements, strict=True)
-        return [_mean_error(errors) * self.steps / moved for errors, moved in told if moved > 0 and _any(errors)]
+        """Errors of the totals of all steps ahead, in movements; a hole counts as the mean of the other errors."""
+        pairs = zip(self.errors[method], self.movements, strict=True)
+        return [_mean_error(errors) * self.steps / moved for errors, moved in pairs if moved > 0 and _any(errors)]
 
 
 def past(series: Series, begin: int) -> Past:
@@ -112,8 +118,8 @@ def moving(series: Series, begin: int) -> float:
 
 def scores(trial: Trial) -> tuple[Score, ...]:
     """Each method's, the smallest error first."""
-    told = [_score(trial, name) for name in trial.errors]
-    return tuple(sorted(told, key=lambda score: _loss(trial, score.method)))
+    found = [_score(trial, name) for name in trial.errors]
+    return tuple(sorted(found, key=lambda score: _loss(trial, score.method)))
 
 
 def favourite(trial: Trial, standing: str) -> str:
@@ -136,7 +142,7 @@ def favourite(trial: Trial, standing: str) -> str:
 
 
 def coverage(trial: Trial, method: str) -> float | None:
-    """The share of values inside the intervals that each origin would have told; None where none could be told."""
+    """The share of values inside the intervals that each origin would have given; None where it had none."""
     inside = of = 0
     for step in range(0, trial.steps, math.ceil(trial.steps / _LOOKED_AT)):
         for number, errors in enumerate(trial.errors[method]):
@@ -155,7 +161,7 @@ def coverage(trial: Trial, method: str) -> float | None:
 
 
 def _losses(trial: Trial, method: str) -> list[float]:
-    """One for each origin."""
+    """The loss of each origin."""
     return [
         fmean(abs(error) for error in errors if error is not None) + abs(_mean_error(errors))
         for errors in trial.errors[method]
@@ -187,3 +193,39 @@ def _any(values: Sequence[float | None]) -> bool:
 
 def _mean_error(errors: Sequence[float | None]) -> float:
     return fmean(error for error in errors if error is not None)
+
+
+def movement(values: Sequence[float | None], window: int) -> float:
+    """The mean distance from the mean lately, and a quarter of the same over everything."""
+    known = [value for value in values if value is not None]
+    recent = [value for value in values[-window:] if value is not None]
+    return _distance(recent) + _CALM * _distance(known)
+
+
+def radius(errors: Sequence[float]) -> float | None:
+    """The conformal 80 % quantile of absolute errors; of fewer than four the largest, widened; None of none."""
+    sizes = sorted(abs(error) for error in errors)
+    if not sizes:
+        return None
+    rank = math.ceil(COVERAGE * (len(sizes) + 1))
+    return sizes[rank - 1] if rank <= len(sizes) else sizes[-1] * (1 + 1 / len(sizes))
+
+
+def longer(radius_known: float, steps_known: float, steps: float) -> float:
+    """A radius beyond the steps that could be tried: it grows as a random walk's does."""
+    return radius_known * math.sqrt(steps / steps_known)
+
+
+def probability_above(errors: Sequence[float], distance: float) -> float | None:
+    """The share of errors (actual less forecast) above a distance, never quite 0 or 1; None without errors."""
+    if not errors:
+        return None
+    above = sum(error > distance for error in errors) + 0.5 * sum(error == distance for error in errors)
+    return (above + 0.5) / (len(errors) + 1)
+
+
+def _distance(values: Sequence[float]) -> float:
+    if not values:
+        return 0.0
+    mean = fmean(values)
+    return fmean(abs(value - mean) for value in values)

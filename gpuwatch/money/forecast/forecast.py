@@ -1,7 +1,7 @@
 """What comes next: each step's mean with an 80 % interval, by the method that does best on the series' own past.
 
 The standing method is the blend; another replaces it where the rolling backtest shows it better by more than chance
-(`forecast_trial.favourite`). With less than two seasons of history nothing can be tried: then the mean of what there is
+(`evaluation.favourite`). With less than two seasons of history nothing can be tried: then the mean of what there is
 stands in, and says so.
 """
 
@@ -10,8 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gpuwatch.money.forecast.evaluation import Score, Trial, bounded, coverage, favourite, moving, past, scores, tried
-from gpuwatch.money.forecast.intervals import longer, radius
+from gpuwatch.money.forecast.evaluation import (
+    Score,
+    Trial,
+    bounded,
+    coverage,
+    favourite,
+    longer,
+    moving,
+    past,
+    radius,
+    scores,
+    tried,
+)
 from gpuwatch.money.forecast.methods import BLEND, METHODS, SEVEN_DAY_MEAN, Method, offered
 from gpuwatch.money.forecast.series import DAY_SECONDS, Rhythm, Series
 
@@ -20,7 +31,7 @@ _FEW_ORIGINS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step to come; bounds are None where the past cannot tell them."""
+    """One step to come; bounds are None where the past is too short for them."""
 
     time: datetime
     mean: float
@@ -46,7 +57,7 @@ def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = 
 
     Args:
         series: its values so far.
-        steps: how many to tell, at least one.
+        steps: how many to forecast, at least one.
         methods: the candidates; else those of `methods.METHODS` that fit the step.
 
     Raises:
@@ -63,9 +74,9 @@ def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = 
         return _simple(series, steps, needed)
     candidates = methods or offered(rhythm)
     trial = tried(series, steps, candidates)
-    told = scores(trial)
+    scored = scores(trial)
     name = favourite(trial, BLEND if BLEND in candidates else next(iter(candidates)))
-    score = replace(next(each for each in told if each.method == name), coverage=coverage(trial, name))
+    score = replace(next(each for each in scored if each.method == name), coverage=coverage(trial, name))
     size = len(series.values)
     floor = 0.0 if min(series.known) >= 0 else -math.inf
     means = bounded(candidates[name](past(series, size), steps), never_negative=floor == 0)
@@ -75,7 +86,7 @@ def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = 
     return Forecast(
         method=name,
         score=score,
-        methods=tuple(score if each.method == name else each for each in told),
+        methods=tuple(score if each.method == name else each for each in scored),
         step_seconds=series.step_seconds,
         steps=tuple(
             _step(series, at, mean, reach, floor) for at, (mean, reach) in enumerate(zip(means, reaches, strict=True))
@@ -118,25 +129,25 @@ def _simple(series: Series, steps: int, needed: int) -> Forecast:
             *series.notes,
             (
                 f"history is too short: {have} known step{'s' * (have != 1)} of {_length(series.step_seconds)}, "
-                f"{needed} are needed to try a method; this is the mean of what there is, and no interval can be told"
+                f"{needed} are needed to try a method; this is the mean of the known values, without an interval"
             ),
         ),
     )
 
 
 def _warnings(series: Series, trial: Trial, steps: int) -> list[str]:
-    told = []
+    warnings = []
     holes = len(series.values) - len(series.known)
     if holes:
-        told.append(f"{holes} of {len(series.values)} steps hold no value; they are left out, not taken for zero")
+        warnings.append(f"{holes} of {len(series.values)} steps hold no value; they are left out, not taken for zero")
     if trial.steps < steps:
-        told.append(
+        warnings.append(
             f"history is short: it can try {trial.steps} steps ahead of the {steps} asked for; "
             "later intervals are widened by the square root of time"
         )
     if len(trial.origins) < _FEW_ORIGINS:
-        told.append(f"intervals rest on {len(trial.origins)} backtests only")
-    return told
+        warnings.append(f"intervals rest on {len(trial.origins)} backtests only")
+    return warnings
 
 
 def _length(seconds: float) -> str:

@@ -21,7 +21,7 @@ _SPEEDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def known(values: Values) -> list[float]:
-    """Without the holes."""
+    """The values that are known."""
     return [value for value in values if value is not None]
 
 
@@ -56,12 +56,12 @@ def _mean(values: Values, last: int) -> float:
 
 def _level(values: Values, begin: int) -> float:
     """The smoothed level, at the speed of smoothing that would have forecast the next value best all along."""
-    told = known(values)
-    first = fmean(told[:begin])
+    measured = known(values)
+    first = fmean(measured[:begin])
     found: list[tuple[float, float]] = []
     for speed in _SPEEDS:
         level, squares = first, 0.0
-        for value in told:
+        for value in measured:
             error = value - level
             squares += error * error
             level += speed * error
@@ -74,13 +74,13 @@ def _fading(past: Past, steps: int) -> list[float]:
     """The last value's distance from the usual level, fading as it faded so far (an AR(1) about the mean)."""
     memory = past.rhythm.memory
     recent = past.plain[-memory:] if known(past.plain[-memory:]) else past.plain
-    told = known(recent)
-    usual = fmean(told)
-    spread = sum((value - usual) ** 2 for value in told)
+    measured = known(recent)
+    usual = fmean(measured)
+    spread = sum((value - usual) ** 2 for value in measured)
     pairs = [(a, b) for a, b in pairwise(recent) if a is not None and b is not None]
     together = sum((a - usual) * (b - usual) for a, b in pairs)
     stays = min(1.0, max(0.0, together / spread)) if spread > 0 else 0.0
-    return [usual + (told[-1] - usual) * stays**ahead for ahead in range(1, steps + 1)]
+    return [usual + (measured[-1] - usual) * stays**ahead for ahead in range(1, steps + 1)]
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
@@ -108,17 +108,17 @@ def _profile(values: Values, period: int) -> list[float]:
     """How the positions of a period differ from its mean, counted from the end; zeros where that is chance."""
     count = min(len(values) // period, _CYCLES)
     whole = [values[len(values) - number * period :][:period] for number in range(count, 0, -1)]
-    told = [
+    measured = [
         (number, fmean(known(cycle)), cycle) for number, cycle in enumerate(whole) if 2 * len(known(cycle)) > period
     ]
     # Growth from cycle to cycle is growth within each, and no season.
-    slope = _slope([(float(number), mean) for number, mean, _ in told]) / period
+    slope = _slope([(float(number), mean) for number, mean, _ in measured]) / period
     cycles = [
         [None if value is None else value - mean - slope * (at - (period - 1) / 2) for at, value in enumerate(cycle)]
-        for _, mean, cycle in told
+        for _, mean, cycle in measured
     ]
     columns = [known([cycle[place] for cycle in cycles]) for place in range(period)]
-    if any(len(column) < 2 for column in columns):  # noqa: PLR2004  one cycle cannot tell a season from chance
+    if any(len(column) < 2 for column in columns):  # noqa: PLR2004  one cycle does not distinguish a season from chance
         return [0.0] * period
     shape = [fmean(column) for column in columns]
     strength = fmean(height**2 for height in shape)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from statistics import fmean
 
+from gpuwatch.money.forecast.evaluation import longer, probability_above, radius
 from gpuwatch.money.forecast.forecast import forecast
-from gpuwatch.money.forecast.intervals import longer, probability_above, radius
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 
 _CENT = Decimal("0.01")
@@ -22,7 +22,7 @@ _ENOUGH = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthEnd:
-    """A month's total: bounds of the 80 % interval and the probability are None where the past cannot tell them."""
+    """A month's total. Bounds of the 80 % interval and the probability are None where the past is too short."""
 
     month: datetime
     actual: Decimal  # of the steps measured so far
@@ -51,16 +51,16 @@ def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> M
         raise ValueError(f"the series' last step begins at {series.time(len(series.values) - 1)}, after {now}")
     begin, end = _month(now, 0), _month(now, 1)
     gone = [value for at, value in enumerate(series.values) if series.time(at) >= begin]
-    told = [value for value in gone if value is not None]
+    known = [value for value in gone if value is not None]
     # Steps between the series' end and the month's; the last may be cut short by the month's end.
     rest = max(0.0, (end - max(begin, series.end)).total_seconds() / series.step_seconds)
     skipped = max(0.0, (begin - series.end).total_seconds() / series.step_seconds)
     steps = -int(-(rest + skipped) // 1)
     coming = forecast(series, max(1, steps))
     means = [step.mean for step in coming.steps]
-    actual = sum(told)
-    usual = fmean(told) if told else means[0]
-    missing = len(gone) - len(told)
+    actual = sum(known)
+    usual = fmean(known) if known else means[0]
+    missing = len(gone) - len(known)
     ahead = _sum(means, skipped, skipped + rest)
     expected = actual + usual * missing + ahead
     share = rest / steps if steps else 0.0
@@ -99,12 +99,12 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
     days = _days(series)
     known = [day for day in days[-_LEVEL_DAYS:] if day is not None] or [day for day in days if day is not None]
     if not known:
-        raise ValueError("no whole day is known, so nothing can be told of a year")
+        raise ValueError("no whole day is known, so no year can be forecast")
     level = fmean(known)
     errors = [_month_errors(days, lead) for lead in range(12)]
     tried = sum(len(each) >= _ENOUGH for each in errors)
     warnings = [] if tried == 12 else [_short(len(days), tried)]  # noqa: PLR2004  months
-    told = []
+    months = []
     for lead in range(12):
         begin, end = _month(now, lead + 1), _month(now, lead + 2)
         length = (end - begin).total_seconds() / DAY_SECONDS
@@ -116,7 +116,7 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
         lower = None if reach is None else expected - reach
         if lower is not None and min(series.known) >= 0:
             lower = max(lower, 0.0)
-        told.append(
+        months.append(
             MonthEnd(
                 month=begin.astimezone(now.tzinfo),
                 actual=Decimal("0.00"),
@@ -129,7 +129,7 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
                 warnings=tuple(warnings),
             )
         )
-    return tuple(told)
+    return tuple(months)
 
 
 def _month(now: datetime, later: int) -> datetime:
@@ -159,8 +159,8 @@ def _days(series: Series) -> list[float | None]:
     length = max(1.0, series.step_seconds / DAY_SECONDS)
     days: list[float | None] = []
     for end in range(len(series.values), steps - 1, -steps):
-        told = [value for value in series.values[end - steps : end] if value is not None]
-        day = fmean(told) * steps / length if len(told) * 2 > steps else None
+        known = [value for value in series.values[end - steps : end] if value is not None]
+        day = fmean(known) * steps / length if len(known) * 2 > steps else None
         days[:0] = [day] * round(length)
     return days
 

@@ -88,17 +88,17 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
     """
     if not samples:
         raise ValueError("there are no values")
-    told = sorted(samples, key=lambda sample: sample.time)
-    between = _spacing(told)
+    ordered = sorted(samples, key=lambda sample: sample.time)
+    between = _spacing(ordered)
     fine = between is not None and between < step_seconds * 0.75
-    first, last = told[0].time, told[-1].time
+    first, last = ordered[0].time, ordered[-1].time
     start = _grid(first, step_seconds) if fine else first
     shift = 0.0 if fine else step_seconds / 2
     count = int(((last - start).total_seconds() + shift) // step_seconds) + 1
     if count > MOST_STEPS:
         raise ValueError(f"{first} to {last} are {count} steps of {step_seconds:g} s; at most {MOST_STEPS} are taken")
     buckets: list[list[float]] = [[] for _ in range(count)]
-    for sample in told:
+    for sample in ordered:
         buckets[int(((sample.time - start).total_seconds() + shift) // step_seconds)].append(sample.value)
     least = _FULL * step_seconds / between if fine and between is not None else 1.0
     values = [sum(bucket) / len(bucket) if bucket and len(bucket) >= least else None for bucket in buckets]
@@ -115,9 +115,9 @@ def resample(samples: Sequence[Sample], step_seconds: float) -> Series:
         if len(values) > 1 and (first - start).total_seconds() > 1.5 * between:
             values.pop(0)
             skipped = 1
-    doubled = len(told) - len({sample.time for sample in told})
+    doubled = len(ordered) - len({sample.time for sample in ordered})
     if doubled:
-        notes.append(f"{doubled} of {len(told)} samples repeat a time; their mean is taken")
+        notes.append(f"{doubled} of {len(ordered)} samples repeat a time; their mean is taken")
     return Series(
         start=(start + timedelta(seconds=skipped * step_seconds)).astimezone(UTC),
         step_seconds=step_seconds,

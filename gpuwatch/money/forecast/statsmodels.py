@@ -36,13 +36,13 @@ def _on_plain(fitted: Callable[[Sequence[float], int], Sequence[float]]) -> Meth
 
     def method(past: Past, steps: int) -> list[float]:
         values = past.plain[-LONGEST:]
-        told = [past.level if value is None else value for value in values]
+        filled = [past.level if value is None else value for value in values]
         found: Sequence[float] = ()
-        if len(told) >= _LEAST_VALUES and max(told) > min(told):
+        if len(filled) >= _LEAST_VALUES and max(filled) > min(filled):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of fits that do not converge: the backtest judges them
                 try:
-                    found = fitted(told, steps)
+                    found = fitted(filled, steps)
                 except (ValueError, ArithmeticError, IndexError):
                     found = ()
         if len(found) != steps or not all(map(math.isfinite, found)):

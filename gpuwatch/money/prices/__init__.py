@@ -1,4 +1,4 @@
-"""What an hour of a machine costs: the built-in table, the user's own prices, and what clouds tell when asked.
+"""What an hour of a machine costs: the built-in table, the user's own prices, and what clouds answer when asked.
 
 `catalogue` is the table, `own_file` reads prices.file, `live` keeps what a module for each cloud fetches, `book` weighs
 them, `fleet` asks for all machines of a round, `storage` knows volumes and addresses.
@@ -37,6 +37,6 @@ def lookup(instance_type: str) -> Price | None:
 
 
 def listed(hire: PriceKey, now: datetime) -> Price | None:
-    """The same for a simulated machine, whose time is not ours."""
+    """The list price of a simulated machine; its clock is not ours."""
     del now
     return lookup(hire.instance_type)

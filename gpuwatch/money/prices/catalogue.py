@@ -61,7 +61,7 @@ PROVIDERS = tuple(ORIGINS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
-    """What is in a machine. The memory of a GPU is what EC2's API tells of that model, also elsewhere."""
+    """What is in a machine. The memory of a GPU is what EC2's API reports for that model, also in other clouds."""
 
     provider: str
     instance_type: str

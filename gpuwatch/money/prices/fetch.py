@@ -1,6 +1,7 @@
-"""What clouds told of their prices: asked in the background, kept on disk with the time of each answer.
+"""Prices fetched from clouds: asked for in the background, kept on disk with the time of each answer.
 
-A failure leaves every price as it was, with its date. No round waits: whoever asks gets what is known, and is noted.
+A failure leaves every price as it was, with its date. No round waits: a caller gets what is known,
+and what is missing is fetched later.
 """
 
 import logging
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -52,9 +53,18 @@ class Found:
     capacity_type: CapacityType
     quote: Quote
 
+    @classmethod
+    def of(
+        cls, wanted: tuple[str, str, CapacityType], price: Decimal, *, currency: str = "USD", as_of: date, source: str
+    ) -> Self:
+        """A price of a place, machine type and kind of capacity."""
+        place, kind, capacity = wanted
+        quote = Quote(per_hour=price, currency=currency, as_of=as_of, source=source)
+        return cls(place=place, instance_type=kind, capacity_type=capacity, quote=quote)
+
     @property
     def key(self) -> str:
-        """What it is the price of."""
+        """Place, machine type and kind of capacity."""
         return _key(self.place, self.instance_type, self.capacity_type)
 
 
@@ -107,7 +117,7 @@ class Live:
         self._quotes = {name: {each.key: each.quote for each in kept.found} for name, kept in self._kept.items()}
         self._wanted: dict[str, dict[Wanted, None]] = {provider: {} for provider in self._fetchers}
         self._not_before = dict.fromkeys(self._fetchers, 0.0)  # monotonic
-        self._look_at = 0.0  # likewise
+        self._look_at = 0.0  # monotonic
 
     def quote(self, provider: str, hire: PriceKey) -> Quote | None:
         """What is known now; what is not, or is old, is asked for in the background."""
@@ -210,7 +220,7 @@ class Live:
         except FileNotFoundError:
             return Kept()
         except (OSError, msgspec.MsgspecError) as error:
-            _LOG.warning("%s cannot be used and is written anew at the next answer: %s", path, error)
+            _LOG.warning("%s cannot be used and is written again at the next answer: %s", path, error)
             return Kept()
 
     def _save(self, provider: str, kept: Kept) -> None:

@@ -48,8 +48,8 @@ class Asker:
                 error.close()
                 if error.code not in _LATER or attempt == self.times:
                     raise FetchError(f"{self.name} answered {error.code} {error.reason}") from error
-                told = error.headers.get("Retry-After", "")
-                self.clock.sleep(min(_LONGEST_PAUSE_SECONDS, float(told) if told.isdecimal() else wait))
+                retry_after = error.headers.get("Retry-After", "")
+                self.clock.sleep(min(_LONGEST_PAUSE_SECONDS, float(retry_after) if retry_after.isdecimal() else wait))
                 wait *= 2
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise FetchError(f"{self.name} gave no usable answer: {error}") from error
@@ -58,8 +58,8 @@ class Asker:
     def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> Any:  # noqa: ANN401  any JSON
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is no http URL")
-        told = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
-        request = urllib.request.Request(url, data=body, headers=told)  # noqa: S310  checked above
+        all_headers = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        request = urllib.request.Request(url, data=body, headers=all_headers)  # noqa: S310  checked above
         with opener().open(request, timeout=self.timeout_seconds) as answer:
             text = answer.read(_LARGEST_ANSWER_BYTES + 1)
         if len(text) > _LARGEST_ANSWER_BYTES:
@@ -96,10 +96,10 @@ def key_pair_of(file: Path, setting: str) -> tuple[str, str]:
     return key_id, secret
 
 
-def amount_of(told: object) -> Decimal | None:
+def amount_of(amount: object) -> Decimal | None:
     """A price; None: it is no amount, or zero, which clouds write for what is not sold that way."""
     try:
-        price = Decimal(str(told))
+        price = Decimal(str(amount))
     except InvalidOperation:
         return None
     return price if price.is_finite() and price > 0 else None

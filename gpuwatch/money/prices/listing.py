@@ -1,4 +1,4 @@
-"""All known prices for people and for scripts: what is in the machine, by GPU and hour, how old, and on whose word."""
+"""All known prices, as text and as JSON: the machine, the price of a GPU for an hour, its age and its source."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +13,7 @@ from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _GIB = 1024**3
 _ZONE = re.compile(r"(?<=\d)[a-z]$|-[a-z0-9]$")  # what a zone's name has beyond its region's
@@ -55,14 +56,14 @@ def merged(found: Mapping[str, Iterable[Found]]) -> tuple[Offer, ...]:
 
 def rows(offers: Sequence[Offer], books: Mapping[str, Book], now: datetime) -> list[Row]:
     """Each offer with what is paid, the cheapest GPU of a cloud and region first."""
-    told = []
+    made = []
     for each in offers:
         zone = each.region if each.capacity_type is CapacityType.SPOT else ""
         region = _region(each)
         hire = PriceKey(instance_type=each.instance_type, region=region, zone=zone, capacity_type=each.capacity_type)
         paid = books[each.provider].find(hire, now) if each.region else NoPrice(why="no price of it is known offline")
-        told.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
-    return sorted(told, key=_order)
+        made.append(Row(offer=each, paid=paid, ratio=_ratio(each, offers), age_days=(now.date() - each.as_of).days))
+    return sorted(made, key=_order)
 
 
 def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: str | None) -> bool:
@@ -74,35 +75,33 @@ def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: st
     )
 
 
-def as_object(told: Sequence[Row]) -> dict[str, Any]:
+def as_object(shown: Sequence[Row]) -> dict[str, Any]:
     """Everything, with amounts as texts, which lose nothing."""
-    return {"prices": [_object(row) for row in told], "warnings": warnings(told)}
+    return {"prices": [_object(row) for row in shown], "warnings": warnings(shown)}
 
 
-def as_text(told: Sequence[Row]) -> str:
+def as_text(shown: Sequence[Row]) -> str:
     """A table, then the age and the source of what is in it."""
-    if not told:
+    if not shown:
         return "No such machine is known; `gpuwatch prices` without options lists all."
     heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
-    table = [heads, *(_cells(row) for row in told)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(heads))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in told}
+    lines = aligned([heads, *(_cells(row) for row in shown)], left=None)
+    sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in shown}
     lines.append("")
     lines += [
         f"{provider}: prices as of {as_of}, {age} days old: {source}." for provider, as_of, age, source in sources
     ]
-    lines += [f"In USD: {how}." for how in {_how(row): None for row in told} if how]
-    unknown = {row.paid.why: None for row in told if isinstance(row.paid, NoPrice)}
+    lines += [f"In USD: {how}." for how in {_how(row): None for row in shown} if how]
+    unknown = {row.paid.why: None for row in shown if isinstance(row.paid, NoPrice)}
     lines += [f"?: {why}." for why in unknown]
-    lines += [f"Warning: {each}" for each in warnings(told)]
+    lines += [f"Warning: {each}" for each in warnings(shown)]
     return "\n".join(map(legible, lines))
 
 
-def warnings(told: Sequence[Row]) -> list[str]:
+def warnings(shown: Sequence[Row]) -> list[str]:
     """What is too old to be relied on."""
     oldest: dict[str, int] = {}
-    for row in told:
+    for row in shown:
         if row.offer.price_per_hour is not None:
             oldest[row.offer.provider] = max(row.age_days, oldest.get(row.offer.provider, 0))
     return [
@@ -147,7 +146,7 @@ def _how(row: Row) -> str:
 
 
 def _region(offer: Offer) -> str:
-    """The region of a price, which for spot may be told by zone: us-east-1a, cn-shenzhen-d, ap-guangzhou-6."""
+    """The region of a price, which for spot may be given by zone: us-east-1a, cn-shenzhen-d, ap-guangzhou-6."""
     return _ZONE.sub("", offer.region) if offer.capacity_type is CapacityType.SPOT else offer.region
 
 

@@ -10,7 +10,7 @@ from gpuwatch.money.prices import overrides_file
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.price_book import Book
-from gpuwatch.money.prices.settings import PriceSettings
+from gpuwatch.money.prices.settings import LivePriceSettings, PriceSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reload import ReloadingFile
 
@@ -69,10 +69,7 @@ def open_live(settings: PriceSettings, *, clock: Clock, background: bool, cloud:
         ImportError: a cloud's extra is missing.
 
     """
-    fetchers: dict[str, Fetcher] = {
-        name: resolve_name(_FETCHERS[name]).of(settings.live, clock=clock, cloud=cloud)
-        for name in settings.live.providers
-    }
+    fetchers = {name: _fetcher(name, settings.live, clock, cloud) for name in settings.live.providers}
     if not fetchers:
         return None
     return Live(
@@ -82,3 +79,16 @@ def open_live(settings: PriceSettings, *, clock: Clock, background: bool, cloud:
         every_seconds=settings.live.every,
         background=background,
     )
+
+
+def _fetcher(name: str, live: LivePriceSettings, clock: Clock, cloud: CloudSettings) -> Fetcher:
+    """What asks one cloud, with the credentials that it needs."""
+    options: dict[str, object] = {"clock": clock, "endpoint_url": live.endpoints.get(name)}
+    if name == "aws":
+        options["profile"] = cloud.aws.profile
+    elif name != "azure":
+        options["key_file"] = Path(getattr(live, f"{name}_key_file") or "")
+    if name == "tencent":
+        options["currency"] = live.tencent_currency or "CNY"
+    fetcher: Fetcher = resolve_name(_FETCHERS[name])(**options)
+    return fetcher

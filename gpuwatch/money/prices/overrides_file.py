@@ -5,7 +5,7 @@
       - {provider: aws, region: us-east-1, instance_type: p5.48xlarge, capacity_type: on_demand, percent_off: 27,
          from: 2026-01-01, until: 2027-01-01, source: savings plan}
 
-Texts are kept as they are written, so 0.1 is exactly a tenth. What is wrong is told with file, line, key and remedy.
+Texts are kept as they are written, so 0.1 is exactly a tenth. A mistake is reported with file, line, key and remedy.
 """
 
 import csv
@@ -60,12 +60,12 @@ class _Problems:
     """What is wrong with a file."""
 
     def __init__(self, file: str) -> None:
-        """None so far."""
+        """Start without mistakes."""
         self._file = file
         self._told: list[str] = []
 
     def add(self, line: int, key: str, wrong: str, right: str) -> None:
-        """Note one."""
+        """Add a mistake."""
         named = f"{key}: " if key else ""
         self._told.append(f"{self._file}:{line}: {named}{wrong}\n    right would be: {right}")
 
@@ -133,54 +133,54 @@ def _csv(text: str, problems: _Problems) -> Iterator[_Entry]:
 
 def _row(line: int, cells: Mapping[str, str], currency: str, problems: _Problems) -> OwnRow | None:
     """The entry; None where something is wrong with it, which is noted."""
-    told = {name: cell for name, cell in cells.items() if cell or name not in COLUMNS}
-    wrong = list(_wrong(told))
+    entry = {name: cell for name, cell in cells.items() if cell or name not in COLUMNS}
+    wrong = list(_wrong(entry))
     for key, what, right in wrong:
         problems.add(line, key, what, right)
     if wrong:
         return None
-    capacity = told.get("capacity_type", "any")
-    percent = told.get("percent_off")
+    capacity = entry.get("capacity_type", "any")
+    percent = entry.get("percent_off")
     return OwnRow(
         line=line,
-        provider=told.get("provider"),
-        region=told.get("region"),
-        instance_type=told.get("instance_type"),
+        provider=entry.get("provider"),
+        region=entry.get("region"),
+        instance_type=entry.get("instance_type"),
         capacity_type=None if capacity == "any" else CapacityType(capacity),
-        node=told.get("node"),
-        price=Decimal(told["price"]) if "price" in told else None,
+        node=entry.get("node"),
+        price=Decimal(entry["price"]) if "price" in entry else None,
         percent_off=None if percent is None else Decimal(percent),
-        currency=told.get("currency", currency),
-        begins=_moment(told["from"]) if "from" in told else None,
-        ends=_moment(told["until"]) if "until" in told else None,
-        source=told.get("source", "own price"),
+        currency=entry.get("currency", currency),
+        begins=_moment(entry["from"]) if "from" in entry else None,
+        ends=_moment(entry["until"]) if "until" in entry else None,
+        source=entry.get("source", "own price"),
     )
 
 
-def _wrong(told: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _wrong(entry: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Key, mistake and remedy for everything wrong with an entry."""
-    for name, text in told.items():
+    for name, text in entry.items():
         if name not in COLUMNS:
             yield name, f"is no key of a price (its value is {text!r})", f"one of {', '.join(COLUMNS)}"
         elif name in _CELLS and not _CELLS[name].good(text):
             yield name, f"{text!r} is no {_CELLS[name].noun}", _CELLS[name].right
-    yield from _misshapen(told)
-    begins, ends = (_moment(told[name]) if name in told else None for name in ("from", "until"))
+    yield from _misshapen(entry)
+    begins, ends = (_moment(entry[name]) if name in entry else None for name in ("from", "until"))
     if begins is not None and ends is not None and ends <= begins:
-        yield "until", f"{told['until']} is not after {told['from']}", "a later time than from"
+        yield "until", f"{entry['until']} is not after {entry['from']}", "a later time than from"
 
 
-def _misshapen(told: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _misshapen(entry: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """What must or must not stand together."""
-    if ("price" in told) == ("percent_off" in told):
+    if ("price" in entry) == ("percent_off" in entry):
         yield "price", "an entry gives either a price or a discount", "price: 4.10, or percent_off: 27"
-    if "price" in told and not ("instance_type" in told or "node" in told):
+    if "price" in entry and not ("instance_type" in entry or "node" in entry):
         yield "instance_type", "a price belongs to a machine type or to a node", "such as instance_type: p5.48xlarge"
     for name in ("provider", "region", "instance_type", "capacity_type", "percent_off"):
-        if "node" in told and name in told:
+        if "node" in entry and name in entry:
             yield name, "a node's price names the node alone", "node and price"
     for name in ("capacity_type", "source"):
-        if "percent_off" in told and name not in told:
+        if "percent_off" in entry and name not in entry:
             right = _CELLS[name].right if name in _CELLS else "a name, such as savings plan"
             yield name, "a discount says what it is on and where it comes from", right
 

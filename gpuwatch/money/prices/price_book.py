@@ -5,17 +5,18 @@ at which rate, and what stands in for an unknown price says so.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
 
-from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import HOURS_A_MONTH, Price, PriceKey
+from gpuwatch.model.fleet import CapacityType, Fleet
+from gpuwatch.model.money import HOURS_A_MONTH, Price, PriceKey, key_of_node, price_key
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Live, Quote
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
 
+Ask = Callable[[PriceKey, datetime], Price | None]
 _LOG = logging.getLogger(__name__)
 
 _IN_PLACE_OF = {
@@ -50,7 +51,7 @@ class Book:
         own: Callable[[], OwnPrices] = OwnPrices,
         live: Live | None = None,
     ) -> None:
-        """`region` is where machines are launched unless told otherwise; `own` is asked once for each moment."""
+        """`region` is where machines are launched by default; `own` is asked once for each moment."""
         self._provider = provider
         self._region = region
         self._rates = {"USD": Decimal(1), **(rates or {})}
@@ -59,15 +60,15 @@ class Book:
         self._now: datetime | None = None
         self._own = OwnPrices()
         self._found: dict[str, Price | NoPrice] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def price(self, hire: PriceKey, now: datetime) -> Price | None:
         """What an hour of it costs now; None is not known, and the log says once why."""
         found = self.find(hire, now)
         if isinstance(found, Price):
             return found
-        if hire.key not in self._told:
-            self._told.add(hire.key)
+        if hire.key not in self._reported:
+            self._reported.add(hire.key)
             _LOG.warning("No price for %s: %s", hire.key, found.why)
         return None
 
@@ -85,7 +86,7 @@ class Book:
         return self._found[hire.key]
 
     def _common(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
-        """Of any such machine."""
+        """The price of any such machine."""
         row = self._own.price(self._provider, hire, now)
         if row is not None:
             return self._owned(row)
@@ -97,7 +98,7 @@ class Book:
         return found if isinstance(found, NoPrice) else self._discounted(found, discounts)
 
     def _in_place_of(self, hire: PriceKey, now: datetime, *, exact: bool) -> Price | NoPrice:
-        """The price on demand of a machine that is not had on demand; exact where a discount tells the difference."""
+        """The price on demand of a machine that is not had on demand; exact where a discount gives the difference."""
         same = replace(hire, capacity_type=CapacityType.ON_DEMAND)
         row = self._own.price(self._provider, same, now)
         found = self._owned(row) if row is not None else self._listed(same)
@@ -106,7 +107,7 @@ class Book:
         return replace(found, source=f"{found.source}; {_IN_PLACE_OF[hire.capacity_type]}", exact=False)
 
     def _listed(self, hire: PriceKey) -> Price | NoPrice:
-        """What the cloud asks for, by whoever knows it as of the latest day."""
+        """What the cloud asks for, from the newest of fetched prices and table."""
         if hire.region is None:
             return NoPrice(why="its region is not known; set cloud.regions")
         fetched = None if self._live is None else self._live.quote(self._provider, hire)
@@ -153,6 +154,42 @@ class Book:
                 source=f"{price.source}; less {row.percent_off} % ({row.source}, {self._own.name}:{row.line})",
             )
         return price
+
+
+def of_fleet(
+    ask: Ask, fleet: Fleet, launches: Iterable[tuple[str | None, str | None]], now: datetime
+) -> dict[str, Price]:
+    """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
+
+    `launches` are the machine types and regions of what may be launched. The price by type is for machines that are
+    not there yet: the highest on demand of all regions in question, or none where that of one is not known.
+    """
+    found: dict[str, Price | None] = {}
+    regions: dict[str, set[str | None]] = {}
+    for node in fleet.nodes:
+        hire = price_key(node)
+        key = hire.key
+        regions.setdefault(node.instance_type, set()).add(node.region)
+        if key not in found:
+            found[key] = ask(replace(hire, node_id=None, node_name=None), now)
+        mine = ask(hire, now)
+        if mine is not found[key] and mine != found[key]:
+            found[key_of_node(node.id)] = mine
+    everywhere: set[str | None] = set()
+    everywhere.update(node.region for node in fleet.nodes)
+    everywhere.update(group.region for group in fleet.groups)
+    for group in fleet.groups:
+        if group.instance_type is not None:
+            regions.setdefault(group.instance_type, set()).add(group.region)
+    for kind, region in launches:
+        if kind is not None:
+            regions.setdefault(kind, set()).update({region} if region is not None else everywhere or {None})
+    for kind, places in regions.items():
+        prices = [ask(PriceKey(instance_type=kind, region=place), now) for place in places]
+        known = [price for price in prices if price is not None]
+        if len(known) == len(prices):
+            found[kind] = max(known, key=lambda price: price.usd_per_hour)
+    return {key: price for key, price in found.items() if price is not None}
 
 
 @dataclass(frozen=True, slots=True)

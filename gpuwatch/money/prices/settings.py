@@ -38,9 +38,9 @@ class LivePriceSettings:
         _Text | None,
         Setting("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh."),
     ] = None
-    tencent: Annotated[bool, Setting("Ask Tencent Cloud likewise; wants tencent_key_file and tencent_currency.")] = (
-        False
-    )
+    tencent: Annotated[
+        bool, Setting("Ask Tencent Cloud for what this account pays; wants tencent_key_file and tencent_currency.")
+    ] = False
     tencent_key_file: Annotated[
         _Text | None, Setting("The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos.")
     ] = None
@@ -80,7 +80,7 @@ class PriceSettings:
 
 
 def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
-    """What no single key's bounds can tell."""
+    """What no single key's bounds can check."""
     codes = {("currency",): prices.currency, ("live", "tencent_currency"): prices.live.tencent_currency or "CNY"}
     for path, code in (codes | {("rates", code): code for code in prices.rates}).items():
         if not _CURRENCY.fullmatch(code):

@@ -1,7 +1,9 @@
 """What sections are made of, and how figures are written."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from gpuwatch.model.money import format_cents
 from gpuwatch.money.accounting.totals import Total
 
 
@@ -9,6 +11,7 @@ from gpuwatch.money.accounting.totals import Total
 class Words:
     """Sentences, a paragraph each."""
 
+    kind: ClassVar = "words"
     sentences: tuple[str, ...]
 
 
@@ -20,6 +23,7 @@ class Table:
     beside the others they stand under their row. `extra` columns are left out where there is little room.
     """
 
+    kind: ClassVar = "table"
     caption: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -43,6 +47,7 @@ class Bar:
 class Bars:
     """Bars on one scale."""
 
+    kind: ClassVar = "bars"
     caption: str
     bars: tuple[Bar, ...]
 
@@ -51,20 +56,25 @@ class Bars:
         """The longest one."""
         return max((bar.useful + bar.wasted for bar in self.bars), default=0)
 
+    def percent(self, cents: int) -> float:
+        """A part of a bar, of the longest bar's length."""
+        return 100 * cents / self.most if self.most > 0 else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number in large letters, with what it is and what stands beside it."""
+    """One number in large letters, with its name and a note."""
 
     name: str
     value: str
-    beside: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A few of them."""
+    """Several figures."""
 
+    kind: ClassVar = "figures"
     figures: tuple[Figure, ...]
 
 
@@ -79,18 +89,13 @@ class Section:
     parts: tuple[Part, ...]
 
 
-def dollars(cents: int) -> str:
-    """With all digits."""
-    return f"{'-' if cents < 0 else ''}${abs(cents) / 100:,.2f}"
-
-
 def usd(total: Total, cents: int) -> str:
     """Unknown where no machine has a price, more than that where some have none."""
     if total.unpriced_ms and total.unpriced_ms == total.node_ms:
         return "unknown"
-    return f"{dollars(cents)}{'+?' if total.unpriced_ms else ''}"
+    return f"{format_cents(cents)}{'+?' if total.unpriced_ms else ''}"
 
 
 def percent(ratio: float) -> str:
-    """To a tenth."""
+    """With one decimal."""
     return f"{ratio:.1%}"

@@ -131,7 +131,7 @@ _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def _free_place(x: float, y: float, width: float, taken: Sequence[_Box]) -> _Box:
-    """Where words at a point hit nothing: beside it if they can be, else above or below, ever farther."""
+    """Where words at a point hit nothing: at its side if there is room, else above or below."""
     sides = [(x + 10, y - 8), (x - 10 - width, y - 8)]
     sides += [(x - width / 2, y + step * sign) for step in range(10, 120, 12) for sign in (-1, 1)]
     boxes = [
@@ -260,5 +260,5 @@ def _label(x: float, y: float, words: str, anchor: str, kind: str) -> str:
 
 
 def _svg(title: str, description: str, height: float, drawn: Sequence[str]) -> str:
-    told = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{told}{"".join(drawn)}</svg>'
+    texts = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
+    return f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img">{texts}{"".join(drawn)}</svg>'

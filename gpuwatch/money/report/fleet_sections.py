@@ -10,6 +10,7 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
+from gpuwatch.model.money import format_usd
 from gpuwatch.money.report.blocks import Part, Table, Words
 from gpuwatch.money.report.report import ActionRecord, Report
 
@@ -27,20 +28,20 @@ _DONE = {
 
 
 def idle(report: Report) -> Iterator[Part]:
-    """Running machines of no use, what has stood the longest first."""
+    """Running machines without use, the longest idle first."""
     seen = report.facts.inventory
     if seen is None:
         if report.facts.began is not None:
             yield Words((_NOTHING_KNOWN,))
         return
-    at = _local(seen.at, report.facts.stretch.zone)
+    at = _local(seen.at, report.facts.period.zone)
     if not seen.idle:
         yield Words((f"At {at} no running machine was idle, parked or stalled.",))
         return
     prices = [each.usd_per_hour for each in seen.idle]
     known = sum((price for price in prices if price is not None), Decimal(0))
     unpriced = sum(price is None for price in prices)
-    words = f"At {at} {_machines(len(seen.idle))} of no use ran, at ${known:,.2f} an hour"
+    words = f"At {at} {_machines(len(seen.idle))} ran without use, at {format_usd(known)} an hour"
     yield Words((f"{words}{f', {unpriced} without a known price' if unpriced else ''}.",))
     rows = [
         (
@@ -48,7 +49,7 @@ def idle(report: Report) -> Iterator[Part]:
             each.node.pool,
             each.node.owner or "-",
             f"{each.state.value} {format_duration(each.held_seconds)}",
-            "?" if each.usd_per_hour is None else f"${each.usd_per_hour:,.2f}",
+            format_usd(each.usd_per_hour, "?"),
             f"{each.next_verb.value}: {each.why}",
         )
         for each in seen.idle[:_MOST]
@@ -66,7 +67,7 @@ def idle(report: Report) -> Iterator[Part]:
 
 def standing(report: Report) -> Iterator[Part]:
     """Stopped machines."""
-    seen, zone = report.facts.inventory, report.facts.stretch.zone
+    seen, zone = report.facts.inventory, report.facts.period.zone
     if seen is None or not seen.standing:
         return
     rows = [
@@ -81,7 +82,7 @@ def standing(report: Report) -> Iterator[Part]:
     ]
     heads = ("machine", "pool", "owner", "stopped by", "since")
     yield Table(
-        caption=_of("Since when, and by whom", len(seen.standing)),
+        caption=_of("Stopped by, and since when", len(seen.standing)),
         heads=heads,
         rows=tuple(rows),
         left=frozenset(range(5)),
@@ -89,27 +90,27 @@ def standing(report: Report) -> Iterator[Part]:
     yield Words(("Their disks and addresses go on costing; `gpuwatch unused` lists these.",))
 
 
-def deeds(report: Report) -> Iterator[Part]:
-    """What was done, by whose order, and what did not come about."""
-    done, zone = report.facts.deeds, report.facts.stretch.zone
+def actions(report: Report) -> Iterator[Part]:
+    """What was done, what people ordered, and what failed."""
+    done, zone = report.facts.actions, report.facts.period.zone
     if not done.counts and not done.orders:
         yield Words(("Nothing was done.",))
         return
-    told = [f"{_DONE[key]}: {count:,}" for key, count in done.counts.items() if key in _DONE]
+    parts = [f"{_DONE[key]}: {count:,}" for key, count in done.counts.items() if key in _DONE]
     others: Counter[Status] = Counter()
     for (_, status), count in done.counts.items():
         if status is not Status.SETTLED:
             others[status] += count
-    told += [f"{status.value}: {count:,}" for status, count in sorted(others.items())]
-    if told:
-        yield Words((f"{', '.join(told).capitalize()}.",))
+    parts += [f"{status.value}: {count:,}" for status, count in sorted(others.items())]
+    if parts:
+        yield Words((f"{', '.join(parts).capitalize()}.",))
     if done.newest:
         rows = [
-            (_local(each.at, zone), _deed(each), called(report, each.node_id), each.pool, each.owner or "-", each.why)
+            (_local(each.at, zone), _action(each), called(report, each.node_id), each.pool, each.owner or "-", each.why)
             for each in done.newest[:_MOST]
         ]
         heads = ("ended at", "what", "machine", "pool", "owner", "why")
-        caption = _of("The newest deeds", sum(done.counts.values()), len(rows))
+        caption = _of("The newest actions", sum(done.counts.values()), len(rows))
         yield Table(
             caption=caption, heads=heads, rows=tuple(rows), left=frozenset(range(6)), beneath=True, extra=frozenset({3})
         )
@@ -123,12 +124,12 @@ def deeds(report: Report) -> Iterator[Part]:
 
 
 def health(report: Report) -> Iterator[Part]:
-    """GPUs that are not well."""
+    """GPUs that are not healthy."""
     seen = report.facts.inventory
     if seen is None or not seen.health:
         return
     counts = [f"{seen.health[state.value]:,} {state.value}" for state in Health if seen.health.get(state.value)]
-    yield Words((f"GPUs at {_local(seen.at, report.facts.stretch.zone)}: {', '.join(counts)}.",))
+    yield Words((f"GPUs at {_local(seen.at, report.facts.period.zone)}: {', '.join(counts)}.",))
     if seen.ill:
         rows = [
             (named(each.node), each.gpu, each.health.value, each.remedy.replace("_", " "), each.sentence)
@@ -150,15 +151,14 @@ def named(node: Node) -> str:
 
 
 def called(report: Report, node_id: str) -> str:
-    """The same of a machine whose id is all that is known, where the newest round saw it."""
+    """The name of a machine from its id, where the newest round saw it."""
     name = "" if report.facts.inventory is None else report.facts.inventory.names.get(node_id, "")
     return node_id if name in {"", node_id} else f"{name} ({node_id})"
 
 
-def _deed(deed: ActionRecord) -> str:
-    return (
-        deed.verb.value if deed.status is Status.SETTLED else f"{deed.verb.value}: {deed.status.value}, {deed.detail}"
-    )
+def _action(action: ActionRecord) -> str:
+    verb = action.verb.value
+    return verb if action.status is Status.SETTLED else f"{verb}: {action.status.value}, {action.detail}"
 
 
 def _machines(count: int) -> str:
@@ -167,8 +167,8 @@ def _machines(count: int) -> str:
 
 def _of(words: str, count: int, shown: int | None = None) -> str:
     """A caption that says when not all are shown."""
-    told = min(count, _MOST) if shown is None else shown
-    return words if told >= count else f"{words}: {told} of {count:,}"
+    listed = min(count, _MOST) if shown is None else shown
+    return words if listed >= count else f"{words}: {listed} of {count:,}"
 
 
 def _local(at: datetime, zone: ZoneInfo) -> str:

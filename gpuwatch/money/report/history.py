@@ -1,4 +1,4 @@
-"""What reports ask of the ledger beside spending: what was done, what was saved by it, and when nobody looked."""
+"""What reports read from the ledger besides spending: actions, savings, and times without rounds."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -29,18 +29,20 @@ class ActionHistory:
         """Of an open ledger."""
         self._store = ledger.store
 
-    def deeds(self, since: datetime, until: datetime, newest: int) -> Actions:
+    def actions(self, since: datetime, until: datetime, newest: int) -> Actions:
         """What ended in [since, until): all counted, the newest in full."""
         joined = OUTCOMES.join(INTENTS, OUTCOMES.c.key == INTENTS.c.key)
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until), OUTCOMES.c.status.in_(_FINAL))
         counts = select(INTENTS.c.verb, OUTCOMES.c.status, func.count()).select_from(joined).where(*within)
         full = select(INTENTS, OUTCOMES.c.at.label("ended"), OUTCOMES.c.status, OUTCOMES.c.detail).select_from(joined)
-        said = select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume", "acknowledge")))
-        said = said.where(CONTROLS.c.at >= text(since), CONTROLS.c.at < text(until)).order_by(CONTROLS.c.id.desc())
+        ordered = select(CONTROLS).where(CONTROLS.c.verb.in_(("pause", "resume", "acknowledge")))
+        ordered = ordered.where(CONTROLS.c.at >= text(since), CONTROLS.c.at < text(until)).order_by(
+            CONTROLS.c.id.desc()
+        )
         with self._store.reading() as db:
             counted = db.execute(counts.group_by(INTENTS.c.verb, OUTCOMES.c.status)).all()
             rows = db.execute(full.where(*within).order_by(OUTCOMES.c.id.desc()).limit(newest)).all()
-            orders = db.execute(said.limit(newest)).all()
+            orders = db.execute(ordered.limit(newest)).all()
         return Actions(
             counts={(Verb(verb), Status(status)): int(count) for verb, status, count in sorted(counted)},
             newest=tuple(
@@ -68,12 +70,12 @@ class ActionHistory:
         done = (OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TURNS]))
         last = select(func.max(OUTCOMES.c.id)).select_from(joined).where(*done, OUTCOMES.c.at < text(since))
         columns = [INTENTS.c[name] for name in ("key", "node_id", "verb", "pool", "owner", "usd_per_hour")]
-        told = select(*columns, OUTCOMES.c.at).select_from(joined)
+        query = select(*columns, OUTCOMES.c.at).select_from(joined)
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until))
         with self._store.reading() as db:
             rows = [
-                *db.execute(told.where(OUTCOMES.c.id.in_(last.group_by(INTENTS.c.node_id)))).all(),
-                *db.execute(told.where(*done, *within).order_by(OUTCOMES.c.at, OUTCOMES.c.id)).all(),
+                *db.execute(query.where(OUTCOMES.c.id.in_(last.group_by(INTENTS.c.node_id)))).all(),
+                *db.execute(query.where(*done, *within).order_by(OUTCOMES.c.at, OUTCOMES.c.id)).all(),
             ]
         return [
             Turn(
@@ -105,8 +107,8 @@ class ActionHistory:
         with self._store.reading() as db:
             for node_id, begin, span, billed in db.execute(query):
                 if node_id in wanted:
-                    told = Ran(begin=begin * 1000, end=(begin + span) * 1000, billed=int(billed))
-                    found.setdefault(node_id, []).append(told)
+                    stretch = Ran(begin=begin * 1000, end=(begin + span) * 1000, billed=int(billed))
+                    found.setdefault(node_id, []).append(stretch)
         return found
 
     def rounds(self, since: datetime, until: datetime, longest_seconds: float) -> Rounds:
@@ -126,17 +128,17 @@ class ActionHistory:
             return db.scalar(query) is not None
 
     def ledger_id(self) -> str:
-        """What tells this ledger from all others."""
+        """The id of this ledger."""
         with self._store.reading() as db:
             return str(db.scalar(select(META.c.value).where(META.c.name == "ledger_id")))
 
     def delivered(self, name: str) -> str | None:
-        """The last day whose report has gone to that destination, as YYYY-MM-DD; None: none has."""
+        """The last day with a report delivered to that destination, as YYYY-MM-DD; None: no day."""
         with self._store.reading() as db:
             return db.scalar(select(META.c.value).where(META.c.name == _meta(name)))
 
     def keep_delivered(self, name: str, day: str) -> None:
-        """Remember it, beside whoever leads: it is no record, so the chain does not hold it."""
+        """Remember the day. Any controller may write it; it is not a record of the chain."""
         with self._store.writing(fenced=False) as writer:
             writer.db.execute(META.delete().where(META.c.name == _meta(name)))
             writer.db.execute(META.insert(), {"name": _meta(name), "value": day})

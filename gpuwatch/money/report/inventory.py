@@ -57,7 +57,7 @@ class Inventory:
     uses: Mapping[str, int]
     idle: tuple[Idle, ...]  # what has stood the longest first
     standing: tuple[Standing, ...]
-    health: Mapping[str, int]  # GPUs that a verdict tells of
+    health: Mapping[str, int]  # GPUs with a verdict
     ill: tuple[Ill, ...]  # the worst first
     names: Mapping[str, str]  # of all machines, by id
 

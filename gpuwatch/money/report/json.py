@@ -12,7 +12,7 @@ from typing import Any
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
-from gpuwatch.money.accounting.totals import Total, shown
+from gpuwatch.money.accounting.totals import plain_usd, shown, total_object
 from gpuwatch.money.forecast.month_end import MonthEnd
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.report import Actions, Report, Step
@@ -24,32 +24,32 @@ _CENT = Fraction(1, 100)
 
 def as_object(report: Report) -> dict[str, Any]:
     """Everything that is known, also what the other forms leave out for want of room."""
-    facts, stretch = report.facts, report.facts.stretch
+    facts, period = report.facts, report.facts.period
     return {
         "schema": SCHEMA,
         "title": title(report),
         "headline": headline(report),
-        "since": _seconds(stretch.since),
-        "until": _seconds(stretch.until),
-        "timezone": stretch.zone.key,
+        "since": _seconds(period.since),
+        "until": _seconds(period.until),
+        "timezone": period.zone.key,
         "made_at": _time(facts.now),
         "over": report.over,
-        "total": _total(report.whole, report.cents, report.wasted_cents),
+        "total": total_object(report.whole, report.cents, report.wasted_cents),
         "before": None
         if report.before is None
         else {
-            "since": _seconds(stretch.before.since),
-            "until": _seconds(stretch.before.until),
-            **_total(report.before, round(report.before.usd / _CENT), round(report.before.usd_wasted / _CENT)),
+            "since": _seconds(period.before.since),
+            "until": _seconds(period.before.until),
+            **total_object(report.before, round(report.before.usd / _CENT), round(report.before.usd_wasted / _CENT)),
         },
         "by": {
-            by: [{"name": line.name, **_total(line.total, line.cents, line.wasted_cents)} for line in told]
-            for by, told in report.slices.items()
+            by: [{"name": line.name, **total_object(line.total, line.cents, line.wasted_cents)} for line in lines]
+            for by, lines in report.slices.items()
         },
         "unit": report.unit,
         "steps": _steps(report.steps),
         "saved": _saved(facts.saved),
-        "deeds": _deeds(facts.deeds),
+        "actions": _actions(facts.actions),
         "machines": None if facts.inventory is None else _machines(facts.inventory),
         "health": None if facts.inventory is None else _health(facts.inventory),
         "budgets": [_budget(state) for state in facts.budgets],
@@ -70,24 +70,11 @@ def as_object(report: Report) -> dict[str, Any]:
     }
 
 
-def _total(total: Total, cents: int, wasted_cents: int) -> dict[str, Any]:
-    unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
-    return {
-        "usd": None if unknown else _usd(cents),
-        "usd_wasted": None if unknown else _usd(wasted_cents),
-        "machine_hours": total.node_ms / HOUR_MS,
-        "gpu_hours": total.gpu_ms / HOUR_MS,
-        "gpu_ms": {"billed": total.gpu_ms, **{use.value: ms for use, ms in total.gpu_ms_by_use.items()}},
-        "waste_ratio": total.waste_ratio,
-        "unpriced_machine_hours": total.unpriced_ms / HOUR_MS,
-    }
-
-
 def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
     _, cents = shown({str(step.begin): step.total.usd for step in steps}, _CENT)
     _, wasted = shown({str(step.begin): step.total.usd_wasted for step in steps}, _CENT)
     return [
-        {"at": _seconds(step.begin), **_total(step.total, cents[str(step.begin)], wasted[str(step.begin)])}
+        {"at": _seconds(step.begin), **total_object(step.total, cents[str(step.begin)], wasted[str(step.begin)])}
         for step in steps
     ]
 
@@ -108,18 +95,18 @@ def _saved(saved: Saved) -> dict[str, Any]:
 
 def _saving(saving: Saving, cents: int) -> dict[str, Any]:
     return {
-        "usd": _usd(cents),
+        "usd": plain_usd(cents),
         "machine_hours": saving.ms / HOUR_MS,
         "unpriced_machine_hours": saving.unpriced_ms / HOUR_MS,
-        "usd_of_stopped_machines": _usd(round(saving.still_usd / _CENT)),
+        "usd_of_stopped_machines": plain_usd(round(saving.still_usd / _CENT)),
     }
 
 
-def _deeds(deeds: Actions) -> dict[str, Any]:
+def _actions(actions: Actions) -> dict[str, Any]:
     return {
         "counts": [
             {"verb": verb.value, "status": status.value, "count": count}
-            for (verb, status), count in deeds.counts.items()
+            for (verb, status), count in actions.counts.items()
         ],
         "newest": [
             {
@@ -132,9 +119,9 @@ def _deeds(deeds: Actions) -> dict[str, Any]:
                 "why": each.why,
                 "detail": each.detail,
             }
-            for each in deeds.newest
+            for each in actions.newest
         ],
-        "orders": [{**asdict(each), "at": _time(each.at)} for each in deeds.orders],
+        "orders": [{**asdict(each), "at": _time(each.at)} for each in actions.orders],
     }
 
 
@@ -206,20 +193,16 @@ def _budget(state: BudgetState) -> dict[str, Any]:
     }
 
 
-def _month(told: MonthEnd) -> dict[str, Any]:
+def _month(month: MonthEnd) -> dict[str, Any]:
     return {
-        "month": f"{told.month:%Y-%m}",
-        "usd_of_days_over": str(told.actual),
-        "usd_expected": str(told.expected),
-        "usd_lower": _decimal(told.lower),
-        "usd_upper": _decimal(told.upper),
-        "method": told.method,
-        "warnings": list(told.warnings),
+        "month": f"{month.month:%Y-%m}",
+        "usd_of_days_over": str(month.actual),
+        "usd_expected": str(month.expected),
+        "usd_lower": _decimal(month.lower),
+        "usd_upper": _decimal(month.upper),
+        "method": month.method,
+        "warnings": list(month.warnings),
     }
-
-
-def _usd(cents: int) -> str:
-    return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
 
 
 def _decimal(amount: Decimal | None) -> str | None:

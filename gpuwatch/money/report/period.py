@@ -1,6 +1,6 @@
 """Which stretch of time somebody asks about, in days and months of a time zone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -31,11 +31,25 @@ class Period:
         """When its last day ends."""
         return Calendar(self.zone).midnight(self.after)
 
+    @property
+    def days(self) -> int:
+        """Number of days."""
+        return (self.after - self.first).days
+
+    @property
+    def before(self) -> "Period":
+        """What to compare with: of a day the same weekday a week ago, of a month the last one, else as many days."""
+        if self.days == 1:
+            return replace(self, first=self.first - 7 * _DAY, after=self.after - 7 * _DAY)
+        if self.first.day == self.after.day == 1:
+            months = 12 * (self.after.year - self.first.year) + self.after.month - self.first.month
+            month = self.first.year * 12 + self.first.month - 1 - months
+            return replace(self, first=date(month // 12, month % 12 + 1, 1), after=self.first)
+        return replace(self, first=self.first - self.days * _DAY, after=self.first)
+
     def __str__(self) -> str:
         """For people, with its last day."""
-        last = self.after - _DAY
-        days = f"{self.first}" if last == self.first else f"{self.first} to {last}"
-        return f"{days} ({self.zone.key})"
+        return f"{self.first:%A} {self.first}" if self.days == 1 else f"{self.first} to {self.after - _DAY}"
 
 
 def period_of(
@@ -67,9 +81,9 @@ def period_of(
     return Period(zone=zone, first=begin, after=(begin + 31 * _DAY).replace(day=1))
 
 
-def _date(text: str, told: str | None = None) -> date:
+def _date(text: str, shown: str | None = None) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        right = "a day such as 2026-03-01" if told is None else "a month such as 2026-03"
-        raise PeriodError(f"{told or text!r} is not {right}") from None
+        right = "a day such as 2026-03-01" if shown is None else "a month such as 2026-03"
+        raise PeriodError(f"{shown or text!r} is not {right}") from None

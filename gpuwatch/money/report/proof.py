@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import add
 
+from gpuwatch.model.money import format_cents
 from gpuwatch.model.usage import GPU, HOUR_MS, JOULES, HourKey, Terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row, Total, grouping, shown
-from gpuwatch.money.report.cost import Report, dollars
+from gpuwatch.money.report.cost import Report
 
 _CENT = Fraction(1, 100)
 
@@ -43,7 +44,7 @@ def proved(spend: SpendBook, report: Report) -> Proof:
 
 
 def as_text(proof: Proof) -> str:
-    """The terms of each group: hours x price, whose price it is; and whether all is well."""
+    """The terms of each group: hours x price with its source; and whether all is well."""
     lines: list[str] = []
     for name, by_terms in sorted(proof.amounts.items()):
         lines += _group(proof, name, by_terms)
@@ -60,7 +61,7 @@ def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[
     """One group's lines."""
     money = {str(number): _one(proof.terms[number], amounts).usd for number, amounts in by_terms.items()}
     total, parts = shown(money, _CENT)
-    yield f"{name}: {dollars(total)}"
+    yield f"{name}: {format_cents(total)}"
     for number, amounts in sorted(by_terms.items()):
         terms = proof.terms[number]
         hours = f"{sum(amounts[:GPU]) / HOUR_MS:,.4f} h"
@@ -71,7 +72,7 @@ def _group(proof: Proof, name: str, by_terms: dict[int, list[int]]) -> Iterator[
             continue
         price = f"${terms.usd_per_hour.normalize():f}"
         source = f"{terms.price_source}, as of {terms.price_as_of}"
-        yield f"  {hours} x {price} = {dollars(parts[str(number)])}: {what}, {whose}; {source}"
+        yield f"  {hours} x {price} = {format_cents(parts[str(number)])}: {what}, {whose}; {source}"
 
 
 def _total(proof: Proof, name: str) -> Total:

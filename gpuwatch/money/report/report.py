@@ -1,25 +1,25 @@
 """PURE: the figures of a report on any stretch of days, out of what the ledger metered, intended and saw.
 
 All sums are exact; cents are made last, by largest remainders, so that the lines of every slicing add up to the same
-whole. What is not known is said and never filled in.
+whole. What is not known is named and never filled in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.usage import Terms, Use
-from gpuwatch.money.accounting.energy import Energy, EnergySettings, energy
 from gpuwatch.money.accounting.savings import Saved
+from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import TAG, Row, Total, grouping, shown, whole
+from gpuwatch.money.accounting.totals import TAG, Energy, Row, Total, energy, grouping, shown, whole
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
+from gpuwatch.money.report.period import Period
 
 SLICES = ("pool", "owner", "account", "type", "region", "capacity", "node")
 _CENT = Fraction(1, 100)
@@ -27,47 +27,6 @@ _DAY = timedelta(days=1)
 _FORMS = {"hour": "%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}
 _MOST_DAYS = 62  # beyond, steps are months
 LEAD_DAYS = 14  # before a day's report, for its chart
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Days of a place, from `first` until before `after`; `since` and `until` are seconds since 1970."""
-
-    zone: ZoneInfo
-    first: date
-    after: date
-
-    @property
-    def since(self) -> int:
-        """When the first day begins."""
-        return Calendar(self.zone).midnight(self.first)
-
-    @property
-    def until(self) -> int:
-        """When the last day ends."""
-        return Calendar(self.zone).midnight(self.after)
-
-    @property
-    def days(self) -> int:
-        """How many."""
-        return (self.after - self.first).days
-
-    @property
-    def before(self) -> "Stretch":
-        """What to compare with: of a day the same weekday a week ago, of a month the last one, else as many days."""
-        if self.days == 1:
-            return replace(self, first=self.first - 7 * _DAY, after=self.after - 7 * _DAY)
-        if self.first.day == self.after.day == 1:
-            months = 12 * (self.after.year - self.first.year) + self.after.month - self.first.month
-            month = self.first.year * 12 + self.first.month - 1 - months
-            return replace(self, first=date(month // 12, month % 12 + 1, 1), after=self.first)
-        return replace(self, first=self.first - self.days * _DAY, after=self.first)
-
-    def __str__(self) -> str:
-        """For people, with its last day."""
-        if self.days == 1:
-            return f"{self.first:%A} {self.first}"
-        return f"{self.first} to {self.after - _DAY}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +91,7 @@ class Rounds:
 
     @property
     def gap_seconds(self) -> float:
-        """Of all of them."""
+        """The length of all gaps."""
         return sum((end - begin).total_seconds() for begin, end in self.gaps)
 
 
@@ -140,11 +99,11 @@ class Rounds:
 class Facts:
     """All that a report is made of.
 
-    `times` are rows by time, of the stretch and of what lies before it. Budgets are as the stretch's last round saw
+    `times` are rows by time, of the period and of what lies before it. Budgets are as the period's last round saw
     them, the inventory as the newest one does.
     """
 
-    stretch: Stretch
+    period: Period
     now: datetime
     nodes: Sequence[Row]
     times: Sequence[Row]
@@ -155,7 +114,7 @@ class Facts:
     factors: EnergySettings = field(default_factory=EnergySettings)
     rounds: Rounds = field(default_factory=Rounds)
     saved: Saved = field(default_factory=Saved)
-    deeds: Actions = field(default_factory=Actions)
+    actions: Actions = field(default_factory=Actions)
     inventory: Inventory | None = None
     budgets: tuple[BudgetState, ...] = ()
 
@@ -180,18 +139,18 @@ class Report:
     @property
     def unit(self) -> str:
         """What one of the steps is: an hour, a day or a month."""
-        return _unit(self.facts.stretch.days)
+        return _unit(self.facts.period.days)
 
     @property
     def over(self) -> bool:
-        """Whether the stretch has ended."""
-        return self.facts.now.timestamp() >= self.facts.stretch.until
+        """Whether the period has ended."""
+        return self.facts.now.timestamp() >= self.facts.period.until
 
 
 def reported(facts: Facts) -> Report:
     """The report."""
-    stretch, before = facts.stretch, facts.stretch.before
-    calendar = Calendar(stretch.zone)
+    period, before = facts.period, facts.period.before
+    calendar = Calendar(period.zone)
     parts = _by_labels(facts.nodes)
     tags = [f"{TAG}{name}" for name in facts.tags if any(name in dict(row.terms.tags) for row, _ in parts)]
     slices = {by: lines(merged(parts, grouping(by, calendar))) for by in (*SLICES, *tags)}
@@ -200,10 +159,10 @@ def reported(facts: Facts) -> Report:
     whole_cents, _ = shown({"": total.usd}, _CENT)
     wasted_cents, _ = shown({"": total.usd_wasted}, _CENT)
     earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
-    within = {begin: each for begin, each in times.items() if stretch.since <= begin < stretch.until}
+    within = {begin: each for begin, each in times.items() if period.since <= begin < period.until}
     month, year, trouble = _forecasts(facts, times, calendar)
-    lead = calendar.midnight(stretch.after - LEAD_DAYS * _DAY)
-    recent = {begin: each for begin, each in times.items() if lead <= begin < stretch.until}
+    lead = calendar.midnight(period.after - LEAD_DAYS * _DAY)
+    recent = {begin: each for begin, each in times.items() if lead <= begin < period.until}
     return Report(
         facts=facts,
         whole=total,
@@ -211,8 +170,8 @@ def reported(facts: Facts) -> Report:
         wasted_cents=wasted_cents,
         slices=slices,
         before=whole(earlier) if earlier else None,
-        steps=_steps(within, stretch.days, calendar),
-        days=_steps(recent, LEAD_DAYS, calendar) if stretch.days == 1 else (),
+        steps=_steps(within, period.days, calendar),
+        days=_steps(recent, LEAD_DAYS, calendar) if period.days == 1 else (),
         energy=energy(total, facts.factors),
         month=month,
         year=year,
@@ -237,8 +196,8 @@ def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
     _, cents = shown({name: each.usd for name, each in groups.items()}, _CENT)
     _, wasted = shown({name: each.usd_wasted for name, each in groups.items()}, _CENT)
-    told = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
-    return tuple(sorted(told, key=_worst_first))
+    made = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
+    return tuple(sorted(made, key=_worst_first))
 
 
 def _worst_first(line: Line) -> tuple[int, int, int, str]:
@@ -291,9 +250,9 @@ def _forecasts(
     """
     if facts.began is None:
         return None, (), "nothing is metered yet"
-    today = facts.now.astimezone(facts.stretch.zone).date()
-    end = min(facts.stretch.after, today)
-    began = facts.began.astimezone(facts.stretch.zone)
+    today = facts.now.astimezone(facts.period.zone).date()
+    end = min(facts.period.after, today)
+    began = facts.began.astimezone(facts.period.zone)
     day = began.date()
     usd: dict[date, Fraction] = {}
     for begin, total in times.items():
@@ -308,7 +267,7 @@ def _forecasts(
         values.append(None if unknown else float(usd.get(day, Fraction(0))))
         day += _DAY
     series = Series(start=_as_utc(first), step_seconds=DAY_SECONDS, values=tuple(values))
-    # A stretch that has ended is told as of its last moment, not of the next month's first.
+    # A period that has ended is reported as of its last moment, not of the next month's first.
     at = _as_utc(end) - timedelta(microseconds=1)
     try:
         return month_end(series, at), year_ahead(series, at), None

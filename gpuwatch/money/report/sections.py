@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.money import format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
 from gpuwatch.money.report import fleet_sections, money_sections
-from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, dollars, percent, usd
+from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.report import Line, Report, Step
 
 _MOST_LINES = 10
@@ -20,7 +21,7 @@ WASTE = "Waste is billed GPU-hours without useful activity / billed GPU-hours"
 
 def title(report: Report) -> str:
     """The heading, and a mail's subject."""
-    return f"GPU report for {report.facts.stretch}"
+    return f"GPU report for {report.facts.period}"
 
 
 def headline(report: Report) -> str:
@@ -31,49 +32,49 @@ def headline(report: Report) -> str:
         return "No machine was billed."
     machines = len({line.name for line in report.slices["node"]})
     waste = report.whole.waste_ratio
-    told = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
+    sentence = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
     if waste is not None:
-        told += f"; {usd(report.whole, report.wasted_cents)} of it, {percent(waste)} of the GPU-hours, was wasted"
-    return f"{told}. {_saved_words(report)}".strip()
+        sentence += f"; {usd(report.whole, report.wasted_cents)} of it, {percent(waste)} of the GPU-hours, was wasted"
+    return f"{sentence}. {_saved_words(report)}".strip()
 
 
 def _saved_words(report: Report) -> str:
     saved = report.facts.saved.whole
     if not saved.ms:
         return ""
-    return f"Stopping idle machines saved about {dollars(round(saved.usd / _CENT))}."
+    return f"Stopping idle machines saved about {format_cents(round(saved.usd / _CENT))}."
 
 
 def sections(report: Report) -> Iterator[Section]:
     """All of them that have something to say."""
-    for name, told in _SECTIONS:
-        parts = tuple(told(report))
+    for name, parts_of in _SECTIONS:
+        parts = tuple(parts_of(report))
         if parts:
             yield Section(title=name, parts=parts)
 
 
 def figures(report: Report) -> Figures:
-    """What is to be seen first."""
+    """The key figures at the top."""
     total, saved, waste = report.whole, report.facts.saved, report.whole.waste_ratio
     stops = f"{saved.stops:,} stop{'s' if saved.stops != 1 else ''}, {saved.whole.ms / HOUR_MS:,.1f} machine-hours"
     lacking = "+?" if saved.whole.unpriced_ms else ""
-    told = [
+    made = [
         Figure("Cost", usd(total, report.cents), against(report)),
         Figure("Wasted", usd(total, report.wasted_cents), "-" if waste is None else f"{percent(waste)} of GPU-hours"),
-        Figure("Saved (estimate)", f"{dollars(round(saved.whole.usd / _CENT))}{lacking}", stops),
+        Figure("Saved (estimate)", f"{format_cents(round(saved.whole.usd / _CENT))}{lacking}", stops),
         Figure("Useful", "-" if waste is None else percent(1 - waste), f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
     ]
     seen = report.facts.inventory
     if seen is not None:
-        told.append(Figure("Idle now", f"{len(seen.idle):,}", f"of {seen.states.get('running', 0):,} running machines"))
+        made.append(Figure("Idle now", f"{len(seen.idle):,}", f"of {seen.states.get('running', 0):,} running machines"))
     if report.month is not None:
-        told.append(Figure(f"{report.month.month:%B} will end at", f"${report.month.expected:,.2f}", "forecast"))
-    return Figures(tuple(told))
+        made.append(Figure(f"{report.month.month:%B} will end at", format_usd(report.month.expected), "forecast"))
+    return Figures(tuple(made))
 
 
 def against(report: Report) -> str:
-    """The cost beside that of the days to compare with."""
-    before = report.facts.stretch.before
+    """The cost compared with that of the days before."""
+    before = report.facts.period.before
     name = f"the {before.first:%A} before" if before.days == 1 else f"{before}"
     if report.before is None:
         return f"nothing metered on {name}" if before.days == 1 else f"nothing metered in {name}"
@@ -85,33 +86,33 @@ def against(report: Report) -> str:
 
 def _doubts(report: Report) -> Iterator[Part]:
     """What the figures lack."""
-    facts, zone = report.facts, report.facts.stretch.zone
-    told = []
+    facts, zone = report.facts, report.facts.period.zone
+    notes = []
     if not report.over:
-        told.append(f"These days are not over: figures are as of {facts.now.astimezone(zone):%Y-%m-%d %H:%M}.")
-    if facts.began is not None and facts.began.timestamp() > facts.stretch.since:
-        told.append(f"Metering began at {facts.began.astimezone(zone):%Y-%m-%d %H:%M}; nothing before it is known.")
+        notes.append(f"These days are not over: figures are as of {facts.now.astimezone(zone):%Y-%m-%d %H:%M}.")
+    if facts.began is not None and facts.began.timestamp() > facts.period.since:
+        notes.append(f"Metering began at {facts.began.astimezone(zone):%Y-%m-%d %H:%M}; nothing before it is known.")
     if facts.rounds.gaps:
         begin, end = (each.astimezone(zone) for each in facts.rounds.gaps[0])
         more = len(facts.rounds.gaps) - 1
-        told.append(
-            f"For {format_duration(facts.rounds.gap_seconds)} nobody looked: no round from {begin:%Y-%m-%d %H:%M} to "
+        notes.append(
+            f"There was no round for {format_duration(facts.rounds.gap_seconds)}: from {begin:%Y-%m-%d %H:%M} to "
             f"{end:%Y-%m-%d %H:%M}{f', and {more} shorter gaps' if more else ''}."
         )
-    for use, words in ((Use.SILENT, "nobody looked"), (Use.UNKNOWN, "nobody could tell what they did")):
+    for use, words in ((Use.SILENT, "there is no observation"), (Use.UNKNOWN, "the use is not known")):
         ms = report.whole.gpu_ms_by_use[use]
         if ms:
-            told.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they count as waste ({use.value}).")
+            notes.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they count as waste ({use.value}).")
     if report.whole.unpriced_ms:
-        told.append(
+        notes.append(
             f"{report.whole.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price: no sum holds them (+?)."
         )
     if facts.cut:
-        told.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
+        notes.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
     if facts.unseen:
-        told.append(f"Days of the forecast's history that nobody saw, and that hold no value: {len(facts.unseen)}.")
-    if told:
-        yield Words(tuple(told))
+        notes.append(f"Days of the forecast's history without rounds, and so without a value: {len(facts.unseen)}.")
+    if notes:
+        yield Words(tuple(notes))
 
 
 def _over_time(report: Report) -> Iterator[Part]:
@@ -129,22 +130,22 @@ def _bar(step: Step) -> Bar:
 
 def _waste(report: Report) -> Iterator[Part]:
     """Who and what wasted how much."""
-    for by, told in report.slices.items():
+    for by, found in report.slices.items():
         tag = by.startswith(TAG)
         if by in _SHOWN or tag:
             name = f"tag {by.removeprefix(TAG)}" if tag else {"node": "machine"}.get(by, by)
-            yield _slice(f"By {name}", name, told, report)
+            yield _slice(f"By {name}", name, found, report)
 
 
-def _slice(caption: str, by: str, told: Sequence[Line], report: Report) -> Table:
+def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
     """The worst of them, and the others in one row: in each column the rows add up to the last one."""
-    hours = [shown({line.name: Fraction(ms(line.total)) for line in told}, _TENTH_HOUR) for ms in _COLUMNS.values()]
+    hours = [shown({line.name: Fraction(ms(line.total)) for line in found}, _TENTH_HOUR) for ms in _COLUMNS.values()]
     rows = []
-    for line in told[:_MOST_LINES]:
+    for line in found[:_MOST_LINES]:
         name = fleet_sections.called(report, line.name) if by == "machine" else line.name
         tenths = [parts[line.name] for _, parts in hours]
         rows.append((name, *_cells(tenths, line.total, line.cents, line.wasted_cents)))
-    rest = told[_MOST_LINES:]
+    rest = found[_MOST_LINES:]
     if rest:
         tenths = [sum(parts[line.name] for line in rest) for _, parts in hours]
         cents = (sum(line.cents for line in rest), sum(line.wasted_cents for line in rest))
@@ -170,11 +171,11 @@ _COLUMNS: dict[str, Callable[[Total], int]] = {
 _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("What is not known", _doubts),
     (OVER_TIME, _over_time),
-    ("Waste, and whose it is", _waste),
+    ("Waste, by pool and owner", _waste),
     ("Idle machines", fleet_sections.idle),
     ("Stopped machines", fleet_sections.standing),
     ("Saved", money_sections.saved),
-    ("What gpuwatch did", fleet_sections.deeds),
+    ("What gpuwatch did", fleet_sections.actions),
     ("Health", fleet_sections.health),
     ("Budgets", money_sections.budgets),
     ("Forecast", money_sections.forecast),

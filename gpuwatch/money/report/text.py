@@ -1,4 +1,4 @@
-"""The report for terminals."""
+"""The report as text for terminals."""
 
 import textwrap
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from gpuwatch.money.report.blocks import Bar, Bars, Figures, Part, Table, Words
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import WASTE, figures, headline, sections, title
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 
 _BAR = 30
 _WIDTH = 100
@@ -28,16 +29,12 @@ def _part(part: Part) -> Iterator[str]:
         case Words(sentences):
             for sentence in sentences:
                 yield from _wrapped(sentence)
-        case Figures(told):
-            width = max(len(each.name) for each in told)
-            most = max(len(each.value) for each in told)
-            for each in told:
-                yield f"{each.name:<{width}}  {each.value:>{most}}  {each.beside}"
+        case Figures(items):
+            yield from aligned([(each.name, each.value, each.note) for each in items], left={0, 2})
         case Bars(caption, bars):
             yield f"{caption} (# wasted, = useful)"
-            width = max(len(bar.label) for bar in bars)
-            for bar in bars:
-                yield f"{bar.label:<{width}}  {_drawn(bar, part.most):<{_BAR}}  {bar.written}"
+            rows = [(bar.label, f"{_drawn(bar, part.most):<{_BAR}}", bar.written) for bar in bars]
+            yield from aligned(rows, left={0, 1, 2})
         case Table():
             yield part.caption
             yield from _table(part)
@@ -54,20 +51,11 @@ def _drawn(bar: Bar, most: int) -> str:
 def _table(table: Table) -> Iterator[str]:
     """Sentences of the last column stand under their rows."""
     shown = len(table.heads) - table.beneath
-    rows = [[legible(cell) for cell in row] for row in (table.heads, *table.rows)]
-    widths = [min(_WIDEST, max(len(row[place]) for row in rows)) for place in range(shown)]
-    for number, row in enumerate(rows):
-        cells = [_cut(cell, width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join(
-            cell.ljust(width) if place in table.left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
+    rows = [table.heads, *table.rows]
+    for number, line in enumerate(aligned([row[:shown] for row in rows], left=table.left, widest=_WIDEST)):
+        yield line
         if number and table.beneath:
-            yield from textwrap.wrap(row[-1], _WIDTH, initial_indent="    ", subsequent_indent="    ")
-
-
-def _cut(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else f"{cell[: width - 3]}..."
+            yield from textwrap.wrap(legible(rows[number][-1]), _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _wrapped(sentence: str) -> list[str]:

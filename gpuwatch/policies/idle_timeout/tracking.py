@@ -1,4 +1,4 @@
-"""PURE: what one round saw of a pool's nodes, told to its history of gaps.
+"""PURE: adds what one round saw of a pool's nodes to the pool's history of gaps.
 
 Rules, all of them:
 

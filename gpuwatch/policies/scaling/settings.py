@@ -183,13 +183,13 @@ def _wrong_steps(metric: Metric) -> Iterator[tuple[str, str, str]]:
 _MISLEADS = {
     "gpu_utilization": (
         "is the time in which any kernel was resident, however small or deadlocked; and a mean hides hot nodes",
-        "sm_activity beside it, or a queue's length by promql",
+        "sm_activity as well, or a queue's length by promql",
     ),
     "gpu_memory": (
         f"says nothing of load above {MISLEADING_MEMORY_RATIO:.0%}: frameworks take memory in advance and keep it",
         "sm_activity, or requests or a queue's length by promql",
     ),
-    "sm_activity": ("is a mean of the pool, which hides hot nodes", "a max() by promql beside it, where nodes differ"),
+    "sm_activity": ("is a mean of the pool, which hides hot nodes", "a max() by promql as well, where nodes differ"),
 }
 _MISLEADING_TOTAL = (
     "is a total: a queue's length says nothing of how fast it is served, so the same length can mean seconds or hours",
@@ -197,7 +197,7 @@ _MISLEADING_TOTAL = (
 )
 _MISLEADING_AT_ZERO = (
     "is not a total: at zero nodes it may have no value, and then nothing brings the pool back",
-    "a total with per_node: true beside it, or min_nodes of at least 1",
+    "a total with per_node: true as well, or min_nodes of at least 1",
 )
 
 

@@ -2,7 +2,7 @@
 
 1. Beyond loopback there is TLS and a proof of who asks (a password or a client certificate), or an explicit `insecure`.
 2. No message repeats a password or a hash.
-3. Whoever fails too often waits; whoever never failed never does.
+3. A client that fails too often waits; others never do.
 """
 
 import base64
@@ -43,14 +43,14 @@ def contradictions(settings: ServerSettings, section: str) -> Iterator[Contradic
         yield Contradiction(
             keys=((section, "tls_client_names"), (section, "tls_client_ca")),
             wrong=f"{section}.tls_client_names is set without {section}.tls_client_ca: "
-            "nobody is asked for a certificate",
+            "no client certificate is asked for",
             right=f"also {section}.tls_client_ca",
         )
     for user, hashed in settings.basic_auth_users.items():
         if not user or ":" in user or not _HASH.fullmatch(hashed):
             where = (section, "basic_auth_users", user)
             yield Contradiction(
-                keys=(where,), wrong=f"the value of {'.'.join(where)} (hidden) is no hash", right=_RIGHT_HASH
+                keys=(where,), wrong=f"the value of {'.'.join(where)} (hidden) is not a hash", right=_RIGHT_HASH
             )
     lacking = tuple(protection_lacking(settings))
     if lacking and not is_loopback(settings.host) and not settings.insecure:
@@ -141,7 +141,7 @@ def of_cost(hashed: str, cost: int) -> str:
 
 
 def basic_credentials(header: str) -> tuple[str, bytes] | None:
-    """User and password of an Authorization header (RFC 7617); None if it is none of that scheme."""
+    """User and password of an Authorization header (RFC 7617); None for another scheme."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -170,7 +170,7 @@ class LoginLimiter:
         return self._until.get(client, now) > now
 
     def failed(self, client: str, now: float) -> None:
-        """Count one; past `most_clients` the one heard of longest ago is forgotten."""
+        """Count one; beyond `most_clients` the one that failed longest ago is forgotten."""
         until = max(self._until.pop(client, now), now) + self.forgiven_seconds
         while len(self._until) >= self.most_clients:
             del self._until[next(iter(self._until))]

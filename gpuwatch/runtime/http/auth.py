@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 RESULTS = ("wrong", "limited", "busy")  # of requests that are refused with a user and a password
 
 _WAIT_SECONDS = 5.0
-_SAID_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 _MOST_PAIRS = 4096
 _LONGEST_PASSWORD_BYTES = 72  # what bcrypt can take
 
@@ -91,7 +91,7 @@ def files_of(settings: ServerSettings, section: str) -> TlsFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One request's user and password, from whom, and what they are compared with."""
+    """One request's user and password, its client, and what they are compared with."""
 
     user: str
     password: bytes = field(repr=False)
@@ -111,12 +111,12 @@ class Authenticator:
 
     Guesses are limited twice, each time to a few at once and then one more each ten seconds:
 
-    1. Of one user from one address. Beyond that nothing is looked at, right or wrong: an answer that told the right
-       password from the others would let anybody go on guessing. Only a connection on which that user has logged in
-       goes on, until it says something wrong.
+    1. Of one user from one address. Beyond that nothing is looked at, right or wrong: an answer that differs for
+       the right password would allow further guessing. Only a connection on which that user has logged in
+       goes on, until it sends a wrong password.
     2. Of one address, whatever user. Beyond that no password is verified; those verified before are still known.
 
-    Every wrong password that is looked at costs the same time, whoever it is for, so that time tells no names.
+    Checking a wrong password takes the same time for every user, known or not, so that time reveals no names.
     """
 
     def __init__(self, users: ReloadingFile[Mapping[str, str]], clock: Clock) -> None:
@@ -137,7 +137,7 @@ class Authenticator:
         self._book = threading.Lock()  # of what is verified and of both strikes: a look and its consequence are one
         self._turn = FairLock()
         self._failures = Counter[str]()
-        self._unsaid, self._said_at = 0, -math.inf
+        self._unlogged, self._logged_at = 0, -math.inf
 
     def failures(self) -> Mapping[str, int]:
         """Requests that were refused with a user and a password, by result, since the start."""
@@ -227,16 +227,16 @@ class Authenticator:
         return False
 
     def _limited(self, attempt: Attempt, now: float) -> Response:
-        """Refused unheard; counted, and told once a minute."""
+        """Refuse without a check; counted, and logged once a minute."""
         self._failures["limited"] += 1
-        self._unsaid += 1
-        if now - self._said_at >= _SAID_SECONDS:
+        self._unlogged += 1
+        if now - self._logged_at >= _LOG_SECONDS:
             _LOG.warning(
-                "too many wrong passwords; log-ins refused without a look (429): %d, the latest from %s",
-                self._unsaid,
+                "too many wrong passwords; log-ins refused without a check (429): %d, the latest from %s",
+                self._unlogged,
                 attempt.client,
             )
-            self._unsaid, self._said_at = 0, now
+            self._unlogged, self._logged_at = 0, now
         return _TOO_MANY
 
 

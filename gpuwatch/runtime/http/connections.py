@@ -1,4 +1,4 @@
-"""Who is connected: how many at a time, of whom, and until when. Where every place is taken, the slow make room."""
+"""Limits connections: how many at a time, for each client, and until when. If all are taken, slow clients are cut."""
 
 import contextlib
 import socket
@@ -17,10 +17,10 @@ GREEDY = b"HTTP/1.1 429 Too Many Requests\r\n" + _NOTHING
 
 @dataclass(slots=True, kw_only=True)
 class _Connection:
-    """An open connection: whose, until when it must have said something sensible, and what it is told if it is cut.
+    """An open connection: its client, its deadline, and the answer that it gets if it is cut.
 
-    Not cut to make room for others is who does not keep us waiting: its thread had no turn yet, or its request is at
-    work here. Its `since` is None.
+    `since` is when the server began to wait for it. A connection that the server does not wait for is not cut to make
+    room: its thread has not run yet, or its request is being answered. Its `since` is None.
     """
 
     client: str
@@ -30,10 +30,10 @@ class _Connection:
 
 
 class ConnectionLimiter:
-    """The places of a server; every method may be called by any thread."""
+    """The connections of a server; any thread may call any method."""
 
     def __init__(self, *, most: int, most_of_one: int, timeout_seconds: float, clock: Clock) -> None:
-        """All free."""
+        """No connection yet."""
         self._most, self._most_of_one = most, most_of_one
         self._timeout_seconds, self._clock = timeout_seconds, clock
         self._open: dict[socket.socket, _Connection] = {}
@@ -47,15 +47,15 @@ class ConnectionLimiter:
 
     @property
     def late(self) -> list[socket.socket]:
-        """Those whose time is up: they say nothing, drip, or do not read their answer."""
+        """Those past their deadline: they send nothing or too slowly, or do not read their answer."""
         now = self._clock.monotonic()
         with self._lock:
             return [connection for connection, visit in self._open.items() if now >= visit.until]
 
     def take(self, connection: socket.socket, client: str, *, plain: bool) -> bytes | None:
-        """A place for a connection of that client, or what to say because there is none.
+        """Admit a connection of that client; if there is no room, the answer to it.
 
-        With `plain`, who makes room for it is told why, which with TLS nobody can be.
+        With `plain`, a connection that is cut to make room gets an answer; with TLS that is not possible.
         """
         with self._lock:
             held = Counter(visit.client for visit in self._open.values())
@@ -99,7 +99,7 @@ class ConnectionLimiter:
             self._visit(connection).since = None
 
     def answering(self, connection: socket.socket) -> None:
-        """Its answer is on the way: from now on nothing else can be said to it."""
+        """Its answer is being sent: it cannot get another one."""
         with self._lock:
             visit = self._visit(connection)
             visit.since, visit.farewell = self._clock.monotonic(), b""

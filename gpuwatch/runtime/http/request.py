@@ -27,9 +27,9 @@ TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What an app is asked. `user` is who was let in by a password or a certificate; None: nobody had to say.
+    """A request to an app. `user` logged in by a password or a certificate; None: no login is needed.
 
-    `headers` are by names in lower case. `body` is None where it is too large or nobody tells its length.
+    `headers` are by names in lower case. `body` is None where it is too large or has no length.
     """
 
     method: str
@@ -44,8 +44,8 @@ class Request:
 class LimitedReader(io.BufferedIOBase):
     """Reads lines, and of each request no more bytes than a head may have.
 
-    What is no line of a head by RFC 9112 makes it `malformed`, and ends it: Python's own parser takes a lone CR for the
-    end of a line, joins folded lines and passes over others, and what a proxy reads differently can hide a request.
+    A line that RFC 9112 does not allow in a head makes it `malformed`, and ends it: Python's own parser takes a lone CR
+    for the end of a line, joins folded lines and ignores others. What a proxy reads differently can hide a request.
     """
 
     def __init__(self, source: BinaryIO | io.BufferedIOBase) -> None:
@@ -59,7 +59,7 @@ class LimitedReader(io.BufferedIOBase):
         self._form = _REQUEST_LINE
 
     def malformed(self) -> bool:
-        """Whether a line that was read is none of a head."""
+        """Whether a line that was read is not allowed in a head."""
         return self._malformed
 
     def readline(self, size: int | None = -1, /) -> bytes:
@@ -71,7 +71,7 @@ class LimitedReader(io.BufferedIOBase):
         parse_request = self.left if size is None or size < 0 else min(size, self.left)
         line = self._source.readline(parse_request)
         self.left -= len(line)
-        if line and self.left > 0:  # what is cut off is too long, as the next line will tell
+        if line and self.left > 0:  # a line that was cut off is too long, as the next one shows
             self._malformed = self._form.fullmatch(line) is None
             self._form = _FIELD_LINE
         return line
@@ -96,9 +96,9 @@ def parse_request(
 ) -> Request:
     """A request of a method, a target and a client's address; where there is a gate, it has let its user pass."""
     given = basic_credentials(headers.get("Authorization", "")) if gated else None
-    told = headers.get("Content-Length", "0")
-    known = told.isdecimal() and told.isascii() and len(told) <= len(str(LARGEST_BODY_BYTES))
-    length = int(told) if known and "Transfer-Encoding" not in headers else LARGEST_BODY_BYTES + 1
+    declared = headers.get("Content-Length", "0")
+    known = declared.isdecimal() and declared.isascii() and len(declared) <= len(str(LARGEST_BODY_BYTES))
+    length = int(declared) if known and "Transfer-Encoding" not in headers else LARGEST_BODY_BYTES + 1
     return Request(
         method=line[0],
         target=line[1],
@@ -112,8 +112,8 @@ def parse_request(
 
 def _named(connection: socket.socket) -> str | None:
     """The common name of the client's certificate, which the handshake has verified."""
-    told: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
-    for part in (told or {}).get("subject", ()):
+    certificate: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    for part in (certificate or {}).get("subject", ()):
         for name, value in part:
             if name == "commonName":
                 return str(value)
@@ -122,8 +122,8 @@ def _named(connection: socket.socket) -> str | None:
 
 def names_of(connection: socket.socket) -> frozenset[str]:
     """The subjectAltNames of the client's certificate, of whatever kind."""
-    told: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
-    return frozenset(str(value) for _, value in (told or {}).get("subjectAltName", ()))
+    certificate: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    return frozenset(str(value) for _, value in (certificate or {}).get("subjectAltName", ()))
 
 
 def without_bearer(text: str, prefix: str | None) -> str:

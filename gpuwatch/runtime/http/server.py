@@ -181,17 +181,17 @@ class HttpServer(ThreadingMixIn, TCPServer):
         try:
             self.places.wrapped(connection, encrypted)
         except ConnectionAbortedError:
-            encrypted.close()  # nobody else knows of it: the bare connection has given its descriptor away
+            encrypted.close()  # nothing else knows of it: the bare connection has given its descriptor away
             raise
         return encrypted
 
     def service_actions(self) -> None:
-        """Cut the connections whose time is up: those that say nothing, drip, or do not read their answer."""
+        """Cut the connections past their deadline: they send nothing or too slowly, or do not read their answer."""
         for connection in self.places.late:
             cut(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  likewise
-        """A client that went away is no news."""
+        """A client that went away is not logged."""
         del request
         _LOG.debug("connection from %s broke", client_address, exc_info=True)
 
@@ -263,7 +263,7 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         if self._ration.malformed() or ambiguous(self.headers):
             self.close_connection = True  # what follows is read as nothing
-            self.send_error(HTTPStatus.BAD_REQUEST, "one of the headers is none, or is there twice")
+            self.send_error(HTTPStatus.BAD_REQUEST, "a header is malformed or repeated")
             return False
         methods = self.server.methods
         if self.command in methods:
@@ -342,7 +342,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _safe(self) -> Iterator[tuple[str, str]]:
-        """What browsers are told with every answer: no guessing of its type, and https from now on where it is that."""
+        """Headers for browsers in every answer: no guessing of its type, and https from now on where it is https."""
         yield "X-Content-Type-Options", "nosniff"
         if self.server.door.secure is not None:
             yield "Strict-Transport-Security", _HSTS
@@ -391,5 +391,5 @@ class _Handler(BaseHTTPRequestHandler):
         return format_datetime(self.server.clock.now(), usegmt=True)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  the base class' signature
-        """Requests are worth a line only to whoever debugs them."""
+        """Requests are logged for debugging only."""
         _LOG.debug("%s %s", self.client_address[0], without_bearer(format % args, self.server.door.open))

@@ -53,10 +53,13 @@ class ServerSettings:
     names: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
-            "Names by which it may be asked over plain http on loopback without users, beside localhost and addresses: "
+            "Names for requests over plain http on loopback without users, besides localhost and addresses: "
             "other sites' names may be made to lead there."
         ),
     ] = ()
     insecure: Annotated[
-        bool, Setting("Listen beyond loopback also without TLS or without authentication: whoever gets there may ask.")
+        bool,
+        Setting(
+            "Listen beyond loopback also without TLS or without authentication: everybody who can reach it may ask."
+        ),
     ] = False

@@ -1,4 +1,4 @@
-"""What each idle policy would have cost and saved over recorded gaps, beside who knew every end.
+"""What each idle policy would have cost and saved over recorded gaps, compared with a policy that knows every end.
 
 A restart is charged as `restart` seconds of rental in the bill and in the cost alike. The ratio to the optimum scores
 the gaps whose end is known, as ADR 18 does; bill, restarts and the ratio to break-even take all gaps.

@@ -1,9 +1,10 @@
 """The report for terminals: two tables of figures, the foremost stops, and sentences, within about 120 columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
 from gpuwatch.simulate.backtest.compare import Figures
 from gpuwatch.simulate.backtest.prices import prices_of
 from gpuwatch.simulate.backtest.report import MEASURES, Backtest, Line
@@ -41,9 +42,9 @@ def as_text(result: Backtest, most: int = LISTED) -> str:
     trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
     stops = (line for each in result.lines if each.figures.stops for line in _stops(result, each.figures, most))
     lines = [
-        *_table(("policy", *_COST), cost),
+        *aligned([("policy", *_COST), *cost]),
         "",
-        *_table(("policy", *_TROUBLE, *_CHECKS), trouble),
+        *aligned([("policy", *_TROUBLE, *_CHECKS), *trouble]),
         "",
         *stops,
         *sentences(result),
@@ -133,22 +134,8 @@ def _stops(result: Backtest, figures: Figures, most: int) -> Iterator[str]:
         )
         for each in listed
     ]
-    heads, *lines = _table(("", "stopped at", "node", "hours saved", "USD saved"), rows, left={0, 1, 2})
+    heads, *lines = aligned([("", "stopped at", "node", "hours saved", "USD saved"), *rows], left={0, 1, 2})
     yield heads
     for line, each in zip(lines, listed, strict=True):
         yield from (line, f"    {each.evidence}")
     yield ""
-
-
-def _table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], left: frozenset[int] | set[int] = frozenset({0})
-) -> Iterator[str]:
-    """Lines of columns as wide as they must be."""
-    lines = [heads, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (
-            cell.ljust(width) if number in left else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()

@@ -10,7 +10,7 @@ from gpuwatch.simulate.fleet.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a world did up to a moment, in GPU-hours by the truth. Billed node-hours are told by machine type."""
+    """What a world did up to a moment, in GPU-hours by the truth. Billed node-hours are counted by machine type."""
 
     gpus: int
     hours: float

@@ -16,7 +16,7 @@ from gpuwatch.simulate.fleet.play import play, staged
 from gpuwatch.simulate.fleet.screen import Board, story_time
 from gpuwatch.simulate.fleet.world import Host, World
 
-# What a real second can carry, however fast the story is told.
+# What a real second can carry, however fast the story runs.
 _SAMPLE_REAL_SECONDS = 0.25
 _ROUND_REAL_SECONDS = 1.0
 _TICK_REAL_SECONDS = 0.1  # the story's clock moves this often

@@ -62,8 +62,8 @@ def play(
 ) -> int:
     """Let time pass from event to event: users, then agents, then the controller; gives the number of rounds.
 
-    `wait` lets the clock reach a moment and says whether to go on; without it the clock jumps. `started` is told each
-    host that its user started.
+    `wait` lets the clock reach a moment and says whether to go on; without it the clock jumps. `started` is called
+    with each host that its user started.
     """
     clock = parts.clock
     rounds = samples = 0

@@ -1,6 +1,6 @@
 """Reads recorded load from CSV, plain or .gz, row by row, and makes lives of it.
 
-Two forms, told apart by their header (the order of the columns is free):
+Two forms, recognised by their header (the order of the columns is free):
 
 - samples: `time_s,node,gpu,utilization_ratio[,memory_bytes]`. The rows of one GPU stand in order of time, each time
   once; other GPUs and nodes may come between them. `gpu` is a whole number, `utilization_ratio` from 0 to 1.

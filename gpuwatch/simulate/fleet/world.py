@@ -138,7 +138,7 @@ class Host:
         gpus = [
             SimulatedGpu(
                 info=info,
-                programme=programme,
+                load_profile=programme,
                 lost=lost.get(index, Intervals()),
                 memory_total_bytes=80 * 1024**3,
                 power_limit_watts=400.0,
@@ -251,7 +251,7 @@ class WitnessedCloud(PassedOn):
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """A SignalSource that asks the agents' cores without a network. Asked to confirm, an agent reads its GPUs anew."""
+    """A SignalSource that asks the agents' cores without a network. Asked to confirm, an agent reads its GPUs again."""
 
     world: World
     clock: Clock
@@ -268,7 +268,7 @@ class InProcess:
         return self._ask(node)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Means of what the agents told in this round."""
+        """Means of what the agents reported in this round."""
         return of_verdicts(fleet, queries, self.clock.now())
 
     def _asked(self, node: Node) -> Node:

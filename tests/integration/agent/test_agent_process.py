@@ -224,7 +224,7 @@ def test_a_wrong_address_is_told() -> None:
     ended = run_agent("--listen", "9460")
 
     assert ended.returncode == 2
-    assert "'9460' is no HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460" in ended.stderr
+    assert "'9460' is not HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460" in ended.stderr
 
 
 def test_a_port_in_use_is_told() -> None:

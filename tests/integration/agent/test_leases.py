@@ -61,7 +61,7 @@ def test_where_no_lease_can_be_taken_it_is_idle_and_said(host: FolderHost) -> No
 
     assert without.says is State.IDLE
     assert without.note == (
-        f"no lease can be taken: {directory} was never made (mkdir -p {directory} && chmod 1777 {directory})"
+        f"`gpuwatch keep` does not work yet: {directory} is missing (mkdir -p {directory} && chmod 1777 {directory})"
     )
     assert host.tells(signal).says is State.BUSY
 
@@ -176,7 +176,7 @@ def test_links_and_pipes_are_not_followed(host: FolderHost) -> None:
 
     assert found.says is State.UNKNOWN
     assert "1.json: Too many levels of symbolic links" in (found.note or "")
-    assert "2.json is no regular file" in (found.note or "")
+    assert "2.json is not a regular file" in (found.note or "")
 
 
 def test_a_good_lease_wins_over_a_broken_one(host: FolderHost) -> None:
@@ -285,7 +285,7 @@ def test_too_long_is_cut_and_said(tmp_path: Path) -> None:
     [
         (("4h",), {}, 1, "A lease needs a reason"),
         (("4h", "--reason", " "), {}, 1, "A lease needs a reason"),
-        (("4h", "--reason", "a"), {"ENABLED": "false"}, 1, "looks at no leases (agent.evidence.keep.enabled)"),
+        (("4h", "--reason", "a"), {"ENABLED": "false"}, 1, "ignores leases (agent.evidence.keep.enabled)"),
         (("4h", "--reason", "a"), {"DIRECTORY": "/proc/none"}, 1, "mkdir -p /proc/none && chmod 1777 /proc/none"),
         (("soon", "--reason", "a"), {}, 2, "'soon' is not a duration"),
         (("0s", "--reason", "a"), {}, 2, "is not above 0"),

@@ -244,9 +244,9 @@ def test_signals(driver: StubDriver, number: signal.Signals) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--interval", "soon"), "'soon' is no number of seconds above 0"),
-        (("--interval", "0"), "'0' is no number of seconds above 0"),
-        (("--interval", "nan"), "'nan' is no number of seconds above 0"),
+        (("--interval", "soon"), "'soon' is not a number of seconds above 0"),
+        (("--interval", "0"), "'0' is not a number of seconds above 0"),
+        (("--interval", "nan"), "'nan' is not a number of seconds above 0"),
         (("--source", "amd"), "invalid choice: 'amd'"),
         (("--source", "replay"), "--source replay needs --capture FILE"),
         (("--source", "replay", "--capture", "/nowhere"), "/nowhere: cannot be read: No such file or directory"),

@@ -222,10 +222,10 @@ def obeyed(path: Path) -> Iterator[list[tuple[str, str]]]:
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        (b"wave", b"this is no order"),
-        (b'{"verb": 7}', b"this is no order"),
-        (b"\xff" * 5000, b"this is no order"),
-        (b'{"verb": "bow"}', b"'bow' is no order; there are: wave"),
+        (b"wave", b"not an order"),
+        (b'{"verb": 7}', b"not an order"),
+        (b"\xff" * 5000, b"not an order"),
+        (b'{"verb": "bow"}', b"unknown order 'bow'; known are: wave"),
     ],
 )
 def test_what_is_no_order_is_told(obeyed: list[tuple[str, str]], path: Path, said: bytes, answer: bytes) -> None:

@@ -179,7 +179,7 @@ def test_a_gpu_is_tried_ever_more_rarely(watch: Watch, caplog: pytest.LogCapture
     """The time for which it is left alone doubles with each hang."""
     watched = watch("hangs", IMPATIENT)
     watched.until(lambda: watched.starts == 4)
-    waits = re.findall(r"GPU-1 is left alone for (\S+)s", caplog.text)
+    waits = re.findall(r"GPU-1 is not read for (\S+)s", caplog.text)
 
     assert waits[:2] == ["0.2", "0.4"]
 

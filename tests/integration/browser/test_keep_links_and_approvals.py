@@ -133,7 +133,7 @@ def test_an_approval_that_comes_too_late_is_not_done_and_says_why(browser: Brows
         now = site.desk.clock.now()
         site.desk.ledger.approve("i-1", "carl@host", "", now)
         visit.page.click("#approve-yes")
-        expect(visit.page.locator("#approve-told")).to_have_text(
+        expect(visit.page.locator("#approve-status")).to_have_text(
             "Not done: i-1 was approved already, by carl@host.", timeout=WAIT_MS
         )
         visit.wrong.clear()  # Chromium logs the 409

@@ -235,7 +235,7 @@ def test_an_operator_keeps_a_node_on_the_page(browser: Browser, tmp_path: Path) 
             visit.page.select_option("#keep-for", "14400")
             visit.page.fill("#keep-why", "a demo")
             visit.page.keyboard.press("Enter")
-            expect(visit.page.locator("#keep-told")).to_contain_text("by ann@127.0.0.1: a demo")
+            expect(visit.page.locator("#keep-status")).to_contain_text("by ann@127.0.0.1: a demo")
             [keep] = desk.ledger.view(desk.clock.now()).keeps
             visit.page.click("#let-go")
             expect(visit.page.locator("#let-go")).to_have_count(0)

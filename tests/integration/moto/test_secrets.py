@@ -318,7 +318,7 @@ def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
         ("ssm:", "it names nothing"),
         ("secretsmanager:#key", "it names nothing"),
         ("secretsmanager:name#", "it names nothing"),
-        ("credential:../shadow", "a credential's name is no path"),
+        ("credential:../shadow", "a credential's name cannot be a path"),
     ],
 )
 def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(stores: Stores, named: str, words: str) -> None:

@@ -51,10 +51,10 @@ def test_people_read_the_dearest_first_and_the_sum() -> None:
     )
 
     assert unused.as_text([a_volume(1), UNKNOWN, ADDRESS, stopped]).splitlines() == [
-        "    $16.00  vol-2                  gp3 200 GiB  volume of the stopped i-1  us-east-1 123456789012  data",
-        "     $8.00  vol-1                  gp3 100 GiB  volume, attached to nothing  us-east-1",
-        "     $3.65  eipalloc-1               address, used by nothing  us-east-1",
-        "         ?  vol-9                  gp9 100 GiB  volume, attached to nothing  us-east-1",
+        "$16.00  vol-2       gp3 200 GiB  volume of the stopped i-1    us-east-1 123456789012  data",
+        " $8.00  vol-1       gp3 100 GiB  volume, attached to nothing  us-east-1",
+        " $3.65  eipalloc-1               address, used by nothing     us-east-1",
+        "     ?  vol-9       gp9 100 GiB  volume, attached to nothing  us-east-1",
         "4 left over, $27.65 a month, and 1 without a known price.",
         "Prices of 2024-02-01: AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing.",
     ]

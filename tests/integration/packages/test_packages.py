@@ -92,6 +92,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
 
     assert packed == ours
     assert "gpuwatch/py.typed" in packed
+    assert {"gpuwatch/runtime/base.html", "gpuwatch/money/report/report.html"} <= packed
 
 
 def test_the_wheel_names_its_program_and_its_extras(wheel: Path) -> None:

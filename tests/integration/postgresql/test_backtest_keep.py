@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from gpuwatch.cli.backtest_input import Asked
 from gpuwatch.cli.main import commands
 from gpuwatch.config import load
-from gpuwatch.controller.operations import whoever
+from gpuwatch.controller.operations import operator_name
 from gpuwatch.guard import untried
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.fleet import State
@@ -114,7 +114,7 @@ def test_a_trace_is_taken_for_the_pools_load_and_what_came_of_it_is_kept(house: 
 
     assert done.exit_code == 0, done.output
     assert [each["name"] for each in told["policies"]] == ["training:after=30m", "never"]
-    assert (made.pool, made.source, made.who, made.failure) == ("training", str(trace), whoever(), None)
+    assert (made.pool, made.source, made.who, made.failure) == ("training", str(trace), operator_name(), None)
     assert (made.stops, made.checked_stops) == (told["policies"][0]["stops"], told["policies"][0]["checked_stops"])
     assert timedelta(0) <= SystemClock().now() - made.at < timedelta(minutes=5)
 
@@ -142,8 +142,8 @@ def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--keep"], "no --pool is given"),
-        (["--compare", "pool"], "no --pool is given"),
+        (["--keep"], "--pool is missing"),
+        (["--compare", "pool"], "--pool is missing"),
         (["--pool", "telling", "--keep"], "the rules of pool 'telling' never let a node go"),
         (["--pool", "training", "--keep", "--regret", "1m"], "--keep goes by --regret 15m"),
         (["--pool", "training", "--keep", "--check-hours", "0"], "--keep needs a check"),
@@ -198,7 +198,7 @@ def test_config_check_says_where_the_ledger_cannot_be_asked(house: House, tmp_pa
     done = house.gpuwatch("config", "check")
 
     assert done.exit_code == 0
-    assert "Warning: limits.require_backtest is set, and nobody knows of any backtest: " in done.stdout
+    assert "Warning: limits.require_backtest is set, and the recorded backtests cannot be read: " in done.stdout
 
 
 @pytest.mark.parametrize(

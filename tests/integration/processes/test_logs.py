@@ -86,7 +86,7 @@ def test_one_setting_is_for_controller_and_agent(tmp_path: Path) -> None:
     assert load(file, {}).log_format == load_handed(file, {}).log_format == "json"
     assert load_handed(file, {"GPUWATCH_LOG_FORMAT": "text"}).log_format == "text"
     assert load_handed(None, {}).log_format == "text"
-    with pytest.raises(ConfigError, match=r"log_format: .logfmt. is none of the choices"):
+    with pytest.raises(ConfigError, match=r"log_format: .logfmt. is not one of the choices"):
         load_handed(None, {"GPUWATCH_LOG_FORMAT": "logfmt"})
 
 

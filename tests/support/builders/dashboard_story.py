@@ -63,7 +63,7 @@ class Story:
             done = one_round(parts, seen)
             assert done is not None
             waiting.round(None, 0.0, leading=False)
-            leader._told.last = _with_a_wish(done)
+            leader._state.last = _with_a_wish(done)
             patient.sample()
             self._scrape(world, parts, leader, waiting, patient)
             return done

@@ -183,7 +183,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("one GPU busy", "busy", lambda c: with_verdict(c, gpus=a_verdict(state=State.BUSY).gpus), "busy"),
     ("GPU not seen", "gpus_missing", lambda c: with_node(c, gpu_count=8), "1 of 8"),
     ("young", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=899)), "14m59s"),
-    ("unknown age", "warm_up", lambda c: with_node(c, launched_at=None), "Nobody knows"),
+    ("unknown age", "warm_up", lambda c: with_node(c, launched_at=None), "start time is unknown"),
     ("impossible", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=7000)), "claims"),
     ("mostly deaf pool", "blind", blind, "3 of 7"),
     ("failed lately", "cooling_down", lambda c: with_ledger(c, recent=(a_done("i-1", Status.FAILED),)), "given up"),
@@ -212,7 +212,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("no notice", "no_notice", lambda c: with_ledger(c, notices=()), "no notice"),
     ("young notice", "no_notice", lambda c: promising(c, age=599.0), "Wait for 1s"),
-    ("minimum", "floor", lambda c: replace(c, pool_rules=replace(RULES, min_nodes=3)), "2 nodes"),
+    ("minimum", "floor", lambda c: replace(c, pool_rules=replace(RULES, min_nodes=3)), "2 running nodes"),
     ("per round", "blast_radius", lambda c: replace(c, limits=Limits(max_stops_per_round=0)), "max_stops_per_round"),
     (
         "per hour",
@@ -276,7 +276,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("only stops", "opt_in", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
     ("only tells parked", "opt_in", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
     ("only tells stalled", "opt_in", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),
-    ("busy, unopted", "opt_in", lambda c: in_state(c, State.BUSY), "nothing"),
+    ("busy, unopted", "opt_in", lambda c: in_state(c, State.BUSY), "No setting"),
     ("stopped by its owner", "no_notice", lambda c: with_ledger(asleep(c), notices=(a_notice(age=8 * 86400.0),)), "no"),
     ("start of a member", "owned", lambda c: replace(with_group(c), step=a_step(verb=Verb.START)), "group"),
     (
@@ -285,8 +285,8 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: replace(with_group(c), step=a_step(verb=Verb.NOTICE), pool_rules=RULES),
         "r",
     ),
-    ("grown meanwhile", "group", lambda c: a_growth(c, size=4, desired=4), "4 nodes large"),
-    ("shrunk meanwhile", "group", lambda c: a_growth(c, size=4, desired=2), "2 nodes large"),
+    ("grown meanwhile", "group", lambda c: a_growth(c, size=4, desired=4), "has 4 nodes now"),
+    ("shrunk meanwhile", "group", lambda c: a_growth(c, size=4, desired=2), "has 2 nodes now"),
     ("clock set back", "warm_up", lambda c: with_node(c, launched_at=NOW + timedelta(hours=1)), "warms up"),
     ("largest pool", "ceiling", lambda c: replace(a_growth(c), pool_rules=replace(RULES, max_nodes=3)), "max_nodes"),
     (

@@ -154,11 +154,16 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("host", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
     ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
     ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
-    ("dead agent", "floor", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more do not count"),
-    ("failing", "floor", lambda c: beside(c, signal=failing("i-2")), "1 more do not count"),
-    ("deadlock", "floor", lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))), "1 nodes"),
-    ("pending", "floor", lambda c: beside(c, state=NodeState.PENDING), "1 nodes"),
-    ("state of another not known", "floor", lambda c: beside(c, state=NodeState.UNKNOWN), "1 nodes"),
+    ("dead agent", "floor", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more are unknown"),
+    ("failing", "floor", lambda c: beside(c, signal=failing("i-2")), "1 more are unknown"),
+    (
+        "deadlock",
+        "floor",
+        lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))),
+        "1 running nodes",
+    ),
+    ("pending", "floor", lambda c: beside(c, state=NodeState.PENDING), "1 running nodes"),
+    ("state of another not known", "floor", lambda c: beside(c, state=NodeState.UNKNOWN), "1 running nodes"),
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [

@@ -18,7 +18,8 @@ from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report.gather import gathered
-from gpuwatch.money.report.report import Report, Stretch
+from gpuwatch.money.report.period import Period
+from gpuwatch.money.report.report import Report
 from tests.support.builders.fleet import RULES, a_node, a_verdict
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -165,8 +166,8 @@ def _happens(told: Fortnight, now: datetime) -> None:
 
 def a_report(ledger: Ledger, day: date = DAY, days: int = 1, now: datetime | None = None) -> Report:
     """On a day, or several; told on the morning after the 28th unless said otherwise."""
-    stretch = Stretch(zone=BERLIN, first=day, after=day + timedelta(days=days))
-    return gathered(ledger, stretch, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL)
+    period = Period(zone=BERLIN, first=day, after=day + timedelta(days=days))
+    return gathered(ledger, period, now or at(date(2026, 3, 29), 7), KNOBS, INTERVAL)
 
 
 def _budget(now: datetime) -> BudgetState:

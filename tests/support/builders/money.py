@@ -44,7 +44,7 @@ def a_state(**changes: object) -> BudgetState:
         ends_at=datetime(2026, 4, 1, tzinfo=UTC),
         block_growth="actual",
         spent_usd=Decimal(5120),
-        blocked="$5120.00 of the $5000.00 of the budget ml are spent in 2026-03",
+        blocked="$5,120.00 of the $5,000.00 of the budget ml are spent in 2026-03",
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 

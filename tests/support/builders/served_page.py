@@ -25,8 +25,8 @@ from gpuwatch.controller.web.state import State as Told
 from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeReport, NodeState, State
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.model.money import Price
-from gpuwatch.money.accounting.energy import EnergySettings
 from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.runtime.reload import ReloadingFile
 from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict, an_activity

@@ -296,7 +296,7 @@ def test_a_gpu_left_out_of_a_whole_cycle_is_missing(told: Told) -> None:
     told.begin(a_reading(0), listed=2)
     told.core.ingest(End(seq=1, monotonic_seconds=told.clock.monotonic(), duration_seconds=0.1))
 
-    assert told.downs == {1: (DownCause.MISSING, "the probe said nothing of it")}
+    assert told.downs == {1: (DownCause.MISSING, "the probe did not report it")}
 
 
 class TwoGpus:

@@ -1,11 +1,11 @@
-"""agent/utilization.py: what an agent tells of the last minute, and what a pool's mean makes of it."""
+"""agent/usage.py: the utilization of the last minute, and what a pool's mean makes of it."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpuwatch.agent.utilization import RecentUtilization
+from gpuwatch.agent.usage import RecentUtilization
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.fleet import Fleet, GpuUse, Node, NodeReport, NodeState

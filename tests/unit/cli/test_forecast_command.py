@@ -49,7 +49,7 @@ def test_people_get_a_table(series: Path) -> None:
     """A line for each day, one for each method, and the chosen one is marked."""
     lines = run("--csv", series).stdout.splitlines()
 
-    assert lines[1].split()[:2] == ["2026-06-29", "00:00Z"]
+    assert lines[1].split()[:2] == ["2026-06-29", "00:00"]
     assert sum("<- this one" in line for line in lines) == 1
     assert any(line.startswith("7-day mean") for line in lines)
 
@@ -96,7 +96,10 @@ def test_too_short_a_history_says_so(tmp_path: Path) -> None:
         ("time,value\n", "holds no value"),
         ("time,value\n2026-05-04,\n", "holds no value"),
         ("a,b\n1,2\n", "line 1: heads 'a,b' have no time and value"),
-        ("time,value\n2026-05-04,1\nyesterday,2\n", "line 3: time 'yesterday' is none; write 2026-11-01T00:00:00Z"),
+        (
+            "time,value\n2026-05-04,1\nyesterday,2\n",
+            "line 3: time 'yesterday' is not a time; write 2026-11-01T00:00:00Z",
+        ),
         ("time,value\n2026-05-04,much\n", "line 2: value 'much' is no number"),
         ("time,value\n2026-05-04,inf\n", "line 2: value 'inf' is not finite"),
         ("time,value\n1e300,1\n", "line 2: time '1e300' are not seconds since 1970"),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.controller.operations import whoever
+from gpuwatch.controller.operations import operator_name
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.settings import contradictions
 from gpuwatch.model.decision import Reason, Verb
@@ -56,10 +56,10 @@ def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> 
     assert re.match(
         r"Paused: pool training until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, by .+@.+: moving the racks\.", told.output
     )
-    assert everything.output.startswith(f"Paused: all pools until somebody resumes it, by {whoever()}: audit.")
+    assert everything.output.startswith(f"Paused: all pools until somebody resumes it, by {operator_name()}: audit.")
     assert [(pause.pool, pause.who, pause.reason) for pause in held] == [
-        ("training", whoever(), "moving the racks"),
-        (None, whoever(), "audit"),
+        ("training", operator_name(), "moving the racks"),
+        (None, operator_name(), "audit"),
     ]
     resumed = gpuwatch("resume", "--pool", "training")
     assert resumed.output.startswith("Resumed: pool training.\nStill paused: all pools until somebody resumes it")

@@ -172,7 +172,7 @@ def test_refreshed_prices_are_listed_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (["--provider", "ibm"], "'ibm' is none of aws, azure, gcp, alibaba, tencent"),
+        (["--provider", "ibm"], "'ibm' is not one of aws, azure, gcp, alibaba, tencent"),
         (["--refresh"], "name them with --provider and --region"),
         (["--refresh", "--provider", "gcp", "--region", "us-central1"], "prices.live.gcp is not set"),
     ],

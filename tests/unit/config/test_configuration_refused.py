@@ -10,28 +10,28 @@ from gpuwatch.config import ConfigError, load
 from tests.support.builders.configurations import mistakes
 
 REFUSED = {
-    "misspelt": ("mdoe: enforce", 'FILE:1: mdoe: is no key of the configuration (its value is "enforce")', "mode"),
+    "misspelt": ("mdoe: enforce", 'FILE:1: mdoe: is not a key of the configuration (its value is "enforce")', "mode"),
     "misspelt below": (
         "pools:\n  a:\n    idle:\n      aftr: 30m",
-        'FILE:4: pools.a.idle.aftr: is no key of the configuration (its value is "30m")',
+        'FILE:4: pools.a.idle.aftr: is not a key of the configuration (its value is "30m")',
         "pools.a.idle.after",
     ),
     "misplaced": (
         "max_stops_per_hour: 3",
-        "FILE:1: max_stops_per_hour: is no key of the configuration (its value is 3)",
+        "FILE:1: max_stops_per_hour: is not a key of the configuration (its value is 3)",
         "limits.max_stops_per_hour",
     ),
     "unheard of": (
         "ledger: {colour: red}",
-        'FILE:1: ledger.colour: is no key of the configuration (its value is "red")',
+        'FILE:1: ledger.colour: is not a key of the configuration (its value is "red")',
         "one of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
     ),
     "secret": (
         "cloud: {secret_key: hush}",
-        "FILE:1: cloud.secret_key: is no key of the configuration (its value is (hidden))",
+        "FILE:1: cloud.secret_key: is not a key of the configuration (its value is (hidden))",
         "one of provider, regions, endpoint_url, aws",
     ),
-    "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is none of the choices', "one of observe, enforce"),
+    "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is not one of the choices', "one of observe, enforce"),
     "no duration": (
         "interval: soon",
         'FILE:1: interval: "soon" is not a duration',
@@ -83,7 +83,7 @@ REFUSED = {
         'a text that is not empty; write "7" with quotes',
     ),
     "empty text": ("ledger: {path: ''}", 'FILE:1: ledger.path: "" is empty', "a text that is not empty"),
-    "no value": ("mode:", "FILE:1: mode: null is none of the choices", "one of observe, enforce"),
+    "no value": ("mode:", "FILE:1: mode: null is not one of the choices", "one of observe, enforce"),
     "no list": (
         "cloud: {regions: eu-west-1}",
         'FILE:1: cloud.regions: "eu-west-1" is not a list of texts',
@@ -96,7 +96,7 @@ REFUSED = {
     ),
     "secret in a url": (
         "ledger: {urls: 'postgresql://me:hush@db/gpuwatch'}",
-        "FILE:1: ledger.urls: is no key of the configuration (its value is (hidden))",
+        "FILE:1: ledger.urls: is not a key of the configuration (its value is (hidden))",
         "ledger.url",
     ),
     "no section": (
@@ -117,12 +117,12 @@ REFUSED = {
     "tag": ("fleet: !secret x", "FILE:1: fleet: has the tag !secret", "a plain value without a tag"),
     "untrue tag": (
         "fleet: !!int x",
-        "FILE:1: fleet: is no value: invalid literal for int() with base 10: 'x'",
+        "FILE:1: fleet: is not a value: invalid literal for int() with base 10: 'x'",
         "a plain value",
     ),
     "no url": (
         "signals: {targets: {i-1: host:80}}",
-        "FILE:1: signals.targets.i-1: 'host:80' is no URL",
+        "FILE:1: signals.targets.i-1: 'host:80' is not a valid URL",
         "a URL such as http://10.0.0.7:9460",
     ),
     "gap": (
@@ -175,22 +175,22 @@ def test_a_mistake_in_the_file_is_told_with_place_value_and_remedy(
 
 
 REFUSED_VARIABLES = {
-    "misspelt": ({"GPUWATCH_MDOE": "enforce"}, "GPUWATCH_MDOE: is no setting", "GPUWATCH_MODE"),
+    "misspelt": ({"GPUWATCH_MDOE": "enforce"}, "GPUWATCH_MDOE: is not a setting", "GPUWATCH_MODE"),
     "one underscore": (
         {"GPUWATCH_LIMITS_MAX_STOPS_PER_HOUR": "3"},
-        "GPUWATCH_LIMITS_MAX_STOPS_PER_HOUR: is no setting",
+        "GPUWATCH_LIMITS_MAX_STOPS_PER_HOUR: is not a setting",
         "GPUWATCH_LIMITS__MAX_STOPS_PER_HOUR",
     ),
     "in a pool": (
         {"GPUWATCH_POOLS__training__IDLE__AFTR": "45m"},
-        "GPUWATCH_POOLS__training__IDLE__AFTR: is no setting",
+        "GPUWATCH_POOLS__training__IDLE__AFTR: is not a setting",
         "GPUWATCH_POOLS__training__IDLE__AFTER",
     ),
-    "prefix": ({"GPUWATHC_MODE": "enforce"}, "GPUWATHC_MODE: is no setting", "GPUWATCH_MODE"),
-    "small letters": ({"gpuwatch_mode": "enforce"}, "gpuwatch_mode: is no setting", "GPUWATCH_MODE"),
+    "prefix": ({"GPUWATHC_MODE": "enforce"}, "GPUWATHC_MODE: is not a setting", "GPUWATCH_MODE"),
+    "small letters": ({"gpuwatch_mode": "enforce"}, "gpuwatch_mode: is not a setting", "GPUWATCH_MODE"),
     "unheard of": (
         {"GPUWATCH_QQQQ": "1"},
-        "GPUWATCH_QQQQ: is no setting",
+        "GPUWATCH_QQQQ: is not a setting",
         "a setting of docs/CONFIGURATION.md",
     ),
     "a whole section": (
@@ -269,7 +269,7 @@ def test_a_text_of_a_list_may_hold_a_comma() -> None:
 
 def test_a_variable_that_is_no_list_is_refused() -> None:
     """What begins like a list must be one: a command cut in pieces would be another command."""
-    with pytest.raises(ConfigError, match="GPUWATCH_CLOUD__REGIONS: is no list"):
+    with pytest.raises(ConfigError, match="GPUWATCH_CLOUD__REGIONS: is not a list"):
         load(None, {"GPUWATCH_CLOUD__REGIONS": '["sh", "-c", "exit 3'})
 
 

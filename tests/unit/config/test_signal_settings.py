@@ -9,7 +9,7 @@ from tests.support.builders.configurations import mistakes, read
 URL = "url: http://127.0.0.1:9090"
 WRONG = {
     "no URL": ("signals: {source: promql}", "signals.promql.url is not set"),
-    "no URL that is one": ("signals: {promql: {url: prometheus:9090}}", "'prometheus:9090' is no URL"),
+    "no URL that is one": ("signals: {promql: {url: prometheus:9090}}", "'prometheus:9090' is not a valid URL"),
     "no label": (f"signals: {{promql: {{{URL}, node_label: a-b}}}}", "signals.promql.node_label: 'a-b' is no label"),
     "half a user": ("signals: {promql: {username: ann}}", "is set without signals.promql.password_file"),
     "two ways to be": (

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
-from gpuwatch.controller.operations import whoever
+from gpuwatch.controller.operations import operator_name
 from gpuwatch.guard import Limits, judge
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.decision import Intent, Reason, Status, Verb
@@ -151,7 +151,9 @@ def test_a_notice_says_when_the_first_message_about_it_arrived(place: Place) -> 
     assert heard.told_at == NOW + timedelta(minutes=2)
     assert untold is not None
     assert untold.told_at is None
-    assert ledger.messages.told([notice.key, other.key]) == {(notice.key, name) for name in ("slack", "mail", "chat")}
+    assert ledger.messages.recorded([notice.key, other.key]) == {
+        (notice.key, name) for name in ("slack", "mail", "chat")
+    }
     assert ledger.audit().broken is None
 
 
@@ -211,7 +213,7 @@ def test_who_waits_is_listed_until_somebody_approves(ledger: Ledger) -> None:
     assert [(each["node"], each["why"]) for each in there] == [("i-1", REASON.sentence)]
     assert done.output == "Approved: i-1; it goes if it still has no use then.\n"
     assert [(each.key, each.who, each.reason) for each in approvals] == [
-        (notice.key, whoever(), "the project has ended")
+        (notice.key, operator_name(), "the project has ended")
     ]
     assert gpuwatch("approve").output == "No node waits for an approval.\n"
 

@@ -48,9 +48,9 @@ def a_desk(ledger: Ledger | None = None) -> Desk:
     return desk
 
 
-def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, tells: bool = True) -> ControllerContext:
+def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, logs: bool = True) -> ControllerContext:
     """The parts of a controller with budgets, as it begins."""
-    made = Budgeting(ledger=desk.ledger, budgets=budgets, zone=UTC_ZONE, tells=tells)
+    made = Budgeting(ledger=desk.ledger, budgets=budgets, zone=UTC_ZONE, logs_crossings=logs)
     return replace(desk.parts, meter=Meter(desk.ledger, METERING), budgets=made.states)
 
 
@@ -113,7 +113,7 @@ def test_a_plan_has_budgets_and_logs_nothing(caplog: pytest.LogCaptureFixture) -
     desk = a_desk()
     rounds(desk, live(desk), 15)
     caplog.clear()
-    done = step(live(desk, {"all": Budget(usd_per_month=Decimal(1))}, tells=False), act=False)
+    done = step(live(desk, {"all": Budget(usd_per_month=Decimal(1))}, logs=False), act=False)
 
     assert done.observation.budgets[0].spent_usd == 14
     assert crossings(caplog) == []

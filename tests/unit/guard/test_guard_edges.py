@@ -286,9 +286,9 @@ def test_a_stop_of_nobody_in_particular_says_so() -> None:
     case = with_ledger(replace(a_case(), limits=limits), recent=(a_done(),))
     anns = with_node(case, owner="ann")
 
-    assert "nobody in particular" in judge(case).refusals[0].sentence
+    assert "machines without an owner" in judge(case).refusals[0].sentence
     assert judge(anns).allowed
-    assert "of ann" in judge(with_ledger(anns, recent=(replace(a_done(), owner="ann"),))).refusals[0].sentence
+    assert "for ann" in judge(with_ledger(anns, recent=(replace(a_done(), owner="ann"),))).refusals[0].sentence
     assert judge(granting(anns, "i-404", verb=Verb.STOP)).allowed
 
 

@@ -118,13 +118,13 @@ def test_each_record_says_who_what_why_and_what_came_of_it(ledger: Ledger) -> No
         ("pause", None, None, "bob@desk", "looking first"),
         ("pause", None, "training", "bob@desk", "racks move"),
         ("approve", "i-1", "training", "ann@desk", "she is on leave"),
-        ("message", "i-1", "training", "controller", "notice told to chat"),
-        ("message", "i-1", "training", "controller", "notice told to team"),
+        ("message", "i-1", "training", "controller", "notice sent to chat"),
+        ("message", "i-1", "training", "controller", "notice sent to team"),
         ("notice", "i-1", "training", controller, REASON.sentence),
     ]
     results = [each["result"] for each in found]
     assert results[:4] == ["open", "failed: 2 stops were wrong", "passed", "taken back"]
-    assert results[4] == f"until {NOW + timedelta(hours=1, minutes=7):%Y-%m-%d %H:%M:%S}Z"
+    assert results[4] == f"until {NOW + timedelta(hours=1, minutes=7):%Y-%m-%d %H:%M:%S} UTC"
     assert results[-3:] == [
         "reached nobody for certain: 404 from hooks.example.com",
         "250 accepted",
@@ -142,9 +142,9 @@ def test_people_read_a_line_a_record_with_its_reason_under_it(ledger: Ledger) ->
 
     assert empty.output == "Nothing of that is on record.\n"
     assert lines == [
-        f"{NOW:%Y-%m-%d %H:%M:%S}Z  pause      all pools, by bob@desk",
+        f"{NOW:%Y-%m-%d %H:%M:%S} UTC  pause      all pools, by bob@desk",
         "    looking first",
-        f"{NOW:%Y-%m-%d %H:%M:%S}Z  notice     i-1 of pool training, by {ledger.leader()}",
+        f"{NOW:%Y-%m-%d %H:%M:%S} UTC  notice     i-1 of pool training, by {ledger.leader()}",
         "    It has been idle for 2h.",
         "    settled: the tags are there",
     ]
@@ -168,7 +168,7 @@ def test_an_auditor_asks_for_a_machine_a_pool_a_time_a_deed_or_a_number(ledger: 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [(["--only", "stpo"], "'stpo' is none of pause, resume,"), (["--since", "soon"], "'soon' is no moment")],
+    [(["--only", "stpo"], "'stpo' is not one of pause, resume,"), (["--since", "soon"], "'soon' is no moment")],
     ids=["deed", "time"],
 )
 def test_a_wrong_question_is_told(arguments: list[str], sentence: str) -> None:
@@ -216,7 +216,7 @@ def test_modes_and_absences_are_told() -> None:
     found = ledger.trail.traces(Asked(limit=9))
 
     assert [trace.what for trace in reversed(found)] == ["observe", "enforce", "away"]
-    assert found[0].why == f"no round since {NOW + timedelta(minutes=2):%Y-%m-%d %H:%M:%S}Z"
+    assert found[0].why == f"no round since {NOW + timedelta(minutes=2):%Y-%m-%d %H:%M:%S} UTC"
     assert ledger.audit().broken is None
 
 
@@ -230,7 +230,7 @@ def test_every_kind_of_record_is_told_or_is_no_deed() -> None:
 
 def test_nobody_s_words_forge_a_record(ledger: Ledger) -> None:
     """Whom a keep link was made out to is a tag, and a reason may be anything: each record has its own lines."""
-    forged = "\n2026-03-02 15:00:00Z  approve    i-1 of pool training, by root@desk\x1b[1A"
+    forged = "\n2026-03-02 15:00:00 UTC  approve    i-1 of pool training, by root@desk\x1b[1A"
     ledger.keep("i-1", f"link:ann{forged}", f"because{forged}", NOW, NOW + HOUR)
     lines = gpuwatch().output.splitlines()
 

@@ -14,7 +14,7 @@ from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Reason, Verb
-from gpuwatch.money.accounting.energy import EnergySettings
+from gpuwatch.money.accounting.settings import EnergySettings
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.fakes.broken_ledgers import remove
 

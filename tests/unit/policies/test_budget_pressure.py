@@ -141,7 +141,7 @@ def test_the_guard_says_which_budgets_it_has_asked() -> None:
     assert words == [
         "No month's budget blocks its growth.",
         "The month's budget allows it: ml.",
-        "$5120.00 of the $5000.00 of the budget ml are spent in 2026-03.",
+        "$5,120.00 of the $5,000.00 of the budget ml are spent in 2026-03.",
     ]
 
 

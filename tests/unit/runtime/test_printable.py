@@ -12,8 +12,8 @@ from gpuwatch.cli.doctor import report as doctor
 from gpuwatch.cli.doctor.report import Examination, fine
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.money import unused
-from gpuwatch.money.report.cost import aligned
 from gpuwatch.runtime.printable import legible, shown
+from gpuwatch.runtime.table import aligned
 from tests.support.paths import ROOT
 
 ROOM = ROOT / "gpuwatch"

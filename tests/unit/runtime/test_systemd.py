@@ -53,7 +53,7 @@ def test_without_systemd_nothing_is_told_and_nothing_breaks(
 
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere/notify")
     service.notify("READY=1")
-    assert "systemd was not told READY" in caplog.text
+    assert "systemd did not receive READY" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_rest_that_settings_allow_is_no_hang(systemd: socket.socket) -> None:
 def test_reading_settings_again_is_told_with_its_time(systemd: socket.socket) -> None:
     """Microseconds of the monotonic clock: by them systemd knows which signal it answers."""
     clock = ManualClock()
-    service.tell_reloading(clock)
+    service.notify_reloading(clock)
 
     assert systemd.recv(100) == f"RELOADING=1\nMONOTONIC_USEC={int(clock.monotonic() * 1e6)}".encode()
 

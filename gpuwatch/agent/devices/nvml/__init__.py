@@ -2,7 +2,7 @@
 
 Rules: a value that the driver does not give is None; a row's next way is tried only where the one before is
 unsupported or has nothing new, never after an error; what a GPU does not support is asked again only after
-`source.FORGET_SECONDS`, when MIG has changed, or when the GPU is found anew; a slow row's value is shown for
+`source.FORGET_SECONDS`, when MIG has changed, or when the GPU is found again; a slow row's value is shown for
 SLOW_SECONDS after a read that succeeded; a lost GPU is down while the others are read as ever.
 """
 

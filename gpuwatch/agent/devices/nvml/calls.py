@@ -1,10 +1,10 @@
-"""How a value is asked for: one call, one field of the batch, or one value by label; and what an error means."""
+"""The ways to read a value: one call, one field of the batch, or one value by label; and what an error means."""
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import pynvml as nvml
 
@@ -12,7 +12,7 @@ import pynvml as nvml
 class Absence(Enum):
     """Why a call gave no value."""
 
-    UNSUPPORTED = "unsupported"  # this GPU or this driver cannot tell
+    UNSUPPORTED = "unsupported"  # this GPU or this driver does not provide it
     NOTHING = "nothing"  # nothing new since the last call
     FAILED = "failed"  # it should have answered
 
@@ -41,37 +41,24 @@ DRIVER_GONE = set(DRIVER) - {nvml.NVML_ERROR_NO_PERMISSION}  # while reading, th
 FieldKey = tuple[int, int]  # id and scope
 
 
-class Way(Protocol):
-    """How a value is learnt; frozen, so that a table of them is a constant."""
+class Way:
+    """How a value is read; frozen, so that a table of them is a constant."""
+
+    __slots__ = ()
 
     @property
     def fields(self) -> tuple[FieldKey, ...]:
         """The field values that it needs from the batch."""
-        ...
+        return ()
 
     @property
     def gpm(self) -> tuple[int, ...]:
         """The GPM metrics that it needs."""
-        ...
+        return ()
 
     def of(self, visit: "Visit") -> Any:  # noqa: ANN401  the row knows the type
-        """The value in base units, None where the driver's answer cannot be true, or an Absence."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A way that needs nothing which is asked for together."""
-
-    @property
-    def fields(self) -> tuple[FieldKey, ...]:
-        """None."""
-        return ()
-
-    @property
-    def gpm(self) -> tuple[int, ...]:
-        """None."""
-        return ()
+        """The value in base units, None if the driver's answer cannot be true, or an Absence."""
+        raise NotImplementedError
 
 
 class Table:
@@ -87,7 +74,7 @@ class Table:
 
 @dataclass(slots=True)
 class Device:
-    """What is remembered of a GPU or a MIG instance between cycles: how to reach it, what it cannot do."""
+    """What is known of a GPU or a MIG instance between cycles: its handle, and what it does not support."""
 
     handle: Any = None
     instance: int | None = None  # of MIG; `parent` is then the GPU's handle
@@ -122,7 +109,7 @@ class Visit:
         return {name: self.learn(ways) for name, ways in self.table.rows.items()}
 
     def learn(self, ways: Sequence[Way]) -> Any:  # noqa: ANN401  the row knows the type
-        """What the first way that is supported and has something says."""
+        """The value of the first way that is supported and has one."""
         for way in ways:
             value = way.of(self)
             if value is Absence.FAILED:
@@ -132,17 +119,17 @@ class Visit:
         return None
 
     def once(self, key: object, answer: Callable[[], Any]) -> Any:  # noqa: ANN401  pynvml is untyped
-        """What `answer` said the first time."""
+        """The result of `answer`, which is called once for each key."""
         if key in self.answers:
             return self.answers[key]
-        told = self.answers[key] = Absence.UNSUPPORTED if key in self.device.unsupported else answer()
-        return told
+        result = self.answers[key] = Absence.UNSUPPORTED if key in self.device.unsupported else answer()
+        return result
 
-    def call(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  likewise
+    def call(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  as above
         """The answer of a function of pynvml about this device; `key` is what may turn out to be unsupported."""
         return self.ask(key, name, self.device.handle, *args)
 
-    def ask(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  likewise
+    def ask(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  as above
         """The answer of a function of pynvml, or an Absence."""
         try:
             return getattr(nvml, name)(*args)
@@ -153,7 +140,7 @@ class Visit:
             return self.judge(key, name, error.value)
 
     def judge(self, key: object, name: str, code: int) -> Absence:
-        """What an error means for the value that was asked for; raises where it means more than that."""
+        """What an error means for the value; raises if it concerns the whole GPU or driver."""
         if code in _UNSUPPORTED:
             self.device.unsupported.add(key)
             return Absence.UNSUPPORTED
@@ -175,14 +162,14 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Alone):
+class Call(Way):
     """A value out of the answer of one function of pynvml, given the device and `args`."""
 
     name: str
     convert: Callable[[Any], Any]
     args: tuple[object, ...] = ()
 
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  likewise
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  as above
         """The converted answer."""
         key = (self.name, self.args)
         answer = visit.once(key, lambda: visit.call(key, self.name, *self.args))
@@ -199,7 +186,7 @@ def number(value_type: int, union: Any) -> Any:  # noqa: ANN401  pynvml is untyp
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(Way):
     """A value of nvmlDeviceGetFieldValues; those of all rows of a table travel in one call."""
 
     id: int
@@ -208,15 +195,10 @@ class Field:
 
     @property
     def fields(self) -> tuple[FieldKey, ...]:
-        """Itself."""
+        """This field."""
         return ((self.id, self.scope),)
 
-    @property
-    def gpm(self) -> tuple[int, ...]:
-        """None."""
-        return ()
-
-    def of(self, visit: Visit) -> Any:  # noqa: ANN401  likewise
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  as above
         """This field's entry, judged by its own return code."""
         key = (self.id, self.scope)
         if key in visit.device.unsupported:
@@ -246,19 +228,19 @@ def _batch(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
-    """One value for each label; a label whose value is not known is left out."""
+class Each(Way):
+    """One value for each label; a label without a known value is left out."""
 
     ways: Mapping[str, tuple[Way, ...]]
 
     @property
     def fields(self) -> tuple[FieldKey, ...]:
-        """Those of all labels."""
+        """The fields of all labels."""
         return tuple(key for way in self._all() for key in way.fields)
 
     @property
     def gpm(self) -> tuple[int, ...]:
-        """Those of all labels."""
+        """The metrics of all labels."""
         return tuple(metric for way in self._all() for metric in way.gpm)
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type

@@ -1,4 +1,4 @@
-"""XIDs as the driver reports them through an event set. What happens before a GPU is registered is never told."""
+"""XIDs as the driver reports them through an event set. Events before a GPU is registered are not reported."""
 
 import ctypes
 import logging
@@ -15,7 +15,7 @@ _RETRY_SECONDS = 10.0
 
 
 class XidEvents:
-    """One event set for all GPUs. What fails is told once and tried again after a while: a GPU, or the whole set."""
+    """One event set for all GPUs. A failure, of one GPU or of the set, is logged once and retried later."""
 
     def __init__(self) -> None:
         """Nothing is made before the first GPU is watched."""
@@ -23,7 +23,7 @@ class XidEvents:
         self._watched: dict[str, Device] = {}
         self._uuids: dict[int | None, str] = {}  # by the address behind a handle: that asks no GPU
         self._retry_at: dict[str, float] = {}  # by uuid, and for the set by no uuid
-        self._told = False
+        self._logged = False
 
     def watch(self, uuid: str, device: Device, now: float) -> None:
         """Register a GPU that has just been read, once for each time that it is found.
@@ -62,7 +62,7 @@ class XidEvents:
         return tuple(events)
 
     def close(self) -> None:
-        """Let go of the set."""
+        """Release the event set."""
         held, self._set = self._set, None
         self._watched.clear()
         self._uuids.clear()
@@ -73,11 +73,11 @@ class XidEvents:
                 return
 
     def _failed(self, uuid: str, error: nvml.NVMLError, now: float) -> None:
-        if error.value in DRIVER_GONE:  # whoever asks next finds out
+        if error.value in DRIVER_GONE:  # the next call finds out
             return
         self._retry_at[uuid] = now + _RETRY_SECONDS
-        if not self._told:
-            self._told = True
+        if not self._logged:
+            self._logged = True
             what = f"of {uuid}" if uuid else "of all GPUs"
             _LOG.warning("errors (XIDs) %s may be missed, it is tried again: event set: %s", what, error)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml as nvml
 
-from gpuwatch.agent.devices.nvml.calls import Absence, Device, FieldKey, Visit
+from gpuwatch.agent.devices.nvml.calls import Absence, Device, Visit, Way
 
 _SHORTEST_SECONDS = 0.1  # between two samples, says nvml.h
 _FIRST_MAX = 98  # NVML_GPM_METRIC_MAX of the first drivers with GPM
@@ -25,20 +25,15 @@ _UNASKED = (nvml.NVML_ERROR_NO_DATA, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
-class Gpm:
+class Gpm(Way):
     """One metric of nvmlGpmMetricsGet; those of all rows of a table travel in one call."""
 
     id: int
     convert: Callable[[float], Any]
 
     @property
-    def fields(self) -> tuple[FieldKey, ...]:
-        """None."""
-        return ()
-
-    @property
     def gpm(self) -> tuple[int, ...]:
-        """Itself."""
+        """This metric."""
         return (self.id,)
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
@@ -66,7 +61,7 @@ def release(device: Device) -> None:
 
 
 def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
-    """The return code and value of each metric by its id, or why there are none."""
+    """The return code and value of each metric by its id, or why they are missing."""
     device = visit.device
     wanted = [metric for metric in visit.table.gpm if ("gpm", metric) not in device.unsupported]
     taken = device.gpm_taken
@@ -99,7 +94,7 @@ def _difference(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
 
 
 def _ask(visit: Visit, wanted: list[int], last: Any, fresh: Any) -> Any:  # noqa: ANN401  pynvml is untyped
-    """The return code and value of these metrics between two samples, by id, or why there are none."""
+    """The return code and value of these metrics between two samples, by id, or why they are missing."""
     request = nvml.c_nvmlGpmMetricsGet_t()
     request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(wanted)
     request.sample1, request.sample2 = last, fresh

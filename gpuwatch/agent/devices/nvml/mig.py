@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from gpuwatch.agent.devices.nvml.calls import Absence, Alone, Device, Table, Visit
+from gpuwatch.agent.devices.nvml.calls import Absence, Device, Table, Visit, Way
 from gpuwatch.agent.devices.nvml.gpm import release
 from gpuwatch.agent.devices.nvml.processes import compute_pids
 from gpuwatch.model.mig import MigDevice, MigInstance
@@ -12,7 +12,7 @@ _ON = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Mig(Alone):
+class Mig(Way):
     """The GPU instances with their compute instances. One that fails makes the whole unknown."""
 
     table: Table  # what is read of each instance
@@ -73,10 +73,10 @@ def _listed(visit: Visit) -> dict[_Key, list[Any]] | Absence:
         handle = visit.call("mig", "nvmlDeviceGetMigDeviceHandleByIndex", index)
         if handle is Absence.NOTHING:
             continue
-        told = handle if isinstance(handle, Absence) else _identified(visit, handle)
-        if isinstance(told, Absence):
+        result = handle if isinstance(handle, Absence) else _identified(visit, handle)
+        if isinstance(result, Absence):
             return Absence.FAILED
-        instance, device = told
+        instance, device = result
         devices[instance] = (*devices.get(instance, ()), device)
         handles.setdefault(instance, []).append(handle)
     return {(instance, parts): handles[instance] for instance, parts in devices.items()}
@@ -101,7 +101,7 @@ def _identified(visit: Visit, handle: Any) -> tuple[int, MigDevice] | Absence:  
 
 
 def _keep(device: Device, listed: dict[_Key, Any]) -> None:
-    """Remember these instances and no others. What the GPU itself can tell depends on whether there are any."""
+    """Remember these instances and no others. Which figures the GPU itself has depends on whether there are any."""
     if device.parts.keys() == listed.keys():
         return
     for key in device.parts.keys() - listed.keys():

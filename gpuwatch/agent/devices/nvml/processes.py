@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuwatch.agent.devices.nvml.calls import Absence, Alone, Visit
+from gpuwatch.agent.devices.nvml.calls import Absence, Visit, Way
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.model.gpu import GpuProcess, ProcessKind
 
@@ -13,7 +13,7 @@ _NO_INSTANCE = 0xFFFFFFFF  # nvml.h: a process outside of MIG
 
 
 @dataclass(frozen=True, slots=True)
-class Processes(Alone):
+class Processes(Way):
     """All lists merged by pid. One list that fails makes the whole unknown."""
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
@@ -27,13 +27,13 @@ class Processes(Alone):
         for kind, rows in lists:
             for row in [] if isinstance(rows, Absence) else rows:
                 if row.pid not in _NO_PIDS:
-                    told = _told(row, kind)
-                    found[row.pid] = _merged(found.get(row.pid, told), told)
+                    process = _process(row, kind)
+                    found[row.pid] = _merged(found.get(row.pid, process), process)
         return tuple(found[pid] for pid in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
-class Partial(Alone):
+class Partial(Way):
     """Whether processes may hold the GPU that the lists do not show, or not with an id that can be true."""
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
@@ -58,7 +58,7 @@ def _lists(visit: Visit) -> list[tuple[ProcessKind, Any]]:
     return [(kind, _list(visit, f"nvmlDeviceGet{name}RunningProcesses")) for name, kind in _LISTS]
 
 
-def _told(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml is untyped
+def _process(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml is untyped
     """One row of a list."""
     within = [None if number == _NO_INSTANCE else number for number in (row.gpuInstanceId, row.computeInstanceId)]
     return GpuProcess(
@@ -70,25 +70,25 @@ def _told(row: Any, kind: ProcessKind) -> GpuProcess:  # noqa: ANN401  pynvml is
     )
 
 
-def _merged(known: GpuProcess, told: GpuProcess) -> GpuProcess:
+def _merged(known: GpuProcess, new: GpuProcess) -> GpuProcess:
     """Two rows of one process; of two different MIG instances neither is the one it runs in."""
-    sizes = [size for size in (known.memory_bytes, told.memory_bytes) if size is not None]
-    same = known.gpu_instance == told.gpu_instance
+    sizes = [size for size in (known.memory_bytes, new.memory_bytes) if size is not None]
+    same = known.gpu_instance == new.gpu_instance
     return replace(
         known,
         memory_bytes=max(sizes, default=None),
         gpu_instance=known.gpu_instance if same else None,
-        compute_instance=known.compute_instance if same and known.compute_instance == told.compute_instance else None,
+        compute_instance=known.compute_instance if same and known.compute_instance == new.compute_instance else None,
     )
 
 
 def _garbage(rows: Any) -> bool:  # noqa: ANN401  pynvml is untyped
-    """Whether a list holds impossible pids alone: somebody is there, and nobody knows who."""
+    """Whether a list holds only impossible pids: there are processes, but it is unknown which."""
     return isinstance(rows, list) and bool(rows) and all(row.pid in _NO_PIDS for row in rows)
 
 
 def _list(visit: Visit, name: str) -> Any:  # noqa: ANN401  pynvml is untyped
-    def version(suffix: str) -> Any:  # noqa: ANN401  likewise
+    def version(suffix: str) -> Any:  # noqa: ANN401  as above
         key = name + suffix
         return visit.once(key, lambda: visit.call(key, key))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml as nvml
 
-from gpuwatch.agent.devices.nvml.calls import Absence, Alone, Call, Each, Field, Table, Visit, Way, number
+from gpuwatch.agent.devices.nvml.calls import Absence, Call, Each, Field, Table, Visit, Way, number
 from gpuwatch.agent.devices.nvml.gpm import Gpm
 from gpuwatch.agent.devices.nvml.mig import Mig
 from gpuwatch.agent.devices.nvml.processes import Partial, Processes
@@ -29,7 +29,7 @@ _PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Samples(Alone):
+class Samples(Way):
     """The driver's utilization samples since the last cycle, folded into one ratio."""
 
     fold: Callable[[Sequence[float]], float]

@@ -24,7 +24,7 @@ _STAND_IN = "unidentified-"
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU as it is known here: who it is, and how to reach it or why that cannot be."""
+    """One GPU: its identity, and its device or why there is none."""
 
     info: GpuInfo
     device: Device | None = None
@@ -34,11 +34,11 @@ class _Gpu:
     asked_at: float = 0.0  # when it was last asked for everything
 
     def found(self, device: Device, info: GpuInfo) -> None:
-        """It answers, for the first time or again."""
+        """Note that it answers, for the first time or again."""
         self.info, self.device, self.slow_at = info, device, None
 
     def gone(self, cause: DownCause, detail: str) -> None:
-        """It does not answer any more."""
+        """Note that it does not answer any more, and why."""
         if self.device is not None:
             release(self.device)
         self.device, self.cause, self.detail = None, cause, detail
@@ -69,7 +69,7 @@ class NvmlSource:
         return tuple(sorted((gpu.info for gpu in self._gpus.values()), key=lambda info: order(info.uuid, info.index)))
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
-        """One cycle of one GPU."""
+        """Read one GPU once."""
         at = self._clock.now()
         known = self._gpus.get(gpu.uuid) or _Gpu(info=gpu, cause=DownCause.MISSING, detail="never listed here")
         values = dict[str, Any]()
@@ -90,12 +90,12 @@ class NvmlSource:
         return self._events.take(self._clock.monotonic())
 
     def close(self) -> None:
-        """Let go of the driver; the library itself stays mapped until the process ends."""
+        """Release the driver; its library stays mapped until the process ends."""
         if self._open:
             self._open = False
             self._events.close()
             for gpu in self._gpus.values():
-                gpu.gone(DownCause.DRIVER, "the driver was let go of")
+                gpu.gone(DownCause.DRIVER, "the driver was released")
             with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlShutdown()
 
@@ -134,7 +134,7 @@ class NvmlSource:
         self._count = count
 
     def _find(self, index: int) -> str:
-        """Take hold of the GPU that the driver lists there; its uuid, or that of the one last seen there."""
+        """Open the GPU that the driver lists there; returns its uuid, or that of the GPU last seen there."""
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = nvml.nvmlDeviceGetUUID(handle)
@@ -157,20 +157,20 @@ class NvmlSource:
 
 
 def _identify(handle: Any, uuid: str, index: int) -> GpuInfo:  # noqa: ANN401  pynvml is untyped
-    cuda = _told(nvml.nvmlSystemGetCudaDriverVersion)
+    cuda = _answer(nvml.nvmlSystemGetCudaDriverVersion)
     return GpuInfo(
         uuid=uuid,
         index=index,
-        name=_told(nvml.nvmlDeviceGetName, handle),
-        pci_bus_id=_told(lambda: str(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)),
-        driver_version=_told(nvml.nvmlSystemGetDriverVersion),
+        name=_answer(nvml.nvmlDeviceGetName, handle),
+        pci_bus_id=_answer(lambda: str(nvml.nvmlDeviceGetPciInfo_v3(handle).busId)),
+        driver_version=_answer(nvml.nvmlSystemGetDriverVersion),
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-        vbios_version=_told(nvml.nvmlDeviceGetVbiosVersion, handle),
-        serial=_told(nvml.nvmlDeviceGetSerial, handle),
+        vbios_version=_answer(nvml.nvmlDeviceGetVbiosVersion, handle),
+        serial=_answer(nvml.nvmlDeviceGetSerial, handle),
     )
 
 
-def _told(question: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  likewise
+def _answer(question: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  pynvml is untyped
     with contextlib.suppress(nvml.NVMLError):
         return question(*args)
     return None

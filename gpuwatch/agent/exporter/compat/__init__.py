@@ -27,7 +27,7 @@ def load(name: str) -> Dialect:
 class Compatibility:
     """Adds the families of some dialects to a page.
 
-    `users` tells who is behind the processes, `processes` what those use, `host` of the host.
+    `users` gives the owners of processes, `processes` what they use, `host` figures of the host.
     """
 
     def __init__(

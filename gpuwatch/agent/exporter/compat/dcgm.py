@@ -152,7 +152,7 @@ _XID_ERRORS = "DCGM_FI_DEV_XID_ERRORS"
 _EXTRAS = (
     Extra(
         _XID_ERRORS,
-        "the XID last reported, with `err_code` and our `err_msg`; absent while there is none",
+        "the XID last reported, with `err_code` and our `err_msg`; absent without an XID",
         "",
         "Value of the last XID error encountered.",
     ),
@@ -161,11 +161,11 @@ _EXTRAS = (
 _LEFT_OUT = {
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": "said to be a counter and seen to be a rate, in MB/s or KB/s depending on who"
     " is asked; use DCGM_FI_PROF_NVLINK_TX_BYTES and _RX_BYTES",
-    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "a guest's license is not read, and 0 would say that there is none",
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "a guest's license is not read, and 0 would mean that it is missing",
     "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": "a default before 4.0; the driver waits 20 ms for it; use"
     " DCGM_FI_PROF_PCIE_TX_BYTES",
-    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "likewise; use DCGM_FI_PROF_PCIE_RX_BYTES",
-    "DCGM_FI_DEV_THERMAL_VIOLATION": "the driver's newer counters tell hardware from software, and overlap in time; use"
+    "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": "as DCGM_FI_DEV_PCIE_TX_THROUGHPUT; use DCGM_FI_PROF_PCIE_RX_BYTES",
+    "DCGM_FI_DEV_THERMAL_VIOLATION": "the driver's newer counters separate hardware and software, and overlap; use"
     " gpuwatch_gpu_clock_event_seconds_total",
     "DCGM_FI_DEV_BOARD_LIMIT_VIOLATION": "off by default there; not read",
     "DCGM_FI_DEV_LOW_UTIL_VIOLATION": "off by default there; not read",
@@ -203,7 +203,7 @@ def _parts(reading: GpuReading, scene: Scene) -> Iterator[Part]:
         yield Part(labels={**labels, **scene.pod_of(reading.info.uuid)}, values=reading)
         return
     yield Part(labels=labels, values=reading, hidden=_OF_INSTANCES)
-    for instance in instances:  # whose pods are not told apart, so none is named
+    for instance in instances:  # their pods cannot be distinguished, so no pod is named
         profile = instance.devices[0].profile if instance.devices else None
         yield Part(labels={**labels, "GPU_I_PROFILE": profile, "GPU_I_ID": str(instance.id)}, values=instance)
 
@@ -212,16 +212,16 @@ def _samples(scene: Scene) -> Iterator[Sample]:
     """The last XID of each GPU, which a GPU that is lost because of it still shows."""
     xids = scene.snapshot.xids
     for info in every_gpu(scene.snapshot):
-        heard = [(count.last_at, xid) for (uuid, xid), count in xids.items() if uuid == info.uuid]
-        if heard:
-            _, last = max(heard)
-            told = {"err_code": str(last), "err_msg": XIDS[last].sentence if last in XIDS else "Unknown Error"}
-            yield _XID_ERRORS, {**_labels(info, scene), **scene.pod_of(info.uuid), **told}, last
+        reported = [(count.last_at, xid) for (uuid, xid), count in xids.items() if uuid == info.uuid]
+        if reported:
+            _, last = max(reported)
+            error = {"err_code": str(last), "err_msg": XIDS[last].sentence if last in XIDS else "Unknown Error"}
+            yield _XID_ERRORS, {**_labels(info, scene), **scene.pod_of(info.uuid), **error}, last
 
 
 DIALECT = Dialect(
     stands_for="NVIDIA dcgm-exporter 4.x (Grafana dashboard 12239)",
-    labels_told="`gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname` and `hostname`,"
+    labels="`gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname` and `hostname`,"
     " `DCGM_FI_DRIVER_VERSION`; `GPU_I_PROFILE` and `GPU_I_ID` of a MIG instance; `namespace`, `pod`, `container`"
     " where one and only one is known to hold the whole GPU",
     rows=_ROWS,

@@ -120,7 +120,7 @@ class HostFigures:
         for point in self._mountpoints():
             with suppress(OSError):  # it may have gone, or not be ours to look at
                 found = os.statvfs(point)
-                used, free = found.f_blocks - found.f_bfree, found.f_bavail  # free to whoever is not root
+                used, free = found.f_blocks - found.f_bfree, found.f_bavail  # free to users except root
                 label = {"mountpoint": str(point)}
                 for name, blocks in (("total", found.f_blocks), ("used", used), ("free", free)):
                     yield f"host_disk_usage_{name}_MiB", label, blocks * found.f_frsize / MIB
@@ -128,7 +128,7 @@ class HostFigures:
                     yield "host_disk_usage_percent_Percentage", label, round(100 * used / (used + free), 1)
 
     def _mountpoints(self) -> list[PurePath]:
-        """Where each local file system is mounted first; none whose path leads through one that may hang."""
+        """Where each local file system is mounted first; without paths through a file system that may hang."""
         lines = (line.split()[:3] for line in self._read("self/mounts").splitlines())
         mounts = [(device, PurePath(_ESCAPED.sub(_character, point)), kind) for device, point, kind in lines]
         kinds = {point: kind for _, point, kind in mounts}  # of several on one point the last is seen

@@ -118,7 +118,7 @@ _EXTRAS = (
         "GPU memory used by the process.",
     ),
     Extra("nvidia_smi_mig_info", "`mig_instances`", "", "A metric with a constant '1' value: a MIG device."),
-    *(Extra(row.name, f"`mig_instances` {row.told}", row.unit, row.help) for row in _MIG_ROWS),
+    *(Extra(row.name, f"`mig_instances` {row.origin}", row.unit, row.help) for row in _MIG_ROWS),
     Extra("nvidia_smi_xid_errors_total", "the XIDs counted", "", "XID errors observed.", kind=Kind.COUNTER),
     Extra(
         "nvidia_smi_xid_last_timestamp_seconds",
@@ -156,11 +156,11 @@ _NOT_READ = "not read"
 _LEFT_OUT = {
     "nvidia_smi_power_limit_watts": "the limit set is not read, only the one in force: enforced_power_limit_watts",
     "nvidia_smi_power_draw_average_watts": "power_draw_watts is the driver's average where it makes one, and a reading"
-    " does not tell whether it did",
+    " does not show whether it did",
     "nvidia_smi_clocks_throttle_reasons_*": "their name on drivers before R535; use clocks_event_reasons_*",
     "nvidia_smi_clocks_event_reasons_supported": _NOT_READ,
     "nvidia_smi_command_exit_code": "no command is run; use last_collect_success",
-    "nvidia_smi_nvml_return_code": "the agent tells causes by name: gpuwatch_probe_down_info",
+    "nvidia_smi_nvml_return_code": "the agent names causes: gpuwatch_probe_down_info",
     "nvidia_smi_failed_scrapes_total": "cycles that never began are not counted; use last_collect_success",
     "nvidia_smi_ecc_errors_*_device_memory, _dram, _sram*": "not read; the totals are",
     "nvidia_smi_remapped_rows_histogram_*": _NOT_READ,
@@ -215,7 +215,7 @@ def _samples(scene: Scene) -> Iterator[Sample]:
 
 
 def _app_samples(processes: Iterable[GpuProcess], scene: Scene, of_gpu: Labels) -> Iterator[Sample]:
-    """The processes that compute; one whose memory the driver does not tell comes last, and has none."""
+    """The processes that compute; one without a known memory size comes last."""
     sizes = {process.pid: process.memory_bytes for process in processes if process.kind is ProcessKind.COMPUTE}
     yield "nvidia_smi_compute_apps", of_gpu, len(sizes)
     for pid, size in sorted(sizes.items(), key=_by_size)[: scene.top_processes]:
@@ -251,12 +251,12 @@ def _mig_samples(reading: GpuReading) -> Iterator[Sample]:
     for instance in reading.mig_instances or ():
         labels = {"uuid": _uuid(reading.info.uuid), "gpu_instance_id": str(instance.id)}
         for device in instance.devices:
-            told = {
+            about = {
                 "mig_uuid": device.uuid,
                 "compute_instance_id": str(device.compute_instance),
                 "profile": device.profile,
             }
-            yield "nvidia_smi_mig_info", {**labels, **told}, 1
+            yield "nvidia_smi_mig_info", {**labels, **about}, 1
         for row in _MIG_ROWS:
             value = row.value(instance)
             if value is not None:
@@ -265,7 +265,7 @@ def _mig_samples(reading: GpuReading) -> Iterator[Sample]:
 
 DIALECT = Dialect(
     stands_for="nvidia_gpu_exporter (Grafana dashboards 14574 and 25547)",
-    labels_told="`uuid`, in lower case and without `GPU-`; `nvidia_smi_gpu_info` also has `name`,"
+    labels="`uuid`, in lower case and without `GPU-`; `nvidia_smi_gpu_info` also has `name`,"
     " `driver_model_current`, `driver_model_pending`, `vbios_version`, `driver_version`, `pci_bus_id`, `serial`,"
     " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read; XIDs have `xid`, MIG"
     " instances `gpu_instance_id`; processes have `pid`, and **as `process_name` never the program's path**, which may"

@@ -1,4 +1,4 @@
-"""nvitop-exporter's names: GPUs, the processes that hold them, and the host beside them.
+"""nvitop-exporter's names: GPUs, the processes that hold them, and the host.
 
 Source: XuehaiPan/nvitop nvitop-exporter/nvitop_exporter/exporter.py at 1.5.
 """
@@ -72,9 +72,9 @@ _EXTRAS = (
             f"gpu_nvlink_mean_{way}_throughput_MiBps",
             f"`nvlink_{way}_bytes_per_second` by the links of `nvlink_link_{way}_bytes_total`",
             "MiB/s",
-            f"GPU mean NVLink {told} throughput (MiB/s).",
+            f"GPU mean NVLink {word} throughput (MiB/s).",
         )
-        for way, told in (("tx", "transmit"), ("rx", "receive"))
+        for way, word in (("tx", "transmit"), ("rx", "receive"))
     ),
     Extra("process_info_info", "`processes`, the largest `top_processes`", "", "Process information."),
     Extra("process_gpu_memory_MiB", "`processes`, the largest `top_processes`", "MiB", "Process GPU memory (MiB)."),
@@ -110,8 +110,8 @@ def _parts(reading: GpuReading, scene: Scene) -> Iterator[Part]:
 def _samples(scene: Scene) -> Iterator[Sample]:
     gpus = every_gpu(scene.snapshot)
     if gpus:
-        told = {"driver_version": gpus[0].driver_version, "cuda_driver_version": gpus[0].cuda_version}
-        yield "nvitop_info", {"hostname": scene.hostname, "device_count": str(len(gpus)), **told}, 1
+        versions = {"driver_version": gpus[0].driver_version, "cuda_driver_version": gpus[0].cuda_version}
+        yield "nvitop_info", {"hostname": scene.hostname, "device_count": str(len(gpus)), **versions}, 1
     for reading in scene.snapshot.readings:
         yield from _gpu_samples(reading, _labels(reading, scene))
     yield from _process_samples(scene)
@@ -158,8 +158,8 @@ def _process_samples(scene: Scene) -> Iterator[Sample]:
 
 DIALECT = Dialect(
     stands_for="nvitop-exporter 1.5 (Grafana dashboard 22589)",
-    labels_told="`hostname` (a name, where theirs is an address by default), `index`, `devicename`, `uuid`; processes"
-    " also `pid` and `username` (`N/A` where it is not known); `process_info_info` has the `status` that /proc tells,"
+    labels="`hostname` (a name, where theirs is an address by default), `index`, `devicename`, `uuid`; processes"
+    " also `pid` and `username` (`N/A` where it is not known); `process_info_info` has the `status` of /proc,"
     " and **as `command` never the command line**, which may hold secrets, but what attribution knows the process to"
     " belong to, in brackets: `[namespace/pod/container]`, `[slurm job 4711]`, `[3f8a…]` for a container or"
     " `[unit.service]`, and no such label where it knows nothing; the host's only `hostname`, with `interface`,"

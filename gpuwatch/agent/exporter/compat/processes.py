@@ -46,7 +46,7 @@ class _Look:
     """CPU time of a process at a time since boot, and what was worked out then."""
 
     at_seconds: float
-    started_ticks: int  # tells it from another process that has its pid later
+    started_ticks: int  # distinguishes it from a later process with the same pid
     used_ticks: int
     cpu_percent: float | None
 
@@ -91,7 +91,7 @@ class ProcessFigures:
         )
 
     def _memory_bytes(self) -> int | None:
-        """The host's memory."""
+        """The host's memory in bytes."""
         for line in self._read("meminfo").splitlines():
             name, _, size = line.partition(":")
             if name == "MemTotal":

@@ -42,7 +42,7 @@ class Row:
     """A foreign metric that is a field of a reading.
 
     Of a field that maps, `part` is the entry that is meant, and without it the sum of all; of a field that lists
-    names, it is the name whose presence is 1.
+    names, it is the name that gives 1 if it is listed.
     """
 
     name: str
@@ -53,8 +53,8 @@ class Row:
     kind: Kind = field(default=Kind.GAUGE, kw_only=True)
 
     @property
-    def told(self) -> str:
-        """Where the value comes from, as documentation says it."""
+    def origin(self) -> str:
+        """Where the value comes from, for the documentation."""
         return f"`{self.source}`" + (f" `{self.part}`" if self.part else "")
 
     def value(self, of: object) -> float | None:
@@ -71,10 +71,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A foreign metric that is more than a field; the dialect's `extras` makes its samples."""
+    """A foreign metric that is not a field of a reading; the dialect's `extras` makes its samples."""
 
     name: str
-    told: str
+    origin: str
     unit: str
     help: str
     kind: Kind = field(default=Kind.GAUGE, kw_only=True)
@@ -91,7 +91,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """All that a page is made of."""
+    """The data of one page."""
 
     snapshot: Snapshot
     hostname: str
@@ -108,7 +108,7 @@ class Scene:
         return {"namespace": held[0].namespace, "pod": held[0].pod, "container": held[0].container}
 
     def user_of(self, pid: int) -> str | None:
-        """Whose a process is, where that is known."""
+        """The owner of a process, if known."""
         owner = self.users.owners.get(pid) if self.users is not None else None
         return None if owner is None else owner.user
 
@@ -134,10 +134,10 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One exporter whose names we speak. `stands_for` is what its page says of itself, `labels_told` of its labels."""
+    """One exporter with its metric names. `stands_for` and `labels` are sentences of its documentation page."""
 
     stands_for: str
-    labels_told: str
+    labels: str
     rows: tuple[Row, ...]
     extras: tuple[Extra, ...]
     parts: Callable[[GpuReading, Scene], Iterator[Part]]
@@ -146,12 +146,12 @@ class Dialect:
 
     @property
     def families(self) -> tuple[Row | Extra, ...]:
-        """All that it may say."""
+        """All metrics that it may have."""
         return (*self.rows, *self.extras)
 
     @property
     def dormant(self) -> tuple[Row, ...]:
-        """Rows whose field GpuReading does not have: they wait for it, and say nothing."""
+        """Rows with a field that GpuReading does not have yet: they give no sample."""
         known = {each.name for each in fields(GpuReading)}
         return tuple(row for row in self.rows if row.source not in known)
 

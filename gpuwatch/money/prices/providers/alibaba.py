@@ -10,19 +10,17 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
-from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://ecs.{region}.aliyuncs.com"
 _MOST_PAGES = 20
-_MACHINE = frozenset({"instance", "instanceType"})  # a price's own part, beside disk, image and traffic
+_MACHINE = frozenset({"instance", "instanceType"})  # the machine's own part of a price, without disk, image and traffic
 _LIST_SOURCE = "Alibaba Cloud DescribePrice, what this account pays for the machine alone, Linux"
 _SPOT_SOURCE = "Alibaba Cloud spot price history, Linux"
 
@@ -36,13 +34,6 @@ class AlibabaPrices:
         self._key_file = key_file
         self._url = endpoint_url
         self._asker = Asker(clock=clock, name="Alibaba Cloud", times=1)
-
-    @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
-        """As the settings want it."""
-        del cloud
-        file = Path(settings.alibaba_key_file or "")
-        return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("alibaba"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.
@@ -73,7 +64,10 @@ class AlibabaPrices:
         for part in price["DetailInfos"]["ResourcePriceModel"]:
             paid = amount_of(part["TradePrice"])
             if part["Resource"] in _MACHINE and paid is not None:
-                yield self._found(region, kind, CapacityType.ON_DEMAND, paid, price["Currency"], _LIST_SOURCE)
+                offer = (region, kind, CapacityType.ON_DEMAND)
+                yield Found.of(
+                    offer, paid, currency=price["Currency"], as_of=self._clock.now().date(), source=_LIST_SOURCE
+                )
 
     def _spot(self, key: tuple[str, str], region: str, kind: str) -> Iterator[Found]:
         """The newest price of each zone within the last hours."""
@@ -89,13 +83,8 @@ class AlibabaPrices:
                 break
             asked["Offset"] = str(page["NextOffset"])
         for zone, (_, price, currency) in newest.items():
-            yield self._found(zone, kind, CapacityType.SPOT, price, currency, _SPOT_SOURCE)
-
-    def _found(
-        self, place: str, kind: str, capacity: CapacityType, price: Decimal, currency: str, source: str
-    ) -> Found:
-        quote_ = Quote(per_hour=price, currency=currency, as_of=self._clock.now().date(), source=source)
-        return Found(place=place, instance_type=kind, capacity_type=capacity, quote=quote_)
+            offer = (zone, kind, CapacityType.SPOT)
+            yield Found.of(offer, price, currency=currency, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
 
     def _answer(self, key: tuple[str, str], region: str, asked: Mapping[str, str]) -> Any:  # noqa: ANN401  any JSON
         common = {

@@ -3,20 +3,18 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of
-from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
-# The price list is served in a few regions only; any of them tells the prices of all.
+# The price list is served in a few regions only; any of them has the prices of all.
 _PRICE_LIST_REGION = "us-east-1"
 _CONFIG = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 4})
 _ON_DEMAND = {
@@ -36,15 +34,10 @@ class AwsPrices:
     """Linux prices on demand by region, and spot prices by zone."""
 
     def __init__(self, *, clock: Clock, profile: str | None = None, endpoint_url: str | None = None) -> None:
-        """Nothing is sent yet; a profile that does not exist is told at the first refresh."""
+        """Nothing is sent yet; a profile that does not exist is reported at the first refresh."""
         self._clock = clock
         self._profile = profile
         self._endpoint_url = endpoint_url
-
-    @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
-        """As the settings want it."""
-        return cls(clock=clock, profile=cloud.aws.profile, endpoint_url=settings.endpoints.get("aws"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.
@@ -64,10 +57,10 @@ class AwsPrices:
             for region, kind in wanted:
                 yield (region, kind), [*self._listed(pricing, region, kind), *self._spot(ec2[region], kind)]
         except (BotoCoreError, ClientError) as error:
-            raise FetchError(f"AWS told no prices: {error}") from error
+            raise FetchError(f"AWS gave no prices: {error}") from error
 
     def _listed(self, pricing: Any, region: str, kind: str) -> Iterator[Found]:  # noqa: ANN401  boto3 has no types for it here
-        """The price on demand; two different ones for the same machine are none."""
+        """The price on demand; two different ones for the same machine are an error."""
         asked = {**_ON_DEMAND, "instanceType": kind, "regionCode": region}
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in asked.items()]
         prices: set[tuple[Decimal, str]] = set()
@@ -77,7 +70,8 @@ class AwsPrices:
         if len(prices) > 1:
             raise FetchError(f"the EC2 price list has {len(prices)} prices for {kind} in {region}")
         for price, currency in prices:
-            yield self._found(region, kind, CapacityType.ON_DEMAND, price, currency, _LIST_SOURCE)
+            offer = (region, kind, CapacityType.ON_DEMAND)
+            yield Found.of(offer, price, currency=currency, as_of=self._clock.now().date(), source=_LIST_SOURCE)
 
     def _spot(self, ec2: Any, kind: str) -> Iterator[Found]:  # noqa: ANN401  likewise
         """The price in force in each zone: with a start of now, the history is the last change of each."""
@@ -91,13 +85,8 @@ class AwsPrices:
         for zone, entry in newest.items():
             price = amount_of(entry["SpotPrice"])
             if price is not None:
-                yield self._found(zone, kind, CapacityType.SPOT, price, "USD", _SPOT_SOURCE)
-
-    def _found(
-        self, place: str, kind: str, capacity: CapacityType, price: Decimal, currency: str, source: str
-    ) -> Found:
-        quote = Quote(per_hour=price, currency=currency, as_of=self._clock.now().date(), source=source)
-        return Found(place=place, instance_type=kind, capacity_type=capacity, quote=quote)
+                offer = (zone, kind, CapacityType.SPOT)
+                yield Found.of(offer, price, as_of=self._clock.now().date(), source=_SPOT_SOURCE)
 
 
 def _pages(call: Any, **asked: object) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401  likewise

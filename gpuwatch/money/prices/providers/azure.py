@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of
-from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://prices.azure.com"
@@ -27,12 +25,6 @@ class AzurePrices:
         self._clock = clock
         self._url = (endpoint_url or _URL).rstrip("/")
         self._asker = Asker(clock=clock, name="Azure's Retail Prices API")
-
-    @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
-        """As the settings want it."""
-        del cloud
-        return cls(clock=clock, endpoint_url=settings.endpoints.get("azure"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other, each with all its pages.
@@ -56,12 +48,7 @@ class AzurePrices:
             if capacity not in newest or begins > newest[capacity][0]:
                 newest[capacity] = (begins, price, currency)
         return [
-            Found(
-                place=region,
-                instance_type=kind,
-                capacity_type=capacity,
-                quote=Quote(per_hour=price, currency=currency, as_of=now.date(), source=_SOURCE),
-            )
+            Found.of((region, kind, capacity), price, currency=currency, as_of=now.date(), source=_SOURCE)
             for capacity, (_, price, currency) in newest.items()
         ]
 

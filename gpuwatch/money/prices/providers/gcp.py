@@ -1,7 +1,7 @@
 """GCP's list prices, put together from the SKUs of the Cloud Billing catalogue (services.skus.list).
 
 GCP sells vCPUs, memory, GPUs and local SSDs apart: a machine's price is their sum, and is unknown where one of them is.
-Only families are computed whose sums have been checked against published prices of whole machines.
+Only families with sums that were checked against published prices of whole machines are computed.
 """
 
 import re
@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode
 
-from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types
-from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import Asker, secret_of
-from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://cloudbilling.googleapis.com"
@@ -62,13 +60,6 @@ class GcpPrices:
         self._url = (endpoint_url or _URL).rstrip("/")
         self._asker = Asker(clock=clock, name="GCP's Cloud Billing catalogue")
 
-    @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
-        """As the settings want it."""
-        del cloud
-        file = Path(settings.gcp_key_file or "")
-        return cls(clock=clock, key_file=file, endpoint_url=settings.endpoints.get("gcp"))
-
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """The whole catalogue once, then the sums.
 
@@ -82,24 +73,24 @@ class GcpPrices:
             yield (region, kind), [] if machine is None else list(self._found(rates, region, machine))
 
     def _found(self, rates: _Rates, region: str, machine: MachineType) -> Iterator[Found]:
-        """What is known whole."""
+        """Prices of machines with a known price for every part."""
         for capacity in (CapacityType.ON_DEMAND, CapacityType.SPOT):
             price = _sum(rates, region, capacity, machine)
             if price is not None:
-                quote = Quote(per_hour=price, currency="USD", as_of=self._clock.now().date(), source=_SOURCE)
-                yield Found(place=region, instance_type=machine.instance_type, capacity_type=capacity, quote=quote)
+                offer = (region, machine.instance_type, capacity)
+                yield Found.of(offer, price, as_of=self._clock.now().date(), source=_SOURCE)
 
     def _rates(self, regions: set[str]) -> _Rates:
         """What a unit of each part costs an hour."""
         rates: _Rates = {}
         for sku in self._skus():
             try:
-                told = _DESCRIBED.fullmatch(sku["description"])
-                if told is None or sku["category"]["usageType"] not in {"OnDemand", "Preemptible"}:
+                match = _DESCRIBED.fullmatch(sku["description"])
+                if match is None or sku["category"]["usageType"] not in {"OnDemand", "Preemptible"}:
                     continue
-                spot = bool(told["spot"] or told["gpu_spot"] or told["ssd_spot"])
+                spot = bool(match["spot"] or match["gpu_spot"] or match["ssd_spot"])
                 capacity = CapacityType.SPOT if spot else CapacityType.ON_DEMAND
-                part = told["gpu"] or ("ssd" if told["ssd"] else f"{told['host']} {told['part']}")
+                part = match["gpu"] or ("ssd" if match["ssd"] else f"{match['host']} {match['part']}")
                 rate = _rate(sku["pricingInfo"][-1]["pricingExpression"])
                 for region in regions & set(sku["serviceRegions"]):
                     rates[region, capacity, part] = rate

@@ -1,6 +1,6 @@
 """What an account pays at Tencent Cloud: DescribeZoneInstanceConfigInfos of CVM, signed by ourselves.
 
-It tells the price of the machine alone in each zone, on demand and spot, and wants no image, unlike
+It gives the price of the machine alone in each zone, on demand and spot, and needs no image, unlike
 InquiryPriceRunInstances. Signature TC3-HMAC-SHA256 (cloud.tencent.com/document/api/213/30654).
 """
 
@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
-from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.money.prices.fetch import FetchError, Found, Quote, Wanted
+from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import Asker, amount_of, key_pair_of
-from gpuwatch.money.prices.settings import LivePriceSettings
 from gpuwatch.runtime.clock import Clock
 
 _URL = "https://cvm.tencentcloudapi.com"
@@ -32,19 +30,12 @@ class TencentPrices:
     """Prices on demand by region, the highest of its zones where they differ, and spot prices by zone."""
 
     def __init__(self, *, clock: Clock, key_file: Path, currency: str, endpoint_url: str | None = None) -> None:
-        """Nothing is asked yet. The answers name no currency: the account's is told by the settings."""
+        """Nothing is asked yet. The answers name no currency: the settings name the account's."""
         self._clock = clock
         self._key_file = key_file
         self._currency = currency
         self._url = (endpoint_url or _URL).rstrip("/")
         self._asker = Asker(clock=clock, name="Tencent Cloud", times=1)
-
-    @classmethod
-    def of(cls, settings: LivePriceSettings, *, clock: Clock, cloud: CloudSettings) -> Self:
-        """As the settings want it."""
-        del cloud
-        file, currency = Path(settings.tencent_key_file or ""), settings.tencent_currency or "CNY"
-        return cls(clock=clock, key_file=file, currency=currency, endpoint_url=settings.endpoints.get("tencent"))
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """One type after the other.
@@ -66,20 +57,20 @@ class TencentPrices:
             raise FetchError(f"Tencent Cloud answered {answer['Error']['Code']}")
         prices: dict[tuple[str, CapacityType], Decimal] = {}
         for item in answer["InstanceTypeQuotaSet"]:
-            capacity, told = _CHARGES.get(item["InstanceChargeType"]), item["Price"]
-            price = amount_of(told.get("UnitPriceDiscount"))
-            if item["InstanceType"] != kind or capacity is None or price is None or told.get("ChargeUnit") != "HOUR":
+            capacity, price_item = _CHARGES.get(item["InstanceChargeType"]), item["Price"]
+            price = amount_of(price_item.get("UnitPriceDiscount"))
+            if (
+                item["InstanceType"] != kind
+                or capacity is None
+                or price is None
+                or price_item.get("ChargeUnit") != "HOUR"
+            ):
                 continue
             place = item["Zone"] if capacity is CapacityType.SPOT else region
             prices[place, capacity] = max(price, prices.get((place, capacity), price))
         today = self._clock.now().date()
         return [
-            Found(
-                place=place,
-                instance_type=kind,
-                capacity_type=capacity,
-                quote=Quote(per_hour=price, currency=self._currency, as_of=today, source=_SOURCE),
-            )
+            Found.of((place, kind, capacity), price, currency=self._currency, as_of=today, source=_SOURCE)
             for (place, capacity), price in prices.items()
         ]
 

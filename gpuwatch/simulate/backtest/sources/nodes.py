@@ -1,6 +1,6 @@
 """Nodes as a source tells of them, stretch by stretch in the order of time, and the history that they make.
 
-What is not told is out of sight: it is neither idle nor paid for. Unknown time is paid for and not idle, either.
+Time without data is out of sight: it is neither idle nor paid for. Unknown time is paid for and not idle, either.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,7 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class Run:
-    """A node does the same from `begin` to `end`. `gpus` is how many told so, 0 where nobody counts them."""
+    """A node does the same from `begin` to `end`. `gpus` is how many GPUs reported it, 0 where they are not counted."""
 
     begin: float
     end: float
@@ -85,7 +85,7 @@ def history_of_nodes(
     """The history that they make; `moment` is the shortest time of which the source tells.
 
     Raises:
-        TraceError: no machine type has so many GPUs, and none is told.
+        TraceError: no machine type has so many GPUs, and the data names no type.
 
     """
     nodes = {node.name: node for node in sorted(observations, key=lambda node: node.name) if node.runs}

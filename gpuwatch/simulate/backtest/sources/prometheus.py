@@ -51,7 +51,7 @@ class PrometheusRange:
 
         Raises:
             SourceError: it cannot be asked, or tells nothing of the range.
-            TraceError: no machine type has so many GPUs, and none is told.
+            TraceError: no machine type has so many GPUs, and the data names no type.
 
         """
         begin, end = (at.timestamp() // self.step * self.step for at in (self.window.begin, self.window.end))

@@ -45,7 +45,7 @@ _AGENT_FACTS = {
 
 
 def labels_of(settings: PromqlSettings) -> tuple[str, ...]:
-    """The labels that rows are told apart by."""
+    """The labels that identify a row."""
     named = [] if settings.dialect == AGENT else [node_label(settings)]
     return tuple(dict.fromkeys((*settings.target_labels, *named, POOL)))
 
@@ -73,7 +73,7 @@ def facts(settings: PromqlSettings, chunk: float, pool: str | None) -> dict[str,
 
 
 def _exporter(dialect: Dialect) -> dict[str, str]:
-    """How many GPUs told each required sign in numbers, and how many samples has the one that has fewest.
+    """How many GPUs reported each required sign in numbers, and how many samples has the one that has fewest.
 
     `work` is a ratio, `held` are bytes; a row of `doubt` is why idleness is not believed.
     """

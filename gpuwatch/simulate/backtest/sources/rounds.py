@@ -1,4 +1,4 @@
-"""The rounds that a ledger keeps whole as a history: what the controller saw of each node, with the times it was told.
+"""The rounds that a ledger keeps whole as a history: what the controller saw of each node, with the reported times.
 
 Between two rounds a node is what the later one says, from when it says; before that, what the earlier one said. Rounds
 that lie too far apart leave silence. A node that gpuwatch itself had stopped stays idle until somebody starts it, for
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Observation, Verb
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.simulate.backtest.gaps import History
 from gpuwatch.simulate.backtest.sources.nodes import Kind, NodeObservation, history_of_nodes
@@ -23,7 +24,7 @@ from gpuwatch.simulate.fleet.options import Options
 _HOLE_INTERVALS = 5  # as for samples in a file
 _HOLE_SECONDS = 1800.0  # however seldom rounds are kept
 _NEWEST = 50  # rounds that tell the interval: of older ones some may have been dropped
-_SAME_SECONDS = 2.0  # by which the same begin may be told differently
+_SAME_SECONDS = 2.0  # by which two reports of the same begin may differ
 _KINDS = {State.BUSY: Kind.BUSY, State.STALLED: Kind.BUSY, State.PARKED: Kind.PARKED, State.IDLE: Kind.IDLE}
 _RESTS = frozenset({Kind.IDLE, Kind.PARKED})
 _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
@@ -113,7 +114,7 @@ class Rounds:
                 self._worked[name] = f", after {evidence.name} of {evidence.observed:.3g} {evidence.unit}".rstrip()
             return ""
         word = "idle" if kind is Kind.IDLE else "memory held"
-        return f"{word} since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M:%S} UTC{self._worked.get(name, '')}"
+        return f"{word} since {format_time(since, seconds=True)}{self._worked.get(name, '')}"
 
 
 def _between(before: float, earlier: Seen, at: float, later: Seen) -> Iterator[tuple[float, float, Kind]]:

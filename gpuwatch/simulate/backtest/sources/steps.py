@@ -6,15 +6,15 @@ time that began anew by itself shows that there was work between two scrapes.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
+from gpuwatch.model.duration import format_time
 from gpuwatch.simulate.backtest.sources.nodes import Kind
 from gpuwatch.simulate.backtest.sources.questions import Bits
 
-_SAME_SECONDS = 2.0  # by which the same begin of idleness may be told differently: agents read once a second
+_SAME_SECONDS = 2.0  # two reports of one begin of idleness may differ by so much: agents read once a second
 _LOST_SAMPLES = 1.0  # which a step may have less than others: scrapes come a little sooner or later
 _FORGOTTEN_A_STEP = 0.02  # of the samples that are usual, where there are fewer since: somebody scrapes less often now
 _GIB = 1024.0**3
@@ -56,7 +56,7 @@ _STATES = {
 
 
 def agents_stretches(values: Values, step: float, past: Remembered) -> Iterator[Stretch]:
-    """What our agent told."""
+    """What our agent reported."""
     held, told_at, restarted = (values.get(name, {}) for name in ("held", "told_at", "restarted"))
     open_ = _NOTHING
     for end, bits in sorted(values.get("states", {}).items()):
@@ -68,7 +68,9 @@ def agents_stretches(values: Values, step: float, past: Remembered) -> Iterator[
                 continue
             if open_ is not _NOTHING:
                 yield open_
-            words = f"idle since {_time(since)} by its agent" if kind is Kind.IDLE and since is not None else ""
+            words = ""
+            if kind is Kind.IDLE and since is not None:
+                words = f"idle since {format_time(since, seconds=True)} by its agent"
             open_ = Stretch(begin, until, kind, 0, words)
     if open_ is not _NOTHING:
         yield open_
@@ -149,7 +151,3 @@ def merged(series: Iterable[Iterable[Stretch]]) -> Iterator[Stretch]:
             del open_[number]
         else:
             open_[number] = stretch
-
-
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -17,7 +17,7 @@ def test_the_last_of_a_repeated_name_counts() -> None:
     body = field(1, "old") + field(1, "new") + field(2, "ns") + field(3, field(1, "c") + field(2, field(2, "GPU-0")))
 
     assert [entry.pod for entry in parse_list(field(1, body))] == ["new"]
-    with pytest.raises(ValueError, match="a name in it"):
+    with pytest.raises(ValueError, match="it has a name"):
         parse_list(field(1, field(3, field(1, "c") + field(2, field(2, "GPU-0")))))
 
 

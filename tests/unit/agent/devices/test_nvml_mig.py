@@ -157,7 +157,7 @@ def test_a_process_in_several_instances_is_in_none_for_certain(driver: StubDrive
     ]
 
 
-# Before Hopper (A100, A30) the activity of instances cannot be told.
+# Before Hopper (A100, A30) the driver does not report the activity of instances.
 
 SEVEN = tuple((number, "1g.10gb", 10 * GIB, 3 << 20, 0) for number in range(7, 14))
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"

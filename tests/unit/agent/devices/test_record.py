@@ -166,8 +166,8 @@ def test_a_capture_can_be_recorded_again(tmp_path: Path) -> None:
         (("--record", "/nowhere/capture.jsonl"), b"--record /nowhere/capture.jsonl: No such file or directory; name a"),
         (("--record", __file__), b"test_record.py: File exists; name a new file in a folder that can be written"),
         (("--record", "/tmp/x", "--once"), b"--once prints readings and no cycle"),  # noqa: S108  never made
-        (("--cycles", "0"), b"'0' is no whole number above 0, such as 60"),
-        (("--cycles", "1.5"), b"'1.5' is no whole number above 0, such as 60"),
+        (("--cycles", "0"), b"'0' is not a whole number above 0, such as 60"),
+        (("--cycles", "1.5"), b"'1.5' is not a whole number above 0, such as 60"),
     ],
 )
 def test_what_cannot_be_recorded_is_told(options: tuple[str, ...], words: bytes) -> None:

@@ -24,7 +24,7 @@ BURST = (Phase(at=0.0), Phase(at=10.0, utilization_ratio=1.0, memory_bytes=1000)
 
 def a_source(clock: ManualClock, *phases: Phase, lost: Intervals | None = None) -> SimulatedSource:
     """One GPU with this life."""
-    gpu = SimulatedGpu(info=gpu_info("Test", 0, "host"), programme=LoadProfile(phases), lost=lost or Intervals())
+    gpu = SimulatedGpu(info=gpu_info("Test", 0, "host"), load_profile=LoadProfile(phases), lost=lost or Intervals())
     return SimulatedSource([gpu], clock)
 
 

@@ -199,10 +199,10 @@ def test_an_answer_that_is_none_is_unknown(host: FolderHost, server: JupyterServ
         ({"token": "another"}, "HTTP 403"),
         ({"base_url": "/"}, "HTTP 404"),
         ({"port": 1}, "Connection refused"),
-        ({"port": 0}, "it is no runtime file"),
-        ({"base_url": "/ HTTP/1.1\r\nX: y"}, "it is no runtime file"),
+        ({"port": 0}, "it is not a runtime file"),
+        ({"base_url": "/ HTTP/1.1\r\nX: y"}, "it is not a runtime file"),
         ({"sock": "/run/jupyter.sock"}, "UNIX socket"),
-        ({"pid": "x"}, "it is no runtime file"),
+        ({"pid": "x"}, "it is not a runtime file"),
         ({"secure": True}, ""),
     ],
 )

@@ -86,7 +86,7 @@ def test_processes_that_cannot_be_seen(host: FolderHost) -> None:
     assert (one.says, one.note) == (State.IDLE, "1 of 2 GPU processes are not in /proc")
     assert (none.says, none.note) == (
         State.UNKNOWN,
-        "none of 2 GPU processes is in /proc; give the agent the host's processes",
+        "2 GPU processes are missing in /proc; let the agent see the host's processes",
     )
 
 
@@ -233,7 +233,7 @@ def test_a_diskless_machine_and_a_container(host: FolderHost) -> None:
     assert (disk.says, disk.note) == (State.IDLE, "there is no local disk")
     assert (network.says, network.note) == (
         State.UNKNOWN,
-        "no real network card is to be seen; give the agent the host's network",
+        "no real network card is visible; give the agent the host's network",
     )
 
 

@@ -46,7 +46,7 @@ def test_nobody_is_idle(host: FolderHost) -> None:
     without = host.tells(people(host))
     host.write("run/utmp", utmp_record("reboot", "~", kind=2) + utmp_record("LOGIN", "tty1", kind=6))
 
-    assert (without.says, without.note) == (State.IDLE, "nobody is logged in")
+    assert (without.says, without.note) == (State.IDLE, "no user is logged in")
     assert host.tells(people(host)).says is State.IDLE
 
 
@@ -170,7 +170,7 @@ def test_a_session_whose_end_nobody_wrote_down(host: FolderHost) -> None:
     assert [on_the_host.says, hidden.says] == [State.IDLE, State.UNKNOWN]
     assert (in_a_container.says, in_a_container.note) == (
         State.UNKNOWN,
-        "alice on pts/9, silent for who knows how long (No such file or directory)",
+        "alice on pts/9, silent for an unknown time (No such file or directory)",
     )
 
 
@@ -192,7 +192,7 @@ def test_a_terminal_that_was_only_opened_is_nobody(host: FolderHost) -> None:
     opened = host.write("dev/pts/4", "").stat()
     host.clock.wall = datetime.fromtimestamp(opened.st_ctime, UTC)
 
-    assert host.tells(people(host)).note == "nobody is logged in"
+    assert host.tells(people(host)).note == "no user is logged in"
 
 
 def test_a_terminal_that_nobody_logged_in_on_ages_on_the_monotonic_clock(host: FolderHost) -> None:
@@ -208,7 +208,7 @@ def test_a_terminal_that_nobody_logged_in_on_ages_on_the_monotonic_clock(host: F
     terminal.unlink()
 
     assert [leapt.says, later.says] == [State.BUSY, State.IDLE]
-    assert host.tells(signal).note == "nobody is logged in"
+    assert host.tells(signal).note == "no user is logged in"
 
 
 def test_terminals_that_cannot_be_listed_are_unknown(host: FolderHost) -> None:

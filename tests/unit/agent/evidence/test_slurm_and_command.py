@@ -126,7 +126,7 @@ def test_more_than_a_list_of_jobs_can_be_is_unknown(host: FolderHost) -> None:
     """Its begin alone would be taken for all of it."""
     script(host, "yes 12 | head -c 2000000", "squeue")
 
-    assert "said more than" in (host.tells(Slurm(SlurmSettings(), host.roots, 10.0)).note or "")
+    assert "wrote more than" in (host.tells(Slurm(SlurmSettings(), host.roots, 10.0)).note or "")
 
 
 def test_a_complaint_by_another_way_to_standard_error_is_heard(host: FolderHost) -> None:
@@ -170,7 +170,7 @@ def test_slurm_that_runs_from_another_folder_is_unknown(host: FolderHost, daemon
         ("echo 1234; echo 77_3; echo 9+1", State.BUSY, "jobs 1234, 77_3, 9+1"),
         ("true", State.IDLE, "no job on gpu-7"),
         ("echo 1234; exit 1", State.UNKNOWN, "squeue failed with status 1 for node gpu-7"),
-        ("echo slurm_load_jobs error: Unable to contact", State.UNKNOWN, "squeue said what is no list of jobs"),
+        ("echo slurm_load_jobs error: Unable to contact", State.UNKNOWN, "squeue's output is not a list of jobs"),
     ],
 )
 def test_what_squeue_says(host: FolderHost, text: str, says: State, note: str) -> None:

@@ -64,7 +64,7 @@ class Watch:
 
 def test_before_its_first_look_a_signal_is_unknown() -> None:
     """Not looked at is not idle."""
-    assert Watch(idle).told().note == "it was not looked at yet"
+    assert Watch(idle).told().note == "not looked at yet"
 
 
 def test_a_look_is_good_for_three_intervals() -> None:
@@ -131,7 +131,7 @@ def test_a_signal_that_hangs_is_unknown_and_holds_up_nobody() -> None:
         release.set()
         watcher.stop()
 
-    assert (note or "").startswith("it hangs since ")
+    assert (note or "").startswith("it has not answered for ")
 
 
 def test_a_look_that_returns_too_late_is_as_old_as_its_beginning() -> None:

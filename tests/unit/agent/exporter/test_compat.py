@@ -114,4 +114,4 @@ def test_flags_add_up_and_a_wrong_one_is_named() -> None:
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert 'agent.compat.2: "dcgn" is none of the choices' in ended.stderr
+    assert 'agent.compat.2: "dcgn" is not one of the choices' in ended.stderr

@@ -37,7 +37,7 @@ def test_a_gpu_that_tells_nothing_is_unknown_not_healthy(patient: Patient) -> No
     mute = patient.look(a_reading(clock_events=None, utilization_ratio=None, energy_joules_total=5.0))
 
     assert (healthy.state, mute.state) == (Health.HEALTHY, Health.UNKNOWN)
-    assert mute.doubt == "nothing that it could be judged by is supported or could be read"
+    assert mute.doubt == "no value that shows its health is supported or could be read"
 
 
 # Causes that can be seen

@@ -43,7 +43,7 @@ def test_a_restart_of_the_agent_heals_no_gpu(tmp_path: Path) -> None:
     """The next agent of the same boot knows what the last one found, and since when."""
     clock = ManualClock(elapsed_seconds=1000.0)
     first = a_watch(clock, tmp_path)
-    first.xids.tell("GPU-0", 48)
+    first.xids.from_nvml("GPU-0", 48)
     before = looked(first, clock)
     clock.advance(3600.0)
     after = looked(a_watch(clock, tmp_path), clock)
@@ -55,7 +55,7 @@ def test_a_reboot_heals_what_it_was_asked_for(tmp_path: Path) -> None:
     """A file of another boot is not believed; what still holds is read again."""
     clock = ManualClock(elapsed_seconds=1000.0)
     first = a_watch(clock, tmp_path)
-    first.xids.tell("GPU-0", 79)
+    first.xids.from_nvml("GPU-0", 79)
     looked(first, clock, a_reading(remapped_rows_failure=1))
     rebooted = ManualClock(elapsed_seconds=20.0)
     after = looked(a_watch(rebooted, tmp_path, "boot-2"), rebooted, a_reading(remapped_rows_failure=1))
@@ -67,7 +67,7 @@ def test_a_host_that_does_not_name_its_boots_remembers_nothing(tmp_path: Path) -
     """Where a reboot cannot be told from a restart, health begins anew."""
     clock = ManualClock(elapsed_seconds=1000.0)
     first = a_watch(clock, tmp_path, "")
-    first.xids.tell("GPU-0", 48)
+    first.xids.from_nvml("GPU-0", 48)
     looked(first, clock)
 
     assert looked(a_watch(clock, tmp_path, ""), clock).state is Health.HEALTHY
@@ -77,7 +77,7 @@ def test_what_the_last_agent_judged_is_not_judged_again(tmp_path: Path) -> None:
     """The kernel log is read from its beginning by each agent; what a reset has mended since stays mended."""
     clock = ManualClock(elapsed_seconds=1000.0)
     first = a_watch(clock, tmp_path)
-    first.xids.tell("GPU-0", 48)
+    first.xids.from_nvml("GPU-0", 48)
     looked(first, clock, a_reading(energy_joules_total=1e6))
     looked(first, clock, a_reading(energy_joules_total=1.0))
     second = a_watch(clock, tmp_path)
@@ -94,7 +94,7 @@ def test_a_broken_file_is_no_obstacle(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "health.json").write_bytes(content)
     clock = ManualClock()
     watch = a_watch(clock, tmp_path)
-    watch.xids.tell("GPU-0", 48)
+    watch.xids.from_nvml("GPU-0", 48)
     looked(watch, clock)
 
     assert looked(a_watch(clock, tmp_path), clock).state is Health.FAILING

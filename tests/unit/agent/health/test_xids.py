@@ -63,7 +63,7 @@ def test_one_error_told_by_all_witnesses_counts_once(log: Log) -> None:
     log.clock.advance(1.0)
     log.kernel()
     log.clock.advance(2.0)
-    log.tell("GPU-0", 79)
+    log.from_nvml("GPU-0", 79)
 
     assert log.totals == {79: 1}
 
@@ -72,8 +72,8 @@ def test_two_errors_of_one_witness_count_twice(log: Log) -> None:
     """Two lines are two errors, however close; the other witness adds none to them."""
     log.kernel(31)
     log.kernel(31)
-    log.tell("GPU-0", 31)
-    log.tell("GPU-0", 31)
+    log.from_nvml("GPU-0", 31)
+    log.from_nvml("GPU-0", 31)
 
     assert log.totals == {31: 2}
 
@@ -82,7 +82,7 @@ def test_errors_far_apart_are_different_ones(log: Log) -> None:
     """What the second witness tells a minute later is news."""
     log.kernel(31)
     log.clock.advance(60.0)
-    log.tell("GPU-0", 31)
+    log.from_nvml("GPU-0", 31)
 
     assert log.totals == {31: 2}
     assert log.counts["GPU-0", 31].last_at == START + timedelta(seconds=60)
@@ -102,7 +102,7 @@ def test_a_count_is_what_the_better_witness_told(told: list[str]) -> None:
     """Whatever the order, as many errors as the witness that told of more of them."""
     log = Log()
     for witness in told:
-        log.kernel(13) if witness == "kernel" else log.tell("GPU-0", 13)
+        log.kernel(13) if witness == "kernel" else log.from_nvml("GPU-0", 13)
 
     assert log.totals.get(13, 0) == max(told.count("nvml"), told.count("kernel"))
 
@@ -135,7 +135,7 @@ def test_a_driver_that_was_loaded_since_makes_an_error_history(log: Log) -> None
 def test_series_are_bounded(log: Log) -> None:
     """A driver gone mad makes 64 series per GPU and no more."""
     for xid in range(1000):
-        log.tell("GPU-0", xid)
+        log.from_nvml("GPU-0", xid)
 
     assert len(log.counts) == 64
 

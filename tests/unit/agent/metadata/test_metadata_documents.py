@@ -160,7 +160,7 @@ def test_azures_events_without_a_name_are_not_known() -> None:
     found = notices_in(question, azure_event("Reboot"), Facts())
 
     assert isinstance(found, Garbage)
-    assert "which machine this is was not told" in found.words
+    assert "but the name of this machine is missing" in found.words
 
 
 def test_azures_event_that_has_begun_is_now() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli.doctor.findings import AILMENTS, found
+from gpuwatch.cli.doctor.findings import KINDS, found
 from gpuwatch.cli.doctor.report import Examination, Finding, Severity, as_object, as_text, fine
 from gpuwatch.cli.doctor.runner import Check, examine
 from gpuwatch.runtime.clock import SystemClock
@@ -69,7 +69,7 @@ def test_text_and_json_say_the_same() -> None:
         assert each.looked_at in text
         assert each.seen in text
         assert (each.remedy is None) == (each.severity is Severity.FINE)
-    assert AILMENTS["metadata.hop_limit"].remedy in " ".join(text.split())
+    assert KINDS["metadata.hop_limit"].remedy in " ".join(text.split())
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -77,22 +77,20 @@ def test_the_page_is_up_to_date() -> None:
     assert (ROOT / "docs/doctor.md").read_text() == render_doctor_md(), "run `make docs`"
 
 
-@pytest.mark.parametrize("code", AILMENTS)
-def test_every_ailment_has_its_line_on_the_page(code: str) -> None:
+@pytest.mark.parametrize("code", KINDS)
+def test_every_finding_has_its_line_on_the_page(code: str) -> None:
     """Code, meaning and remedy; and some check can find it."""
-    ailment = AILMENTS[code]
-    sources = "".join(
-        path.read_text() for path in (ROOT / "gpuwatch/cli/doctor").glob("*.py") if path.stem != "ailments"
-    )
+    kind = KINDS[code]
+    sources = "".join(path.read_text() for path in (ROOT / "gpuwatch/cli/doctor").glob("*.py"))
 
-    assert line_of(ailment) in render_doctor_md().splitlines()
-    assert re.split(r" (?<!\\)\| ", line_of(ailment))[3].removesuffix(" |").replace("\\|", "|") == ailment.remedy
+    assert line_of(kind) in render_doctor_md().splitlines()
+    assert re.split(r" (?<!\\)\| ", line_of(kind))[3].removesuffix(" |").replace("\\|", "|") == kind.remedy
     assert f'"{code}"' in sources or code.startswith("driver."), f"no check finds {code}"
 
 
-def test_no_ailment_is_fine_or_has_no_remedy() -> None:
+def test_no_finding_is_fine_or_has_no_remedy() -> None:
     """A flaw is a problem or a warning, and each can be mended."""
-    assert all(each.severity is not Severity.FINE and each.remedy.endswith(".") for each in AILMENTS.values())
+    assert all(each.severity is not Severity.FINE and each.remedy.endswith(".") for each in KINDS.values())
 
 
 def test_a_gpu_host_needs_nothing_of_the_controllers() -> None:

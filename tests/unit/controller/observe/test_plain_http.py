@@ -10,7 +10,7 @@ import pytest
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
-from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
+from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_node
 from tests.support.fakes.http_sink import Answer, Asked, serving
@@ -40,7 +40,7 @@ def written(url: str) -> str | None:
     """A notice on terminals."""
     clock = SystemClock()
     note = HostNote(node=a_node("i-1"), key="k", stop_at=clock.now() + timedelta(hours=1))
-    return told_on_hosts(ObserveSettings(targets={"i-1": url}, timeout=5.0), clock, [note])[0]
+    return send_to_hosts(ObserveSettings(targets={"i-1": url}, timeout=5.0), clock, [note])[0]
 
 
 @pytest.mark.parametrize("client", [scraped, queried, written])

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.wall import Terminals, answering
+from gpuwatch.agent import wall as module
+from gpuwatch.agent.wall import Terminals, notice_app
 from gpuwatch.controller.observe.settings import ObserveSettings
-from gpuwatch.controller.observe.wall_client import HostNote, told_on_hosts
+from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock, SystemClock
@@ -31,7 +32,7 @@ from tests.support.fakes.scraped_agent import an_agent
 
 AT = "2026-01-05T01:00:00Z"
 NOTICE = msgspec.json.encode({"key": "n1", "verb": "stop", "stop_at": AT})
-HARMLESS = re.compile(rb"[\x20-\x7e\r\n\x07]*")
+HARMLESS = re.compile(rb"[\x20-\x7e\n]*")
 CLOCK = ManualClock(wall=NOW)
 OPEN = ServerAuth()
 
@@ -43,9 +44,10 @@ def host(tmp_path: Path) -> FolderHost:
 
 
 @pytest.fixture
-def seat() -> Iterator[Seat]:
-    """Somebody at a terminal."""
+def seat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seat]:
+    """Somebody at a terminal, and a stand-in for wall(1) that writes there."""
     with Seat() as taken:
+        monkeypatch.setattr(module, "_WALL", ("tee", str(taken.path)))
         yield taken
 
 
@@ -67,7 +69,7 @@ def an_asked_agent(host: FolderHost, *seats: Seat, door: ServerAuth = OPEN) -> I
         max_connections=8,
         timeout_seconds=5,
         door=door,
-        app=answering(terminals, tuple(page)),
+        app=notice_app(terminals, tuple(page)),
     )
     server.start()
     try:
@@ -174,12 +176,12 @@ ORDERS = st.fixed_dictionaries(
 def test_no_control_characters_reach_a_terminal(
     host: FolderHost, seat: Seat, body: bytes, name: str, node: str
 ) -> None:
-    """Whatever is asked and whatever the host is called: printable ASCII, line ends and the bell; never a 500."""
+    """Whatever is asked and whatever the host is called: printable ASCII and line ends; never a 500."""
     terminals = Terminals(host.clock, at(host, seat), name, lambda: node)
     request = Request(
         method="POST", target="/v1/notice", client="::1", headers={"content-type": "application/json"}, body=body
     )
-    answer = answering(terminals, ())(request)
+    answer = notice_app(terminals, ())(request)
     terminals.stop()
     shown = seat.shown()
 
@@ -198,7 +200,7 @@ def note(url: str, **more: Any) -> tuple[ObserveSettings, HostNote]:  # noqa: AN
 def why_not(url: str, **more: Any) -> str | None:  # noqa: ANN401  likewise
     """What a controller learns of one note."""
     settings, one = note(url, **more)
-    (said,) = told_on_hosts(settings, CLOCK, [one])
+    (said,) = send_to_hosts(settings, CLOCK, [one])
     return said
 
 
@@ -262,7 +264,7 @@ def test_each_note_has_its_own_result() -> None:
         settings = ObserveSettings(targets={"i-1": "http://127.0.0.1:1", "i-2": never}, timeout=0.3)
         nodes = [one.node, a_node("i-2"), replace(one.node, state=NodeState.STOPPED), a_node("i-3", address=None)]
         notes = [replace(one, node=node) for node in nodes]
-        said = told_on_hosts(settings, CLOCK, [*notes, replace(one, stop_at=NOW)])
+        said = send_to_hosts(settings, CLOCK, [*notes, replace(one, stop_at=NOW)])
 
     assert "could not be asked" in (said[0] or "")
     assert said[1:] == [
@@ -271,7 +273,7 @@ def test_each_note_has_its_own_result() -> None:
         "the cloud tells no address for it; set signals.targets",
         "its time has come",
     ]
-    assert told_on_hosts(settings, CLOCK, []) == []
+    assert send_to_hosts(settings, CLOCK, []) == []
 
 
 def test_a_password_that_cannot_be_read_asks_nobody() -> None:
@@ -279,4 +281,4 @@ def test_a_password_that_cannot_be_read_asks_nobody() -> None:
     settings, one = note("http://127.0.0.1:1")
     closed = replace(settings, username="gpu", password_file="/nowhere/password")  # noqa: S106  no password
 
-    assert "/nowhere/password" in (told_on_hosts(closed, CLOCK, [one])[0] or "")
+    assert "/nowhere/password" in (send_to_hosts(closed, CLOCK, [one])[0] or "")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
-from gpuwatch.money.accounting.energy import EnergySettings, energy
+from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import Row, Total, grouping, shown, totals, whole
+from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, shown, totals, whole
 
 UTC = Calendar(ZoneInfo("UTC"))
 TERMS = Terms(

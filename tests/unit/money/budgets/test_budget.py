@@ -232,11 +232,12 @@ def test_effects_say_what_they_rest_on() -> None:
     spent = a_state(rows, a_month(), Budget(usd_per_month=Decimal(4680), block_growth="forecast", hasten="actual"))
 
     assert ahead.blocked == (
-        "$4680.00 of the $6000.00 of the budget ml are spent in 2026-03, and the month is forecast to end at $7440.00"
+        "$4,680.00 of the $6,000.00 of the budget ml are spent in 2026-03, "
+        "and the month is forecast to end at $7,440.00"
     )
     assert ahead.hastening is not None
     assert ahead.hastening.why == "the budget ml is forecast at 124%"
-    assert spent.blocked == "$4680.00 of the $4680.00 of the budget ml are spent in 2026-03"
+    assert spent.blocked == "$4,680.00 of the $4,680.00 of the budget ml are spent in 2026-03"
     assert spent.hastening is not None
     assert spent.hastening.why == "the budget ml is spent at 100%"
     assert spent.probability_over is not None

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.money.forecast.evaluation import longer, movement, probability_above, radius
 from gpuwatch.money.forecast.forecast import Forecast, forecast
-from gpuwatch.money.forecast.intervals import longer, movement, probability_above, radius
 from gpuwatch.money.forecast.methods import METHODS
 from gpuwatch.money.forecast.series import Series
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
 from gpuwatch.model.money import Price, PriceKey
-from gpuwatch.money.prices.fleet import of_fleet
 from gpuwatch.money.prices.open import open_own
 from gpuwatch.money.prices.overrides_file import PricesError
-from gpuwatch.money.prices.price_book import Book, NoPrice
+from gpuwatch.money.prices.price_book import Book, NoPrice, of_fleet
 from gpuwatch.money.prices.settings import PriceSettings
 from tests.support.builders.fleet import a_node
 

@@ -156,4 +156,4 @@ def test_a_day_that_nobody_saw_is_no_day_of_zero() -> None:
     assert report.facts.unseen == {date(2026, 3, 15)}
     assert report.month is not None
     assert report.month.missing_steps == 1
-    assert "and that hold no value: 1." in FORMATS["txt"](ReportContent(report))
+    assert "and so without a value: 1." in FORMATS["txt"](ReportContent(report))

@@ -293,7 +293,7 @@ def test_what_is_safe_or_said_to_be_meant(settings: dict[str, object]) -> None:
         ({"tls_key": "/k"}, "agent.tls_key agent.tls_certificate", "is set without agent.tls_certificate"),
         ({"tls_certificate": "/c"}, "agent.tls_certificate agent.tls_key", "is set without agent.tls_key"),
         ({"tls_client_ca": "/a"}, "agent.tls_client_ca agent.tls_certificate", "without TLS no client"),
-        ({"basic_auth_users": {"alice": "apple"}}, "agent.basic_auth_users.alice", "(hidden) is no hash"),
+        ({"basic_auth_users": {"alice": "apple"}}, "agent.basic_auth_users.alice", "(hidden) is not a hash"),
     ],
 )
 def test_what_is_not_is_refused_with_the_keys_and_a_remedy(settings: dict[str, object], keys: str, wrong: str) -> None:

@@ -160,8 +160,8 @@ def test_refusals_are_counted_and_told_once_a_minute(caplog: pytest.LogCaptureFi
 
     assert gate.authenticator.failures() == {"wrong": 10, "limited": 200, "busy": 0}
     assert lines == [
-        f"too many wrong passwords; log-ins refused without a look (429): 1, the latest from {ADDRESS}",
-        "too many wrong passwords; log-ins refused without a look (429): 100, the latest from 10.7.7.7",
+        f"too many wrong passwords; log-ins refused without a check (429): 1, the latest from {ADDRESS}",
+        "too many wrong passwords; log-ins refused without a check (429): 100, the latest from 10.7.7.7",
     ]
 
 

@@ -43,7 +43,8 @@ class Page(HTMLParser):
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """It ends at once."""
         self.handle_starttag(tag, attrs)
-        self.open.pop()
+        if tag not in VOID:
+            self.open.pop()
 
     def handle_endtag(self, tag: str) -> None:
         """The innermost one ends."""
