@@ -40,15 +40,15 @@ def main() -> int:
         parser.error(
             "the agent's section compiles a stand-in driver and needs a C compiler; on Debian: apt install gcc"
         )
-    told: list[tuple[str, list[Figure]]] = []
+    rows: list[tuple[str, list[Figure]]] = []
     for name, measure in sections.items():
         if name in chosen:
             print(f"measuring: {name} ...", file=sys.stderr)
-            told.append((name, list(measure())))
+            rows.append((name, list(measure())))
     if arguments.json:
-        print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in told}))
-    elif told:
-        print(table(told))
+        print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in rows}))
+    elif rows:
+        print(table(rows))
     played = [module for name, module in _RECORDINGS.items() if name in chosen]
     return max((subprocess.run([sys.executable, "-m", module], check=False).returncode for module in played), default=0)
 

@@ -257,14 +257,14 @@ def _scrape_figures(
         static.seconds_until("x")
         list(clients.map(_hammered, [static.port] * 4, [0.5] * 4))  # the clients themselves take time to start
         for count, who in ((1, "1 client"), (4, "4 clients")):
-            told: dict[int, list[list[float]]] = {started.port: [], static.port: []}
+            document: dict[int, list[list[float]]] = {started.port: [], static.port: []}
             for _ in range(_WINDOWS):
-                for port, runs in told.items():
+                for port, runs in document.items():
                     answers = clients.map(_hammered, [port] * count, [seconds / 2] * count)
                     runs.append([latency for each in answers for latency in each])
             for percent in (50, 99):
                 ours, floor = (
-                    [quantiles(run, n=100)[percent - 1] * 1e3 for run in told[port]]
+                    [quantiles(run, n=100)[percent - 1] * 1e3 for run in document[port]]
                     for port in (started.port, static.port)
                 )
                 yield Figure(

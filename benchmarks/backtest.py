@@ -36,27 +36,27 @@ def measure() -> Iterator[Figure]:
     with TemporaryDirectory() as made:
         for name, (work, gap) in _FLEETS.items():
             history, options = _history(Path(made) / "made.csv", _intervals(work, gap))
-            yield from _played(f"{_NODES} nodes, {name}, after=10m", "after=10m", history, options)
+            yield from _played(f"{_NODES} nodes, {name}, timeout=10m", "timeout=10m", history, options)
         history, options = _history(Path(made) / "made.csv", _intervals(8.0, 16.0))
-        yield from _played(f"{_NODES} nodes, daily, after=learned", "after=learned", history, options)
+        yield from _played(f"{_NODES} nodes, daily, timeout=learned", "timeout=learned", history, options)
         if (_TRACES / _PHILLY).exists():
             history, options = _history(Path(made) / "philly.csv", _philly())
-            yield from _played("Philly, 240 nodes, after=10m", "after=10m", history, options)
+            yield from _played("Philly, 240 nodes, timeout=10m", "timeout=10m", history, options)
 
 
 def _played(name: str, policy: str, history: History, options: Options) -> Iterator[Figure]:
     begin = time.perf_counter()
-    told = check(policy_of(policy), history, options, _RESTART, Bounds(real_seconds=_REAL_SECONDS), SystemClock())
+    checked = check(policy_of(policy), history, options, _RESTART, Bounds(real_seconds=_REAL_SECONDS), SystemClock())
     seconds = time.perf_counter() - begin
-    if told.wrongly_stopped or told.violations:
-        raise RuntimeError(f"{name}: {told.wrongly_stopped} wrong stops, {told.violations[:3]}")
-    rounds = told.hours * 60
+    if checked.wrongly_stopped or checked.violations:
+        raise RuntimeError(f"{name}: {checked.wrongly_stopped} wrong stops, {checked.violations[:3]}")
+    rounds = checked.hours * 60
     yield Figure(
-        name=f"{name}: {told.hours / 24:.1f} days, {told.stops} stops",
+        name=f"{name}: {checked.hours / 24:.1f} days, {checked.stops} stops",
         unit="node-hours/s",
-        runs=[told.node_hours / seconds],
+        runs=[checked.node_hours / seconds],
         floor="a look at each node in each round",
-        floor_runs=[told.node_hours / _bare(len(history.lives), round(rounds))],
+        floor_runs=[checked.node_hours / _bare(len(history.lives), round(rounds))],
     )
 
 

@@ -36,7 +36,7 @@ _COUNTS = (100, 1000)
 _RUNS = 5
 _MIB = 1024**2
 _NOTICE_SECONDS = 5.0  # short, because the prepared verdicts are of one moment and must stay fresh
-_RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(after=1800.0, notice=_NOTICE_SECONDS))
+_RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(timeout=1800.0, grace_period=_NOTICE_SECONDS))
 _LIMITS = Limits()
 _ROUNDS = ("1 in 10 given notice", "nothing to do", f"{_LIMITS.max_stops_per_round} stopped")
 _SOURCES = {False: "signals at hand", True: "over HTTP"}

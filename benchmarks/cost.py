@@ -68,8 +68,8 @@ def measure() -> Iterator[Figure]:
         yield Figure(name=f"its {rows:,} rows on disk", unit="MiB", runs=[size], floor="itself", floor_runs=[size])
 
 
-def _figure(name: str, told: Callable[[], object], floor: str, alone: list[float]) -> Figure:
-    return Figure(name=name, unit="s", runs=[_timed(told)], floor=floor, floor_runs=alone)
+def _figure(name: str, result: Callable[[], object], floor: str, alone: list[float]) -> Figure:
+    return Figure(name=name, unit="s", runs=[_timed(result)], floor=floor, floor_runs=alone)
 
 
 def _year(ledger: Ledger, by: str) -> str:

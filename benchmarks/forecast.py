@@ -48,11 +48,11 @@ def _levels(spans: Sequence[tuple[float, float, float]]) -> Levels:
     for begin, end, amount in spans:
         changes[begin] += amount
         changes[end] -= amount
-    level, told = 0.0, []
+    level, rows = 0.0, []
     for at in sorted(changes):
         level += changes[at]
-        told.append((at, level))
-    return told
+        rows.append((at, level))
+    return rows
 
 
 def _philly(source: Path) -> dict[str, Levels]:
@@ -60,7 +60,7 @@ def _philly(source: Path) -> dict[str, Levels]:
     for row in _rows(source / "philly_jobs.csv.gz"):
         begin = float(row["arrive_s"])
         jobs[row["vc"]].append((begin, begin + float(row["duration_s"]), float(row["gpus"])))
-    return {f"philly {vc}": _levels(told) for vc, told in jobs.items()}
+    return {f"philly {vc}": _levels(rows) for vc, rows in jobs.items()}
 
 
 def _nodes(source: Path) -> dict[str, Levels]:
@@ -69,10 +69,10 @@ def _nodes(source: Path) -> dict[str, Levels]:
 
 
 def _earth(source: Path) -> dict[str, Levels]:
-    told: dict[str, Levels] = defaultdict(list)
+    document: dict[str, Levels] = defaultdict(list)
     for row in _rows(source / "helios_earth_vc_occupancy.csv.gz"):
-        told[f"earth {row['vc']}"].append((float(row["t_s"]), float(row["running_gpus"])))
-    return told
+        document[f"earth {row['vc']}"].append((float(row["t_s"]), float(row["running_gpus"])))
+    return document
 
 
 def _openb(source: Path) -> dict[str, Levels]:
@@ -84,13 +84,13 @@ def _openb(source: Path) -> dict[str, Levels]:
 
 
 def _requests(source: Path) -> dict[str, Levels]:
-    told = [
+    rows = [
         (float(row["t_s"]), float(row["req_per_s"]))
         for row in _rows(source / "servegen_llm_rate.csv.gz")
         if row["model"] == "m-large"
     ]
     starts = [float(row["t_s"]) for row in _rows(source / "genai26_requests.csv.gz")]
-    return {"servegen": told, "genai": _levels([(at, at + HOUR_SECONDS, 1.0) for at in starts])}
+    return {"servegen": rows, "genai": _levels([(at, at + HOUR_SECONDS, 1.0) for at in starts])}
 
 
 _SOURCES: Sequence[tuple[Callable[[Path], dict[str, Levels]], float, float]] = (
@@ -144,12 +144,12 @@ class _Tally:
         return median(sum(each) / sum(self.sums[name]) for name, each in self.totals.items() if sum(self.sums[name]))
 
 
-def compare(told: Mapping[str, Series], steps: int, least: int, every: int) -> None:
+def compare(by_name: Mapping[str, Series], steps: int, least: int, every: int) -> None:
     """A line for each method, and how often the default's intervals held."""
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     inside: dict[str, list[bool]] = defaultdict(list)
     chosen: dict[str, int] = defaultdict(int)
-    for name, series in told.items():
+    for name, series in by_name.items():
         season = Rhythm.of(series.step_seconds).season
         values = [value for value in series.values if value is not None]
         for at in range(least, len(values) - steps + 1, every):
@@ -185,14 +185,14 @@ def compare(told: Mapping[str, Series], steps: int, least: int, every: int) -> N
     )
 
 
-def commit(told: Mapping[str, Series]) -> None:
+def commit(by_name: Mapping[str, Series]) -> None:
     """A line for each series: what reserving saved, of all on demand."""
     terms = Terms(price_per_hour=Decimal(1), three_year=Decimal(0))
     rules = ("advised", "hindsight", "70% mean", "70% peak")
     print(f"{'series':18}{'mean':>8}{'peak':>8}" + "".join(f"{rule:>12}" for rule in rules))
     savings: dict[str, list[float]] = defaultdict(list)
     paid: dict[str, Decimal] = defaultdict(Decimal)
-    for name, series in told.items():
+    for name, series in by_name.items():
         values = [value for value in series.values if value is not None]
         before, after = values[: len(values) // 2], values[len(values) // 2 :]
         if not sum(after):

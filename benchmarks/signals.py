@@ -62,10 +62,10 @@ def measure() -> Iterator[Figure]:
                     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                         seen[dialect, count] = process.submit(_observe, url, dialect, count, at).result()
     small, large = _COUNTS
-    for dialect, told in _DIALECTS.items():
+    for dialect, text in _DIALECTS.items():
         few, many = seen[dialect, small], seen[dialect, large]
         yield Figure(
-            name=f"observing {large:,} nodes by {told}, without the queries",
+            name=f"observing {large:,} nodes by {text}, without the queries",
             unit="s",
             runs=many.cpu,
             floor=f"{small:,} nodes; {large // small}x is linear",

@@ -75,9 +75,9 @@ def _pods(source: Path) -> dict[str, Spans]:
     for row in _rows(source / "genai26_pod_gpu.csv.gz"):
         samples[row["pod"]].append((float(row["t_s"]), float(row["gpu_duty_pct"])))
     spans: dict[str, Spans] = defaultdict(list)
-    for pod, told in samples.items():
+    for pod, rows in samples.items():
         life = 0
-        for (at, duty), (following, _) in pairwise([*sorted(told), (math.inf, 0.0)]):
+        for (at, duty), (following, _) in pairwise([*sorted(rows), (math.inf, 0.0)]):
             hole = following - at > 300
             if duty > 0:
                 spans[f"{pod}.{life}"].append((at, at + 57 if hole else following))
@@ -97,7 +97,7 @@ def _earth(source: Path) -> dict[str, Spans]:
     changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for row in _rows(source / "helios_earth_vc_occupancy.csv.gz"):
         changes[row["vc"]].append((float(row["t_s"]), math.ceil(int(row["running_gpus"]) / 8)))
-    return {name: each for vc, told in changes.items() for name, each in _ranks(told, f"{vc}/").items()}
+    return {name: each for vc, rows in changes.items() for name, each in _ranks(rows, f"{vc}/").items()}
 
 
 def _queue(source: Path) -> Queue:
@@ -132,11 +132,11 @@ def _openb(source: Path) -> dict[str, Spans]:
             share = int(row["gpus"]) * int(row["gpu_milli"])
             changes[max(end - 40 * _DAY, float(row["sched_s"]))] += share
             changes[float(row["delete_s"])] -= share
-    level, told = 0, []
+    level, result = 0, []
     for at in sorted(changes)[:-1]:
         level += changes[at]
-        told.append((at, math.ceil(level / 8000)))
-    return _ranks(told, "")
+        result.append((at, math.ceil(level / 8000)))
+    return _ranks(result, "")
 
 
 def _philly(name: str) -> Callable[[Path], dict[str, Spans]]:
@@ -180,13 +180,13 @@ def _ratios(gaps: Sequence[Recorded], restart: float, queued: Queue | None) -> t
     """Each policy's cost over the optimum, and the restarts and the optimum's seconds of the learned one."""
     waited = learned_waits(gaps, restart, queued=queued)
     scored = [(gap, wait) for gap, wait in zip(gaps, waited, strict=True) if gap.needed]
-    told = [gap for gap, _ in scored]
-    best = optimum(told, restart)
+    rows = [gap for gap, _ in scored]
+    best = optimum(rows, restart)
 
     def of(wait: float) -> float:
-        return cost(told, [wait] * len(told), restart).seconds / best
+        return cost(rows, [wait] * len(rows), restart).seconds / best
 
-    learned = cost(told, [wait for _, wait in scored], restart)
+    learned = cost(rows, [wait for _, wait in scored], restart)
     hindsight = min(of(wait) for wait in (0.0, *(15 * 2 ** (step / 4) for step in range(60))))
     ratios = {name: of(wait) for name, wait in _FIXED.items()}
     ratios |= {"even": of(restart), "learned": learned.seconds / best, "hindsight": hindsight}

@@ -69,9 +69,9 @@ def _pods(source: Path, target: Path, *, memory: bool) -> Path:
 
 def _philly(source: Path, target: Path, name: str) -> Path:
     """A node's name is vc/node."""
-    told = ((f"{row['vc']}/{row['node']}", row["busy_from_s"], row["busy_to_s"]) for row in _rows(source / name))
+    generator = ((f"{row['vc']}/{row['node']}", row["busy_from_s"], row["busy_to_s"]) for row in _rows(source / name))
     short = name.removeprefix("philly_node_busy_").replace(".csv.gz", "")
-    return _write(target / f"philly-{short}.csv.gz", ("node", "busy_from_s", "busy_to_s"), told)
+    return _write(target / f"philly-{short}.csv.gz", ("node", "busy_from_s", "busy_to_s"), generator)
 
 
 def _play(trace: Path, hours: float | None, gpus: int) -> Mapping[str, object]:

@@ -6,7 +6,7 @@ import sys
 _LEAN = {
     "agent": "gpuwatch.agent.launch",
     "probe": "gpuwatch.agent.probe.main",
-    "handover": "gpuwatch.config.handover",  # of the settings, to the agent that starts; not told to people
+    "handover": "gpuwatch.config.handover",  # of the settings, to the agent that starts; internal
 }
 
 

@@ -188,7 +188,7 @@ _DECIDED = Row(
             "meet several.",
             [
                 Query(
-                    expr=f"sum by (rule) ({led('controller_refused_steps', IN_POOL)})",
+                    expr=f"sum by (rule) ({led('controller_blocked_actions', IN_POOL)})",
                     legend="{{rule}}",
                 )
             ],
@@ -212,7 +212,7 @@ _DECIDED = Row(
         table(
             "Stands against steps now",
             "By pool. `gpuwatch explain` has the sentences.",
-            [f"sum by (pool, verb, rule) ({led('controller_refused_steps', IN_POOL)})"],
+            [f"sum by (pool, verb, rule) ({led('controller_blocked_actions', IN_POOL)})"],
             [
                 Column(source="pool", title="Pool"),
                 Column(source="verb", title="Step"),
@@ -312,7 +312,12 @@ _DONE = Row(
         series(
             "Settled an hour",
             "Actions with a result that was seen in the cloud, by result.",
-            [Query(expr=f"sum by (status) ({rate(told('controller_settled_total'))}) * 3600", legend="{{status}}")],
+            [
+                Query(
+                    expr=f"sum by (status) ({rate(told('controller_intents_settled_total'))}) * 3600",
+                    legend="{{status}}",
+                )
+            ],
             "none",
             width=8,
             stacked=True,

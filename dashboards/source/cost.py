@@ -210,7 +210,7 @@ _BUDGETS = Row(
                 f"{_of_budget('budget_forecast_usd')} / {_of_budget('budget_usd')}",
                 _of_budget("budget_forecast_lower_usd"),
                 _of_budget("budget_forecast_upper_usd"),
-                _of_budget("budget_over_probability_ratio"),
+                _of_budget("budget_overrun_probability_ratio"),
                 _of_budget("budget_unpriced_hours"),
                 _highest("budget_spent_usd"),
                 _highest("budget_forecast_usd"),
@@ -286,7 +286,7 @@ _BUDGETS = Row(
         ),
         table(
             "What budgets do now",
-            "block_growth: nothing is added that the budget covers. hasten: idle machines are stopped sooner.",
+            "block_growth: nothing is added that the budget covers. shorten_idle_timeout: idle machines stop sooner.",
             [f"max by (budget, effect) ({led('budget_effect')})"],
             [Column(source="budget", title="Budget"), Column(source="effect", title="Effect")],
             width=8,

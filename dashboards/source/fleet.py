@@ -195,7 +195,7 @@ _WHO = Row(
             [
                 WHO,
                 doing_by_node(),
-                f"max by (node) ({led('fleet_node_activity_held_seconds')})",
+                f"max by (node) ({led('fleet_node_activity_duration_seconds')})",
                 f"max by (node) ({led('fleet_node_usd_per_hour')})",
                 f"max by (node) ({led('fleet_node_notice_timestamp_seconds')}) * 1000",
             ],

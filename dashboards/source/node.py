@@ -189,9 +189,9 @@ _WHY = Row(
             height=6,
         ),
         table(
-            "Leases",
-            "Taken with `gpuwatch keep`: the machine is busy until they end.",
-            [f"max by (user) ({here('keep_lease_expires_timestamp_seconds')}) * 1000"],
+            "Snoozes",
+            "Taken with `gpuwatch snooze`: the machine is busy until they end.",
+            [f"max by (user) ({here('snooze_expiry_timestamp_seconds')}) * 1000"],
             [Column(source="user", title="User"), Column(source="Value", title="Ends", unit="dateTimeFromNow")],
             width=4,
             height=6,

@@ -62,7 +62,7 @@ PROCESSES = Row(
             "The largest processes; the rest of each GPU together.",
             [
                 Query(expr=of_gpus("process_memory_bytes"), legend=f"{_GPU} PID {{{{pid}}}}"),
-                Query(expr=f"{of_gpus('process_memory_remainder_bytes')} > 0", legend=f"{_GPU} others"),
+                Query(expr=f"{of_gpus('process_memory_other_bytes')} > 0", legend=f"{_GPU} others"),
                 Query(expr=f"{of_gpus('gpu_dead_process_memory_bytes')} > 0", legend=f"{_GPU} dead processes"),
             ],
             "bytes",

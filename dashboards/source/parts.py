@@ -103,8 +103,8 @@ def fixed(colour: str) -> Json:
 
 def override(name: str, **properties: Any) -> Json:  # noqa: ANN401  JSON
     """What is different for the field of that name; `__` in a property stands for its dot."""
-    told = [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()]
-    return {"matcher": {"id": "byName", "options": name}, "properties": told}
+    rows = [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()]
+    return {"matcher": {"id": "byName", "options": name}, "properties": rows}
 
 
 def matching(pattern: str, colour: str, mode: str = "fixed") -> Json:
@@ -315,9 +315,9 @@ def table(  # noqa: PLR0913  likewise
     ways.append({"id": "organize", "options": {"excludeByName": {}, "indexByName": order, "renameByName": names}})
     overrides = []
     for each in columns:
-        told = {**({"unit": each.unit} if each.unit else {}), **each.properties}
-        if told:
-            overrides.append(override(each.title, **told))
+        document = {**({"unit": each.unit} if each.unit else {}), **each.properties}
+        if document:
+            overrides.append(override(each.title, **document))
     return Panel(
         kind="table",
         title=title,

@@ -7,7 +7,7 @@ Rules, all of them:
 2. Any doubt (a reading missing, a GPU down, a signal of the host that failed, a gap, a clock jump) makes it unknown,
    unless something else is busy.
 3. Memory held while nothing computes is parked; full "utilization" at idle power without arithmetic and memory
-   traffic, for `stalled_after`, is stalled. Only what is neither is idle.
+   traffic, for `stalled_timeout`, is stalled. Only what is neither is idle.
 4. Time counts on the monotonic clock, between two good samples that say the same, at most `max_gap` apart. A change
    starts it again from zero; doubt stops it, and doubt longer than `forget_after` starts it again from zero.
 5. Duplicate and out-of-order samples change nothing.
@@ -58,7 +58,7 @@ class ActivityRules:
         Le(4 * 1024**3),
         Setting("Device memory in use at or above this, in bytes, is held: the GPU is parked, not idle."),
     ] = 512 * 1024 * 1024
-    stalled_after: Annotated[
+    stalled_timeout: Annotated[
         Seconds,
         Ge(60),
         Setting("Full utilization at idle power without memory traffic is called stalled after this long."),
@@ -188,7 +188,7 @@ def _fold_gpu(
     evidence = _evidence(reading, _mean_power(known, reading, sample.monotonic_seconds), rules)
     stalling = gap <= rules.max_gap and _looks_stalled(reading, evidence, rules)
     stall_seconds = known.stall_seconds + gap if stalling else 0.0
-    judgement = _judge(reading, evidence, stalled=stall_seconds >= rules.stalled_after, doubt=doubt)
+    judgement = _judge(reading, evidence, stalled=stall_seconds >= rules.stalled_timeout, doubt=doubt)
     energy = reading.energy_joules_total
     return GpuMemory(
         index=reading.info.index,

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
-from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.model.duration import format_duration
 
 _REAP_SECONDS = 1.0  # a killed process ends at once, unless it sleeps in the kernel
@@ -18,6 +17,10 @@ _POLL_SECONDS = 0.05
 _MOST_READS = 64  # of what a pipe can hold; a program that writes faster waits
 _SYSTEMD = frozenset({"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"})
 _SETTINGS = "GPUWATCH_"  # they may hold hashes of passwords
+
+
+class CommandError(Exception):
+    """The program could not be started, missed its deadline or wrote too much; the message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
     `text` is its standard input: at most 4096 bytes, which a pipe takes at once.
 
     Raises:
-        UnseenError: the program could not be started, missed its deadline, or wrote too much.
+        CommandError: the program could not be started, missed its deadline, or wrote too much.
 
     """
     with _Pipe() as output, _Pipe() as complaints:
@@ -57,7 +60,7 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
                 start_new_session=True,
             )
         except OSError as error:
-            raise UnseenError(f"{argv[0]} could not be started: {error.strerror}") from None
+            raise CommandError(f"{argv[0]} could not be started: {error.strerror}") from None
         try:
             if child.stdin is not None:
                 with suppress(BrokenPipeError), child.stdin:
@@ -69,11 +72,11 @@ def run(argv: Sequence[str], deadline_seconds: float, text: bytes = b"") -> Comm
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(_REAP_SECONDS)
         if status is None:
-            raise UnseenError(f"{argv[0]} did not end within {format_duration(deadline_seconds)}")
+            raise CommandError(f"{argv[0]} did not end within {format_duration(deadline_seconds)}")
         output.read()
         complaints.read()
         if output.cut:
-            raise UnseenError(f"{argv[0]} wrote more than {_LARGEST_OUTPUT_BYTES} bytes")
+            raise CommandError(f"{argv[0]} wrote more than {_LARGEST_OUTPUT_BYTES} bytes")
         return CommandResult(status=status, output=bytes(output.data), complained=bool(complaints.data))
 
 

@@ -33,7 +33,7 @@ from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import HttpServer, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
-from gpuwatch.runtime.shutdown import SignalWaiter
+from gpuwatch.runtime.signals import SignalWaiter
 from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
@@ -74,13 +74,13 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         health=health,
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
-    instance = InstanceWatcher(settings.instance, clock)
+    instance = InstanceWatcher(settings.metadata, clock)
     exporter = Exporter(
         core,
         clock,
         node_id=node_id,
         top_processes=settings.top_processes,
-        leases=host.leases,
+        snoozes=host.snoozes,
         users=users.view,
         instance=instance.status,
         certificates=Ends([files_of(settings, "agent")], by_handshake).by_setting,
@@ -99,7 +99,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             max_connections=settings.max_connections,
             timeout_seconds=settings.connection_timeout,
             door=door,
-            app=notice_app(terminals, tuple(answers), settings.notice_users) if settings.terminals else None,
+            app=notice_app(terminals, tuple(answers), settings.notice_users) if settings.wall else None,
             queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
         )
     except OSError as error:
@@ -140,7 +140,7 @@ def _longest_rest(settings: AgentSettings) -> float:
 
 
 def _ends(ending: SignalWaiter, supervisor: ProbeSupervisor, reread: Callable[[], AgentSettings], clock: Clock) -> bool:
-    """Report readiness and wait for the end; False: restart with the new settings, which are valid.
+    """Report readiness and wait for SIGTERM, or for SIGHUP; False: restart with the new settings, which are valid.
 
     Mistakes in new settings are logged, and the agent goes on as it was.
     """

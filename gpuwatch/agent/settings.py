@@ -33,7 +33,7 @@ class AgentSettings(ServerSettings):
     control_socket: Annotated[
         str, MinLen(1), Setting("Unix socket for `gpuwatch agent release` and `acquire`; `none`: no socket.")
     ] = "/run/gpuwatch/agent.sock"
-    terminals: Annotated[
+    wall: Annotated[
         bool, Setting("Write notices with wall(1) to everybody who is logged in on a terminal (docs/notifications.md).")
     ] = True
     node_id: Annotated[
@@ -92,7 +92,7 @@ class AgentSettings(ServerSettings):
     activity: ActivityRules = field(default_factory=ActivityRules)
     health: HealthRules = field(default_factory=HealthRules)
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)
-    instance: MetadataSettings = field(default_factory=MetadataSettings)
+    metadata: MetadataSettings = field(default_factory=MetadataSettings)
     attribution: AttributionSettings = field(default_factory=AttributionSettings)
 
     @property

@@ -17,8 +17,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuwatch.agent.command import run
-from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.command import CommandError, run
+from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.runtime.clock import Clock
@@ -152,7 +152,7 @@ class Terminals:
     def _notice_text(self, verb: str, stop_at: datetime, left_seconds: float) -> tuple[str, ...]:
         return (
             f"gpuwatch: {self._host} is to {_ACTIONS[verb]} at {stop_at:%Y-%m-%d %H:%M} UTC, {_in(left_seconds)}.",
-            "To keep it, on this machine:     gpuwatch keep 4h",
+            "To keep it, on this machine:     gpuwatch snooze 4h",
             f"Why, where the controller runs:  gpuwatch explain {_printable(self._node())}",
         )
 
@@ -215,7 +215,7 @@ class Terminals:
             try:
                 status = run(_WALL, _WALL_SECONDS, "".join(f"{line}\n" for line in lines).encode("ascii")).status
                 failure = f"wall ended with status {status}" if status else None
-            except UnseenError as error:
+            except CommandError as error:
                 failure = str(error)
             if failure is None:
                 self._last[kind] = begin

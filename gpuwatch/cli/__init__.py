@@ -1,1 +1,1 @@
-"""The command line: one file a command, and what commands share."""
+"""The command line: a file for each group of commands, and what they share; `render` makes their text."""

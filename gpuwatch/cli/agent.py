@@ -1,4 +1,4 @@
-"""Commands of a GPU host: agent, probe, keep."""
+"""Commands of a GPU host: agent, probe, snooze."""
 
 import json
 import os
@@ -33,32 +33,34 @@ def probe(arguments: tuple[str, ...]) -> None:
 @commands.command()
 @click.argument("duration", required=False, callback=duration_or_none)
 @click.option("--reason", default="", help="Why the machine is needed, with each DURATION; others see it.")
-@click.option("--list", "listing", is_flag=True, help="Print the leases that hold.")
-@click.option("--end", "ending", is_flag=True, help="Take your own lease back.")
+@click.option("--list", "listing", is_flag=True, help="Print the snoozes that hold.")
+@click.option("--end", "ending", is_flag=True, help="Take your own snooze back.")
 @config_option
 @json_option
-def keep(duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool) -> None:
-    """Keep this machine for DURATION, such as 4h: its agent reports busy. A new lease replaces your last one."""
-    from gpuwatch.agent.evidence import leases  # noqa: PLC0415  loaded by this command only
+def snooze(
+    duration: float | None, reason: str, path: Path | None, *, listing: bool, ending: bool, as_json: bool
+) -> None:
+    """Keep this machine for DURATION, such as 4h: its agent reports busy. A new snooze replaces your last one."""
+    from gpuwatch.agent.evidence import snoozes  # noqa: PLC0415  loaded by this command only
     from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     if (duration is not None) + listing + ending != 1:
-        raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch keep 4h --reason "evaluation"')
+        raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch snooze 4h --reason "evaluation"')
     if as_json and not listing:
         raise click.UsageError("--json goes with --list")
     try:
         settings = load_agent(path, os.environ).evidence
         if duration is not None:
-            say(leases.keep(settings, duration, reason, SystemClock()))
+            say(snoozes.snooze(settings, duration, reason, SystemClock()))
         elif ending:
-            say("Your lease has ended." if leases.end(settings.keep) else "You hold no lease.")
+            say("Your snooze has ended." if snoozes.end(settings.snooze) else "You hold no snooze.")
         else:
-            found = leases.held(settings.keep, SystemClock())
-            say(json.dumps(leases.listing_object(*found)) if as_json else leases.listing(*found))
+            found = snoozes.held(settings.snooze, SystemClock())
+            say(json.dumps(snoozes.listing_object(*found)) if as_json else snoozes.listing(*found))
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)
-    except leases.LeaseError as error:
+    except snoozes.SnoozeError as error:
         say(error, err=True)
         sys.exit(1)

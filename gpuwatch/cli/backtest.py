@@ -14,7 +14,7 @@ from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
 if TYPE_CHECKING:
     from gpuwatch.simulate.backtest.compare import Policy
 
-_COMPARED = ("after=5m", "after=30m", "after=break_even", "after=learned", "never")
+_COMPARED = ("timeout=5m", "timeout=30m", "timeout=break_even", "timeout=learned", "never")
 
 
 def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -33,7 +33,7 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
     "--compare",
     multiple=True,
     metavar="POLICY...",
-    help="never, after=<duration>, after=break_even or =learned, pool: the rules of --pool in --config; "
+    help="never, timeout=<duration>, timeout=break_even or =learned, pool: the rules of --pool in --config; "
     "several may follow, or repeat it.",
 )
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")

@@ -59,20 +59,20 @@ def trial_of(asked: Asked) -> Trial:
     """The rules of --pool.
 
     Raises:
-        click.UsageError: there is no --pool, or the settings do not have it, or it never lets a node go.
+        click.UsageError: there is no --pool, or the settings do not have it, or it never removes a node.
 
     """
     from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by this command only
     from gpuwatch.policies.fingerprint import removes  # noqa: PLC0415  likewise
 
     if asked.pool is None:
-        raise click.UsageError("--pool is missing: name the pool whose rules are tried")
+        raise click.UsageError("--pool is missing: name the pool with the rules to try")
     trial = Trial(pool=asked.pool, settings=settings_of(asked.path))
     known = trial.settings.rulebook.known
     if asked.pool not in known:
         raise click.UsageError(f"--pool {asked.pool!r}: the settings have no such pool. {meant(asked.pool, known)}")
     if not removes(trial.rules):
-        raise click.UsageError(f"the rules of pool {asked.pool!r} never let a node go; there is nothing to try")
+        raise click.UsageError(f"the rules of pool {asked.pool!r} never remove a node; there is nothing to try")
     return trial
 
 

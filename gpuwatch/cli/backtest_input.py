@@ -48,12 +48,12 @@ _OPTIONS = (
     ),
     config_option,
     click.option("--from", "since", metavar="TIME", help="30d, or 2026-01-31T18:00Z [30d; of a ledger: all]."),
-    click.option("--to", "until", metavar="TIME", default="now", show_default=True, help="Likewise."),
+    click.option("--to", "until", metavar="TIME", default="now", show_default=True, help="Only until then."),
     click.option("--step", callback=duration_or_none, help="Of a Prometheus, 15s to 5m [1m]."),
     click.option(
         "--dialect",
         type=click.Choice(get_args(Dialect)),
-        help="Whose metrics a Prometheus has [signals.promql.dialect; of a URL: auto].",
+        help="The exporter behind a Prometheus's metrics [signals.promql.dialect; of a URL: auto].",
     ),
     click.option("--pool", help="Only nodes of that pool; of a Prometheus by the label `pool`."),
     click.option(

@@ -46,7 +46,7 @@ def _untried(settings: "Settings") -> list[str]:
         found = list(operations.untried(settings.ledger, SystemClock(), settings.rulebook))
     except LedgerError as error:
         return [f"limits.require_backtest is set, and the recorded backtests cannot be read: {error}"]
-    return [f"pool {pool} lets no node go: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
+    return [f"pool {pool} removes no node: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
 
 
 @config.command()

@@ -35,7 +35,7 @@ from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.scheduler import SteadyScheduler
 from gpuwatch.runtime.secrets import use
-from gpuwatch.runtime.shutdown import SignalWaiter
+from gpuwatch.runtime.signals import SignalWaiter
 from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ def observers_of(settings: Settings, parts: LiveParts) -> Observers:
         parts,
         parts.ledger,
         settings.fleet,
-        server=server if host is None else replace(server, names=(*server.names, host)),
+        server=server if host is None else replace(server, allowed_hosts=(*server.allowed_hosts, host)),
         signals=settings.signals,
         cost=settings.cost,
         link_key_file=settings.notify.link_key_file,
@@ -219,10 +219,10 @@ def schedule_deliveries(scheduler: BackgroundScheduler, settings: Settings, cloc
     """Send reports and, in mode enforce, notifications, in a thread of their own, every few seconds."""
     sources: list[Source] = []
     seconds = _REPORTS_SECONDS
-    if settings.mode == "enforce" and (settings.notify.to or settings.notify.terminals):
+    if settings.mode == "enforce" and (settings.notify.receivers or settings.notify.wall):
         sources.append(make_notifier(settings, clock, lambda: seen.metrics.fleet, seen.metrics.message))
         seconds = min(_MESSAGES_SECONDS, settings.interval)
-    if settings.report.to:
+    if settings.report.receivers:
         sources.append(make_reports(settings, clock, lambda: cloud_of(settings, clock).leftovers()))
     if sources:
         job = DeliveryJob(ledger=settings.ledger, leads=lambda: seen.metrics.leading, sources=sources)

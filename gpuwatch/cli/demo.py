@@ -23,14 +23,14 @@ from gpuwatch.runtime.table import aligned
 )
 @click.option("--gpus-per-node", type=click.IntRange(1, 64), default=1, show_default=True, help="In interval traces.")
 @click.option("--instance-type", help="What recorded nodes are priced as [by their GPUs].")
-@click.option("--after", callback=above_zero, default="10m", show_default=True, help="Idle for so long: a candidate.")
-@click.option("--notice", callback=above_zero, default="5m", show_default=True, help="From notice to stop.")
+@click.option("--timeout", callback=above_zero, default="10m", show_default=True, help="Idle for so long: a candidate.")
+@click.option("--grace-period", callback=above_zero, default="5m", show_default=True, help="From notice to stop.")
 @click.option("--warm-up", callback=above_zero, default="10m", show_default=True, help="Untouched after a start.")
 @click.option("--boot", callback=above_zero, default="3m", show_default=True, help="From a start to a working node.")
 @click.option("--interval", callback=above_zero, default="1m", show_default=True, help="From round to round.")
 @click.option("--sample", callback=above_zero, default="1m", show_default=True, help="Headless: between GPU readings.")
 @click.option(
-    "--parked", type=click.Choice(["stop", "tell"]), help="Memory held, nothing computed [tell; traces: stop]."
+    "--parked", type=click.Choice(["stop", "report"]), help="Memory held, nothing computed [report; traces: stop]."
 )
 @click.option("--speed", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Live: times real time.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Live: end by itself after so many.")

@@ -1,4 +1,4 @@
-"""Commands about the fleet: controller, plan, status, explain, unused."""
+"""Commands about the fleet: controller, plan, status, explain, unused. `render` makes their text."""
 
 import json
 import os

@@ -18,7 +18,7 @@ def notify() -> None:
 @click.option("--owner", metavar="OWNER", help="Send as for this owner's nodes, where mail goes to owners.")
 @config_option
 def test(name: str | None, owner: str | None, path: Path | None) -> None:
-    """Send a test message to NAME of notify.to, or to all of them."""
+    """Send a test message to NAME of notify.receivers, or to all of them."""
     with explained():
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
 
@@ -28,11 +28,11 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
-        there = settings.notify.to
+        there = settings.notify.receivers
         if name is not None and name not in there:
-            raise click.BadParameter(f"{name!r} is not a receiver; notify.to has {', '.join(there) or 'none'}")
+            raise click.BadParameter(f"{name!r} is not a receiver; notify.receivers has {', '.join(there) or 'none'}")
         if not there:
-            raise click.UsageError("notify.to has no receiver: nothing is sent")
+            raise click.UsageError("notify.receivers has no receiver: nothing is sent")
         sender = Sender(
             notify=settings.notify,
             fleet=settings.fleet,

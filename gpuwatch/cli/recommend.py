@@ -79,10 +79,12 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 )
 @click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True)
 @click.option("--replicated", is_flag=True, help="Each GPU holds the whole model: no ZeRO, FSDP or tensor parallelism.")
-@click.option("--layers", type=click.IntRange(1), help="Of the model's shape [derived from --params].")
-@click.option("--hidden", type=click.IntRange(1), help="Likewise.")
-@click.option("--heads", type=click.IntRange(1), help="Likewise.")
-@click.option("--kv-heads", type=click.IntRange(1), help="Likewise [as many as heads: no grouped-query attention].")
+@click.option("--layers", type=click.IntRange(1), help="The model's layers [derived from --params].")
+@click.option("--hidden", type=click.IntRange(1), help="Its hidden size [derived from --params].")
+@click.option("--heads", type=click.IntRange(1), help="Its attention heads [derived from --params].")
+@click.option(
+    "--kv-heads", type=click.IntRange(1), help="Its key-value heads [as many as heads: no grouped-query attention]."
+)
 @click.option("--vocabulary", type=click.IntRange(1), default=32_000, show_default=True)
 @click.option("--provider", multiple=True, help="Only of these clouds; may be repeated.")
 @click.option("--region", multiple=True, help="Only in these regions; may be repeated.")
@@ -92,7 +94,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
 @json_option
 def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
-    """Rank the instance types whose GPUs can hold a model, with the arithmetic."""
+    """Rank the instance types with GPUs that can hold a model, with the arithmetic."""
     from gpuwatch.money.advice import instance_report  # noqa: PLC0415  loaded by this command only
 
     try:

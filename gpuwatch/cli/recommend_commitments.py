@@ -40,7 +40,9 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
 @click.option(
     "--one-year", callback=_amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share."
 )
-@click.option("--three-year", callback=_amount, default="0.50", show_default="0.50, assumed", help="Likewise.")
+@click.option(
+    "--three-year", callback=_amount, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
+)
 @click.option(
     "--three-year-load", callback=_amount, default="0.8", show_default=True, help="Of today's: planned for 3 years."
 )
@@ -132,8 +134,8 @@ def _metered(
     notes = []
     if load.coarse_hours:
         notes.append(
-            f"of {load.coarse_hours} h only the day's mean is kept (ledger.keep_hours): peaks within are not seen, "
-            "so less may be worth reserving"
+            f"of {load.coarse_hours} h only the day's mean is kept (ledger.hourly_spend_retention): peaks within are "
+            "not seen, so less may be worth reserving"
         )
     if price is not None:
         return list(load.hours), notes, price, "as given"

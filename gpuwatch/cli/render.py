@@ -35,8 +35,8 @@ def round_line(done: Round) -> str:
     seen = ", ".join(f"{use[state.value]} {state.value}" for state in State if use[state.value])
     acts = ", ".join(f"{act.review.step.verb} {act.review.step.node_id} {act.outcome.status}" for act in done.acts)
     refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
-    told = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
-    return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {told or 'nothing'}"
+    rules = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
+    return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {rules or 'nothing'}"
 
 
 def status_table(nodes: Iterable[NodeRow]) -> str:
@@ -100,8 +100,8 @@ def _tags(done: Round) -> Iterator[str]:
     now, nodes = done.observation.now, done.observation.fleet.nodes
     over = [node.id for node in nodes if node.enrolled and expired(node.tags, now)]
     if over:
-        told = f"The time in the tag gpuwatch:protect of {len(over)} nodes is over: {', '.join(over[:_NAMED])}"
-        yield f"Warning: {told}{', …' if len(over) > _NAMED else ''}. {EXPIRED_REMEDY}"
+        text = f"The time in the tag gpuwatch:protect of {len(over)} nodes is over: {', '.join(over[:_NAMED])}"
+        yield f"Warning: {text}{', …' if len(over) > _NAMED else ''}. {EXPIRED_REMEDY}"
 
 
 def cautions(rules: Rulebook) -> Iterator[str]:
@@ -110,10 +110,10 @@ def cautions(rules: Rulebook) -> Iterator[str]:
 
 
 def untried(done: Round, rules: Rulebook) -> Iterator[str]:
-    """`status`, beneath that: the pools that would let nodes go and wait for a backtest."""
+    """`status`, beneath that: the pools that would remove nodes and wait for a backtest."""
     pools, kept = done.observation.fleet.pools, done.observation.ledger.backtests
     for pool, (_, sentence, remedy) in guard.untried(pools, rules, kept, done.observation.now):
-        yield f"Pool {pool} lets no node go: {sentence} {remedy}"
+        yield f"Pool {pool} removes no node: {sentence} {remedy}"
 
 
 def plan_text(done: Round) -> str:
@@ -180,7 +180,7 @@ def _verdict(activity: Activity, node: Node) -> str:
     """An activity as a sentence."""
     if activity.state is State.UNKNOWN:
         return f"unknown: {activity.doubt}"
-    age = "" if node.verdict is None else f", told {format_duration(node.verdict.age_seconds)} after the sample"
+    age = "" if node.verdict is None else f", reported {format_duration(node.verdict.age_seconds)} after the sample"
     since = "" if activity.since is None else f" (since {format_time(activity.since, seconds=True)})"
     return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--unused", is_flag=True, help="Ask the cloud what stopped machines cost, and subtract it from the savings."
 )
 @click.option(
-    "--send", metavar="NAME", help="Send it to this one of report.to, now, whether or not it was sent before."
+    "--send", metavar="NAME", help="Send it to this one of report.receivers, now, whether or not it was sent before."
 )
 @config_option
 @json_option
@@ -44,7 +44,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     unused: bool,
     as_json: bool,
 ) -> None:
-    """Report what a day's machines cost, what was wasted and by whom, and what was saved."""
+    """Report what a day's machines cost, what each owner wasted, and what was saved."""
     chosen = [day, month, year, first or last]
     if sum(each is not None for each in chosen) > 1:
         raise click.UsageError("--day, --month, --year and --from/--to exclude each other")
@@ -56,9 +56,9 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
         from gpuwatch.notify.transports.file import FORMATS  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
-        if send is not None and send not in settings.report.to:
-            there = ", ".join(settings.report.to) or "none"
-            raise click.BadParameter(f"{send!r} is not a receiver; report.to has {there}", param_hint="--send")
+        if send is not None and send not in settings.report.receivers:
+            there = ", ".join(settings.report.receivers) or "none"
+            raise click.BadParameter(f"{send!r} is not a receiver; report.receivers has {there}", param_hint="--send")
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
             if year is not None:
@@ -105,7 +105,7 @@ def _send(settings: "Settings", ledger: "Ledger", report: "Report", name: str) -
     from gpuwatch.notify.reports import report_delivery, report_key  # noqa: PLC0415  likewise
     from gpuwatch.notify.transports.base import DeliveryError  # noqa: PLC0415  loaded by this command only
 
-    to = settings.report.to[name]
+    to = settings.report.receivers[name]
     key = report_key(ledger, name, f"{report.facts.period}-{report.facts.now:%Y%m%dT%H%M%S}")
     try:
         say(f"Sent: {to.transport.send(report_delivery(report, to, key))}")

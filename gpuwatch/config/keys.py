@@ -55,7 +55,7 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """The valid values, for people: `a duration above 0s`, `one of stop, tell`."""
+        """The valid values, for people: `a duration above 0s`, `one of stop, report`."""
         if self.kind is Kind.CHOICE:
             return f"one of {', '.join(self.choices)}"
         low = None if self.floor is None else str(self.floor)
@@ -79,7 +79,7 @@ class Key:
 
     @property
     def dotted(self) -> str:
-        """`pools.<name>.idle.after`."""
+        """`pools.<name>.idle.timeout`."""
         return ".".join(self.path)
 
     @property
@@ -89,7 +89,7 @@ class Key:
 
 
 def variable(path: Path) -> str:
-    """`GPUWATCH_POOLS__<name>__IDLE__AFTER`."""
+    """`GPUWATCH_POOLS__<name>__IDLE__TIMEOUT`."""
     return PREFIX + "__".join(part if part == NAME else part.upper() for part in path)
 
 

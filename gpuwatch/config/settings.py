@@ -47,7 +47,10 @@ class Settings:
         Literal["observe", "enforce"], Setting("observe: decide and report, change nothing. enforce: also act.")
     ] = "observe"
     fleet: Annotated[
-        str, MinLen(1), MaxLen(256), Setting("Only machines whose tag gpuwatch:fleet has this value are ever touched.")
+        str,
+        MinLen(1),
+        MaxLen(256),
+        Setting("Only machines with this value in their tag gpuwatch:fleet are ever touched."),
     ] = "default"
     interval: Annotated[
         Seconds, Ge(1), Le(3600), Setting("Time from the start of one round of the controller to the next.")
@@ -100,8 +103,8 @@ class Settings:
         pools = []
         for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
             idle = self.rulebook.pool(name).idle
-            after = idle.after if isinstance(idle.after, str) else format_duration(idle.after)
-            pools.append(f"{name} ({idle.then} after {after} idle)")
+            after = idle.timeout if isinstance(idle.timeout, str) else format_duration(idle.timeout)
+            pools.append(f"{name} ({idle.action} after {after} idle)")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
@@ -118,8 +121,8 @@ def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     for name, budget in settings.budgets.items():
         if budget.pool is not None:
             yield ("budgets", name, "pool"), budget.pool
-    for name, listener in settings.notify.to.items():
-        yield from ((("notify", "to", name, "pools"), pool) for pool in listener.pools)
+    for name, listener in settings.notify.receivers.items():
+        yield from ((("notify", "receivers", name, "pools"), pool) for pool in listener.pools)
 
 
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
@@ -158,7 +161,9 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from cost_settings.contradictions(settings.cost)
     yield from budget_settings.contradictions(settings.budgets, settings.cost.tags)
     yield from report_settings.contradictions(settings.report)
-    yield from notify_settings.contradictions(settings.notify, require_told=settings.limits.require_told)
+    yield from notify_settings.contradictions(
+        settings.notify, require_notification=settings.limits.require_notification
+    )
     yield from cloud_settings.contradictions(settings.cloud)
     yield from price_settings.contradictions(settings.prices)
     yield from secrets.contradictions(settings, settings.cloud.secret_stores.forms)
@@ -195,7 +200,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
 
 def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
     """How long nodes of a pool must be idle or parked, where that is a duration."""
-    if isinstance(rules.idle.after, int | float):
-        yield "after", rules.idle.after
-    if rules.idle.parked != "tell":
-        yield "parked_after", rules.idle.parked_after
+    if isinstance(rules.idle.timeout, int | float):
+        yield "timeout", rules.idle.timeout
+    if rules.idle.parked != "report":
+        yield "parked_timeout", rules.idle.parked_timeout

@@ -219,7 +219,7 @@ def _confirm(parts: ControllerContext, observation: Observation, review: Review,
     node, fleet = latest.kept(node), observation.fleet
     nodes = tuple(node if each.id == node_id else each for each in fleet.nodes)
     groups = tuple(group if group is not None and each.id == group.id else each for each in fleet.groups)
-    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, keeps=latest.keeps)
+    ledger = replace(with_foreign(parts, observation.ledger, (node,)), pauses=latest.pauses, snoozes=latest.snoozes)
     fresh = replace(
         observation, now=now, ledger=ledger, fleet=replace(fleet, observed_at=now, nodes=nodes, groups=groups)
     )
@@ -299,7 +299,7 @@ def _promised(parts: ControllerContext, review: Review, now: datetime) -> Mappin
         idle_seconds=float(arguments["idle_seconds"]) if "idle_seconds" in arguments else None,
         at=now,
         approval=parts.rules.pool(review.pool).approval,
-        heard=parts.rules.limits.require_told,
+        heard=parts.rules.limits.require_notification,
     )
 
 

@@ -77,7 +77,7 @@ class ClockSteps:
             each if each.until is None else replace(each, at=at(each.at), until=_moved(each.until, each.at, at))
             for each in view.pauses
         ]
-        keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.keeps]
+        keeps = [replace(each, at=at(each.at), until=_moved(each.until, each.at, at)) for each in view.snoozes]
         return replace(
             view,
             notices=tuple(map(moved_notice, view.notices)),
@@ -89,7 +89,7 @@ class ClockSteps:
             resume_orders=tuple((pool, at(when)) for pool, when in view.resume_orders),
             acknowledged=tuple((pool, at(when)) for pool, when in view.acknowledged),
             pauses=tuple(each for each in pauses if each.until is None or each.until > now),
-            keeps=tuple(each for each in keeps if each.until > now),
+            snoozes=tuple(each for each in keeps if each.until > now),
         )
 
     def _maybe(self, at: datetime | None) -> datetime | None:

@@ -10,7 +10,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.decision import LedgerView, Review, Step
 from gpuwatch.model.fleet import Activity, GpuVerdict, Node
-from gpuwatch.model.orders import Keep
+from gpuwatch.model.orders import Snooze
 from gpuwatch.runtime.printable import legible
 
 
@@ -22,11 +22,18 @@ class UnknownNodeError(Exception):
 class NodePage:
     """One node explained: what `gpuwatch explain --json` prints. `if_stopped_now` has every guard rule's answer.
 
-    `round` is the past round that this is about, null for the newest one; `at` is its time. `keep` and `approval` are
-    those in force now; a keep may last `keep_most_seconds`. `pool_reasons` is what else was decided for its pool.
+    `round` is the past round that this is about, null for the newest one; `at` is its time. `snooze` and `approval` are
+    those in force now; a snooze may last `max_snooze_seconds`. `pool_reasons` is what else was decided for its pool.
+    `launched_at` is the last start, `managed_by` the other system that the machine belongs to, `group` its Auto Scaling
+    group, `protected` why it must not be touched.
     """
 
     row: NodeRow
+    launched_at: datetime | None
+    account: str | None
+    group: str | None
+    managed_by: str | None
+    protected: str | None
     round: int | None
     at: datetime
     activity: Activity
@@ -37,8 +44,8 @@ class NodePage:
     if_stopped_now: Review
     pool_reasons: tuple[str, ...]
     history: tuple[Entry, ...]
-    keep: Keep | None
-    keep_most_seconds: float
+    snooze: Snooze | None
+    max_snooze_seconds: float
     approval: RequiredApproval | None
 
 
@@ -61,7 +68,7 @@ def node_page(
 ) -> NodePage:
     """A node in a round. In a past round, which has an id, its history ends with that round.
 
-    `orders` is what the ledger holds of keeps and approvals now.
+    `orders` is what the ledger holds of snoozes and approvals now.
     """
     observation, verdict = done.observation, node.verdict
     step, review = explained(observation, done.decisions, node, rules)
@@ -71,6 +78,11 @@ def node_page(
     decided = next(each for each in done.decisions if each.pool == node.pool)
     return NodePage(
         row=next(row for row in node_rows(done, rules) if row.id == node.id),
+        launched_at=node.launched_at,
+        account=node.account,
+        group=node.group,
+        managed_by=node.managed_by,
+        protected=node.protected,
         round=round_id,
         at=observation.now,
         activity=node.activity,
@@ -89,7 +101,7 @@ def node_page(
             *(f"advice: {each.reason.sentence}" for each in decided.advice if each.target in {node.id, node.pool}),
         ),
         history=history,
-        keep=next((each for each in orders.keeps if each.node_id == node.id), None),
-        keep_most_seconds=rules.pool(node.pool).idle.snooze_max,
+        snooze=next((each for each in orders.snoozes if each.node_id == node.id), None),
+        max_snooze_seconds=rules.pool(node.pool).idle.max_snooze,
         approval=required_approval(node, orders, rules),
     )

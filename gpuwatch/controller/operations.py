@@ -325,7 +325,7 @@ def _listed(ledger: Ledger, now: datetime, rules: Rulebook) -> tuple[Waiting, ..
         if notice is None:
             continue
         given = next((each.intent for each in ledger.history(node.id) if each.intent.key == notice.key), None)
-        grace = timedelta(seconds=rules.pool(node.pool).idle.notice)
+        grace = timedelta(seconds=rules.pool(node.pool).idle.grace_period)
         due = notice.at + grace if notice.promise is None else notice.promise.due(notice.at)
         why = "" if given is None else given.reason.sentence
         found.append(Waiting(node=node, key=notice.key, noticed=notice.at, due=due, why=why))

@@ -68,7 +68,7 @@ def observe(parts: ControllerContext) -> Observation:
     known = of_fleet(parts.prices, fleet, launches, now)
     past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
     ledger = with_foreign(parts, past, fleet.nodes)
-    if ledger.keeps:
+    if ledger.snoozes:
         fleet = replace(fleet, nodes=tuple(map(ledger.kept, fleet.nodes)))
     seen = Observation(
         now=now,
@@ -128,7 +128,7 @@ def explained(
 ) -> tuple[Step, Review]:
     """A node's step in a round, and every guard rule's answer had it been a removal."""
     found = next(each for decision in decisions for each in decision.steps if each.node_id == node.id)
-    verb = Verb.TERMINATE if rulebook.pool(node.pool).idle.then == "terminate" else Verb.STOP
+    verb = Verb.TERMINATE if rulebook.pool(node.pool).idle.action == "terminate" else Verb.STOP
     frozen = guard.burst(observation, node.pool, rulebook.limits)
     case = guard.case_of(replace(found, verb=verb), observation, node.pool, rulebook, frozen=frozen)
     return found, guard.judge(case)

@@ -1,7 +1,7 @@
 """PURE: the last word before anything is written down or done.
 
-Rules of this room: every rule runs on every step that would change something and every objection is listed; a rule
-says in one sentence why it objects or why not, and what would remedy it; no rule knows another; a rule that lacks the
+Rules of this room: every rule runs on every step that would change something, and every objection is listed. A rule
+says in one sentence why it objects or why not, and what would remedy it. No rule knows another. A rule that lacks the
 data to decide refuses. A new rule is one function and one line in RULES; its docstring is its section of docs/guard.md.
 """
 
@@ -53,34 +53,34 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "snoozed": (_LET_GO, ownership.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS, ownership.unknown_pool),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
-    "prepaid": (_LET_GO, ownership.prepaid),
+    "reserved_capacity": (_LET_GO, ownership.reserved_capacity),
     "unsupported": (_LET_GO, ownership.unsupported),
-    "opt_in": (_LET_GO, ownership.opt_in),
+    "action_not_enabled": (_LET_GO, ownership.action_not_enabled),
     "backtest": (_LET_GO, consent.backtest),
     "data_loss": (_LET_GO, ownership.data_loss),
     "group": (_TERMINATES | {Verb.GROW}, ownership.group_rules),
     "scale_in_protection": (_TERMINATES | {Verb.NOTICE}, ownership.scale_in_protection),
     "not_running": (_LET_GO | {Verb.START}, activity.state),
     "start_consent": (frozenset({Verb.START}), launches.start_consent),
-    "ladder": (_LET_GO, activity.ladder),
+    "not_stopped_by_us": (_LET_GO, activity.not_stopped_by_us),
     "unknown": (_LET_GO, activity.unknown),
     "stale": (_LET_GO, activity.stale),
     "busy": (_LET_GO, activity.busy),
     "gpus_missing": (_LET_GO, activity.gpus_missing),
     "warm_up": (_LET_GO, activity.warm_up),
-    "blind": (_LET_GO, activity.blind),
+    "low_coverage": (_LET_GO, activity.low_coverage),
     "mass_idleness": (_LET_GO, activity.mass_idleness),
     "cooling_down": (_LET_GO | ADDITIONS, rate_limits.cooling_down),
     "in_flight": (_ALL, rate_limits.in_flight),
     "no_notice": (LETS_GO, consent.no_notice),
-    "unheard": (LETS_GO, consent.unheard),
+    "not_notified": (LETS_GO, consent.not_notified),
     "approval": (LETS_GO, consent.approval),
-    "floor": (LETS_GO, rate_limits.floor),
-    "ceiling": (ADDITIONS, rate_limits.ceiling),
+    "min_nodes": (LETS_GO, rate_limits.min_nodes),
+    "max_nodes": (ADDITIONS, rate_limits.max_nodes),
     "blast_radius": (LETS_GO, rate_limits.blast_radius),
     "launch_unseen": (frozenset({Verb.LAUNCH}), launches.launch_unseen),
     "growth_rate": (ADDITIONS, rate_limits.growth_rate),
-    "budget": (ADDITIONS, rate_limits.budget),
+    "hourly_cost_limit": (ADDITIONS, rate_limits.hourly_cost_limit),
     "month_budget": (ADDITIONS, month_budget),
 }
 

@@ -28,14 +28,14 @@ def state(case: Case) -> Finding:
     return refuse(f"It is {node.state.value}.", "Only running nodes are stopped.")
 
 
-def ladder(case: Case) -> Finding:
+def not_stopped_by_us(case: Case) -> Finding:
     """Refuses to terminate a stopped node, unless gpuwatch stopped it and its time is over.
 
     Machines stopped by somebody else are never terminated: a stop is their owner's way to keep them. If anybody has
     started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again while no
     controller looked. The node is kept for `pools.<name>.idle.terminate_after`; the notice comes
-    `pools.<name>.idle.notice` before the end. Times are by the controller's clock; EC2 itself refuses calls from a
-    clock that is wrong by five minutes. Running nodes pass.
+    `pools.<name>.idle.grace_period` before the end. Times are by the controller's clock; EC2 itself refuses calls from
+    a clock that is wrong by five minutes. Running nodes pass.
 
     Set `pools.<name>.idle.terminate_after`. Without it the pool never terminates stopped nodes.
     """
@@ -54,18 +54,18 @@ def ladder(case: Case) -> Finding:
             "It was started again after gpuwatch stopped it.", "gpuwatch terminates only what nobody has started since."
         )
     age = (case.observation.now - found.at).total_seconds()
-    notice = case.pool_rules.idle.notice if case.step.verb is Verb.NOTICE else 0.0
+    notice = case.pool_rules.idle.grace_period if case.step.verb is Verb.NOTICE else 0.0
     if age + notice < limit:
         return refuse(f"It was stopped {format_duration(age)} ago.", f"It is kept for {format_duration(limit)}.")
     return allow(f"gpuwatch stopped it {format_duration(age)} ago, and nobody started it since.")
 
 
 def unknown(case: Case) -> Finding:
-    """Refuses to remove a node whose use is unknown.
+    """Refuses to remove a node while its use is unknown.
 
     Reading a cold cache or a failed probe as idle is the typical accident of such tools. Every failure means unknown,
     and unknown is never idle (P1): no answer, a gap, a lost GPU, a clock that jumped, a required signal that is
-    missing. Stopped nodes are judged by `ladder`.
+    missing. Stopped nodes are judged by `not_stopped_by_us`.
 
     The agent must answer with a complete, fresh verdict. `gpuwatch explain NODE` says what is in doubt.
     """
@@ -78,7 +78,7 @@ def unknown(case: Case) -> Finding:
 
 
 def stale(case: Case) -> Finding:
-    """Refuses to remove a node whose verdict is too old, by the agent's own count or by our clock.
+    """Refuses to remove a node if its verdict is too old, by the agent's own count or by our clock.
 
     An answer from before the job began looks like any other, and a wrong clock makes every age wrong (P9). A verdict
     from the future is stale, too. `limits.max_verdict_age` limits the age when the answer comes, and then the time that
@@ -121,8 +121,8 @@ def busy(case: Case) -> Finding:
         return allow("It does not run.")
     node, rules = case.machine, case.pool_rules.idle
     allowed = {State.IDLE}
-    allowed |= {State.PARKED} if rules.parked != "tell" else set()
-    allowed |= {State.STALLED} if rules.stalled != "tell" else set()
+    allowed |= {State.PARKED} if rules.parked != "report" else set()
+    allowed |= {State.STALLED} if rules.stalled != "report" else set()
     inside = [gpu for gpu in (node.verdict.gpus if node.verdict else ()) if gpu.activity.state not in allowed]
     if node.activity.state in allowed and not inside:
         return allow(f"It is {node.activity.state.value}, and so is each of its GPUs.")
@@ -131,7 +131,7 @@ def busy(case: Case) -> Finding:
 
 
 def gpus_missing(case: Case) -> Finding:
-    """Refuses to remove a node whose agent sees fewer GPUs than its machine type has.
+    """Refuses to remove a node if its agent sees fewer GPUs than its machine type has.
 
     A GPU that fell off the bus, or that was passed to a virtual machine or a container, may be working (P1). The
     cloud's number for the machine type counts; if it is unknown, the node stays.
@@ -153,7 +153,7 @@ def gpus_missing(case: Case) -> Finding:
 
 
 def warm_up(case: Case) -> Finding:
-    """Refuses to remove a node whose start time is recent or unknown.
+    """Refuses to remove a node if its start time is recent or unknown.
 
     A new node idles while it loads, and removing it would mean buying another one (P10, P11). Recent means within
     `pools.<name>.warm_up`; a start time in the future is recent, too. A verdict that claims more idleness than the
@@ -173,7 +173,7 @@ def warm_up(case: Case) -> Finding:
     return allow(f"It was started {format_duration(age)} ago.")
 
 
-def blind(case: Case) -> Finding:
+def low_coverage(case: Case) -> Finding:
     """Refuses to remove nodes of a pool in which too few nodes answer.
 
     If half of a pool is silent, the network is probably at fault, and the other answers may be wrong, too (P1). The

@@ -22,19 +22,20 @@ def no_notice(case: Case) -> Finding:
     People must be able to object, so the notice counts and not the present settings (P14). The ledger keeps what it
     promised: action, pool, time, grace, and whether an operator must approve. The tag `gpuwatch:stop-at` and the
     notifications are made from that record. If the pool changes from `terminate` to `stop`, the node is stopped at the
-    promised time. If `pools.<name>.idle.notice` gets shorter, the promised time holds; if it gets longer, the node
-    waits for the longer grace. The notice of a stop does not cover the termination that may follow.
+    promised time. If `pools.<name>.idle.grace_period` gets shorter, the promised time holds; if it gets longer, the
+    node waits for the longer grace. The notice of a stop does not cover the termination that may follow.
 
-    The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`;
-    if the node's `gpuwatch:pool` changes; if gpuwatch was paused or only observed for any time; if it made no rounds
-    for longer than the grace and longer than 10 minutes; or if something else (limits, other rules) held the node until
-    a day after its time. A notice that waits for a promised approval holds for a week after its time. If the machine is
-    no longer enrolled, the notice ends in the ledger, people are notified, and the machine is not touched.
+    The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`
+    or the node's `gpuwatch:pool` changes. The same holds if gpuwatch was paused or only observed for any time, or made
+    no rounds for longer than the grace and longer than 10 minutes. It also holds if something else (limits, other
+    rules) held the node until a day after its time. A notice that waits for a promised approval holds for a week after
+    its time. If the machine is no longer enrolled, the notice ends in the ledger, people are notified, and the machine
+    is not touched.
 
-    The grace must also pass by the agent's own count of idleness: a controller whose clock is set forward stops nothing
+    The grace must also pass by the agent's own count of idleness: setting a controller's clock forward stops nothing
     sooner. For stopped nodes, and where a window of Prometheus replaces the agent, times without rounds do not count.
-    Only the ledger's own record makes a notice: an index entry without a settled notice, or whose notice was withdrawn
-    or used since, does not count.
+    Only the ledger's own record makes a notice: an index entry does not count without a settled notice, or after its
+    notice was withdrawn or used.
     """
     ledger, now = case.observation.ledger, case.observation.now
     notice, found = ledger.notice(case.step.node_id), ledger.stop_of(case.step.node_id)
@@ -49,7 +50,7 @@ def no_notice(case: Case) -> Finding:
     ):
         if wrong is not None:
             return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
-    left = notices.left_seconds(notice, case.machine, case.pool_rules.idle.notice, now)
+    left = notices.left_seconds(notice, case.machine, case.pool_rules.idle.grace_period, now)
     if left > 0:
         return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
     return allow(f"{notices.promised(notice)}.")
@@ -81,24 +82,25 @@ def approval(case: Case) -> Finding:
     return allow(f"{given.who} approved it at {given.at:%Y-%m-%d %H:%M} UTC.")
 
 
-def unheard(case: Case) -> Finding:
+def not_notified(case: Case) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
-    This applies if `limits.require_told` is set, or was set when the notice was given. A tag on a machine that nobody
-    looks at is not enough. The grace (`pools.<name>.idle.notice`) counts from the first notification about this notice
-    that a receiver in `notify.to` accepted (docs/notifications.md): while the mail server is down, nothing is stopped.
-    Accepted means that the mail server, Slack or the web hook took it. Whether somebody read it cannot be known.
+    This applies if `limits.require_notification` is set, or was set when the notice was given. A tag on a machine that
+    nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`) counts from the first notification about
+    this notice that a receiver in `notify.receivers` accepted (docs/notifications.md): while the mail server is down,
+    nothing is stopped. Accepted means that the mail server, Slack or the web hook took it. Whether somebody read it
+    cannot be known.
 
     `gpuwatch notify test` shows what is wrong.
     """
     notice = case.observation.ledger.notice(case.step.node_id)
     promise = None if notice is None else notice.promise
-    if not case.limits.require_told and (promise is None or not promise.heard):
+    if not case.limits.require_notification and (promise is None or not promise.heard):
         return allow("No notification is required before its removal.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
         return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
-    since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.notice
+    since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.grace_period
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         sentence = f"The first message about it is {format_duration(since)} old."
@@ -107,7 +109,7 @@ def unheard(case: Case) -> Finding:
 
 
 def backtest(case: Case) -> Finding:
-    """Refuses to remove nodes of a pool whose present rules have not passed a recent backtest.
+    """Refuses to remove nodes of a pool until its present rules have passed a recent backtest.
 
     Rules that were never tried on the pool's own history are a guess. This applies to all pools if
     `limits.require_backtest` is set, for example to `30d`. The newest backtest of exactly the pool's present rules

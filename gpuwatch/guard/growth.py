@@ -11,7 +11,7 @@ from gpuwatch.policies.capacity import LaunchRules
 # Rules about the target of an addition: another target may pass where this one does not.
 _OF_THE_TARGET = frozenset(
     {"not_enrolled", "protected", "owned", "group", "not_running", "start_consent", "cooling_down"}
-    | {"launch_unseen", "budget", "month_budget", "gone"}
+    | {"launch_unseen", "hourly_cost_limit", "month_budget", "gone"}
 )
 
 
@@ -80,7 +80,7 @@ def instead(
         if review.allowed:
             yield review
             missing -= capacity.adds(review.step) - had
-        elif node is not None and {answer.rule for answer in review.refusals} == {"budget"}:
+        elif node is not None and {answer.rule for answer in review.refusals} == {"hourly_cost_limit"}:
             dear.add(node.instance_type)
         elif not _other_may_pass(review):
             return

@@ -91,13 +91,13 @@ def snoozed(case: Case) -> Finding:
     """Refuses to remove a node before its snooze ends.
 
     A snooze is the time in the tag `gpuwatch:snooze-until`, or a Keep on the page (docs/web-ui.md). It is always
-    honoured (P8), up to `pools.<name>.idle.snooze_max`: without a cap, a script could renew it for months. The cap
+    honoured (P8), up to `pools.<name>.idle.max_snooze`: without a cap, a script could renew it for months. The cap
     counts from when the node turned idle, or from when gpuwatch stopped it; any activity restarts the count. A snoozed
     node may be started.
 
     Remove the tag, or wait.
     """
-    until, cap = case.machine.snoozed, case.pool_rules.idle.snooze_max
+    until, cap = case.machine.snoozed, case.pool_rules.idle.max_snooze
     if until is None:
         return allow("Nobody has snoozed it.")
     unused = case.machine.activity.held_seconds
@@ -133,36 +133,36 @@ def unknown_pool(case: Case) -> Finding:
 def unsupported(case: Case) -> Finding:
     """Refuses an action that the cloud would reject or undo, and its notice.
 
-    EC2 stops a spot instance only if its request is persistent, and never stops a machine whose root disk is an
-    instance store. If the machine of a persistent request is terminated, EC2 launches a new one. A request that EC2
+    EC2 stops a spot instance only if its request is persistent, and never stops a machine with an instance store
+    as its root disk. If the machine of a persistent request is terminated, EC2 launches a new one. A request that EC2
     does not describe might do so, too; the permission `ec2:DescribeSpotInstanceRequests` may be missing. Stop
     protection in the cloud (DisableApiStop) is known only after EC2 has refused.
 
-    If a node cannot be stopped, `pools.<name>.idle.then: terminate` could remove it. If terminating would not last,
-    cancel the spot request, or set `then: stop`.
+    If a node cannot be stopped, `pools.<name>.idle.action: terminate` could remove it. If terminating would not last,
+    cancel the spot request, or set `action: stop`.
     """
     node, verb = case.machine, case.step.verb
     if verb is Verb.NOTICE:
         choice, _ = idle.chosen(node, case.observation, case.pool_rules.idle)
         verb = Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
     if verb is Verb.STOP and node.cannot_stop is not None:
-        return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`then: terminate` could remove it.")
+        return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`action: terminate` could remove it.")
     if verb is Verb.TERMINATE and node.cannot_terminate is not None:
         return refuse(
             f"Terminating it would not end it: {node.cannot_terminate}.",
-            "Cancel the request that would launch it again, or set `then: stop`.",
+            "Cancel the request that would launch it again, or set `action: stop`.",
         )
     return allow("The cloud can do it.")
 
 
-def opt_in(case: Case) -> Finding:
+def action_not_enabled(case: Case) -> Finding:
     """Refuses a removal that the pool's settings do not name for the node's activity.
 
-    Terminating destroys disks. `then: stop` does not allow termination, `tell` allows no removal at all, and consent
-    for idle nodes does not cover parked or stalled ones. Where a pool says `terminate`, a stop is allowed as the milder
-    action. Stopped nodes are judged by `ladder`.
+    Terminating destroys disks. `action: stop` does not allow termination, `report` allows no removal at all, and
+    consent for idle nodes does not cover parked or stalled ones. Where a pool says `terminate`, a stop is allowed as
+    the milder action. Stopped nodes are judged by `not_stopped_by_us`.
 
-    Set `pools.<name>.idle.then`, `pools.<name>.idle.parked` or `pools.<name>.idle.stalled`.
+    Set `pools.<name>.idle.action`, `pools.<name>.idle.parked` or `pools.<name>.idle.stalled`.
     """
     state, verb = case.machine.activity.state, case.step.verb
     if case.asleep:
@@ -174,7 +174,7 @@ def opt_in(case: Case) -> Finding:
         return refuse(
             f"No setting allows the removal of {state.value} nodes.", "Only idle, parked and stalled nodes are removed."
         )
-    key = {State.PARKED: "parked", State.STALLED: "stalled"}.get(state, "then")
+    key = {State.PARKED: "parked", State.STALLED: "stalled"}.get(state, "action")
     return refuse(
         f"The pool says `{choice}` for {state.value} nodes.", f"To allow it, change pools.{case.pool}.idle.{key}."
     )
@@ -188,9 +188,9 @@ def owned(case: Case) -> Finding:
     lost. Members are removed by name only. Lowering the group's size would let the cloud choose the wrong node. Members
     of a group that the cloud does not list stay.
 
-    Use the scale-down of that system. For a group with consent set `pools.<name>.idle.then: terminate`, which removes a
-    member together with its place; with `then: stop` a member does not even get a notice. To start members, raise the
-    group's desired size.
+    Use the scale-down of that system. For a group with consent set `pools.<name>.idle.action: terminate`, which removes
+    a member together with its place; with `action: stop` a member does not even get a notice. To start members, raise
+    the group's desired size.
     """
     node = case.machine
     if node.managed_by is not None:
@@ -204,7 +204,7 @@ def owned(case: Case) -> Finding:
     if node.group is not None and (case.step.verb is Verb.STOP or _would_stop(case)):
         return refuse(
             "A stopped member of an Auto Scaling group is replaced by the group.",
-            "Set `then: terminate` for the pool: the member is then terminated together with its place.",
+            "Set `action: terminate` for the pool: the member is then terminated together with its place.",
         )
     return allow("No other system owns it.")
 
@@ -215,7 +215,7 @@ def _would_stop(case: Case) -> bool:
     return case.step.verb is Verb.NOTICE and choice == "stop"
 
 
-def prepaid(case: Case) -> Finding:
+def reserved_capacity(case: Case) -> Finding:
     """Refuses to remove a node in a Capacity Block, in a reservation or on a Dedicated Host.
 
     Its hours are paid whether it runs or not, so removing it saves nothing, and a block's machine may not come back.

@@ -86,11 +86,11 @@ def cooling_down(case: Case) -> Finding:
     return allow("No recent failure.")
 
 
-def floor(case: Case) -> Finding:
+def min_nodes(case: Case) -> Finding:
     """Refuses a removal that leaves a pool fewer sound running nodes than its minimum.
 
     The minimum is `pools.<name>.min_nodes` (P7). A node counts if it runs, its use is known, and none of its GPUs is
-    failing or in a deadlock: work can be given to it. A machine whose agent is dead does not count. Parked nodes and
+    failing or in a deadlock: work can be given to it. A machine with a dead agent does not count. Parked nodes and
     nodes with a notice count. Removals that are under way, or were decided earlier in the round, count as gone. Stopped
     nodes may be removed. The minimums of the scaling and schedule policies limit the decision before this rule.
     """
@@ -110,7 +110,7 @@ def floor(case: Case) -> Finding:
     return refuse(f"{sentence}.", f"min_nodes is {case.pool_rules.min_nodes}.")
 
 
-def ceiling(case: Case) -> Finding:
+def max_nodes(case: Case) -> Finding:
     """Refuses an addition beyond the pool's maximum.
 
     The maximum is `pools.<name>.max_nodes`. Nodes on their way count as present, so asking again adds nothing (P4).
@@ -145,8 +145,8 @@ def blast_radius(case: Case) -> Finding:
 
     An action counts for an hour after its last attempt, also if the machine hangs in `stopping` for longer. An action
     without an answer counts, and so does one given up after it may have happened; an action that the cloud refused does
-    not. The end of a member's scale-in protection counts as its removal; both together count once. Machines whose
-    removal was vetoed or refused within the hour come after the others.
+    not. The end of a member's scale-in protection counts as its removal; both together count once. After a veto
+    or refusal, a machine comes after the others for an hour.
 
     Wait, or raise the limit.
     """
@@ -235,7 +235,7 @@ def growth_rate(case: Case) -> Finding:
     return allow(f"{hour} additions within the hour, {now} in this round.")
 
 
-def budget(case: Case) -> Finding:
+def hourly_cost_limit(case: Case) -> Finding:
     """Refuses an addition that raises the price of the enrolled nodes above the limit per hour.
 
     The limit is `limits.max_usd_per_hour`. Open launches and starts of all pools count, and so do the nodes that groups
@@ -298,7 +298,7 @@ def month_budget(case: Case) -> Finding:
     This applies to `budgets` with `block_growth` (docs/money.md#budgets). `actual` refuses once all of the budget is
     spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
     stopped node counts to a budget by its own pool, owner, account and tags; a new node counts if any node of its pool
-    does, or if the pool has none. If the ledger cannot say what is spent, nothing is added. Removals, notices and what
+    does, or if the pool is empty. If the ledger cannot say what is spent, nothing is added. Removals, notices and what
     people start themselves are not affected.
 
     Raise the budget, or wait for the next month.
@@ -319,7 +319,7 @@ def month_budget(case: Case) -> Finding:
 
 
 def _counts(case: Case, scope: Scope) -> bool:
-    """Whether what the step adds would count: a node by itself, a new one as any of its pool does, or if there is none.
+    """Whether what the step adds counts: a node by itself, a new one as any of its pool does, or if the pool is empty.
 
     What a launched node will be labelled with is not known; the nodes of its pool tell best.
     """

@@ -10,7 +10,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 
 # What holds for a pool that nobody wrote rules for: it is looked at, and nothing more.
-_HANDS_OFF = PoolRules(idle=IdleRules(then="tell"))
+_HANDS_OFF = PoolRules(idle=IdleRules(action="report"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,11 +104,11 @@ class Limits:
             "(`gpuwatch backtest --pool NAME --keep`). None: no backtest is needed."
         ),
     ] = None
-    require_told: Annotated[
+    require_notification: Annotated[
         bool,
         Setting(
-            "A node is removed only if a message about its notice has reached somebody by one way of notify.to, no "
-            "later than the grace period before."
+            "A node is removed only if a message about its notice was delivered to a receiver in notify.receivers, at "
+            "least the grace period before."
         ),
     ] = False
     allow_short_waits: Annotated[

@@ -22,7 +22,7 @@ DEEDS = (
     "observe",
     "enforce",
     "away",
-    "keep",
+    "snooze",
     "approve",
     "backtest",
     "message",
@@ -119,7 +119,7 @@ def _keep(row: Row[Any]) -> AuditRecord:
     result = (
         f"until {format_time(datetime.fromisoformat(row.until), seconds=True)}" if row.until > row.at else "taken back"
     )
-    return _trace(row, who=row.who, what="keep", node_id=row.node_id, why=row.reason, result=result)
+    return _trace(row, who=row.who, what="snooze", node_id=row.node_id, why=row.reason, result=result)
 
 
 def _approval(row: Row[Any]) -> AuditRecord:
@@ -182,7 +182,7 @@ _KINDS = (
         source=KEEPS,
         columns=tuple(KEEPS.c),
         render=_keep,
-        what="keep",
+        what="snooze",
         node_id=KEEPS.c.node_id,
         # A keep names no pool: its node's is known by the steps on record.
         pool=lambda pool: KEEPS.c.node_id.in_(select(INTENTS.c.node_id).where(INTENTS.c.pool == pool)),

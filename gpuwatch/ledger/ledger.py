@@ -40,7 +40,7 @@ from gpuwatch.model.decision import (
     Status,
     Verb,
 )
-from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _RUNS_OR_IS_GONE = frozenset({Verb.START, Verb.TERMINATE})
@@ -53,7 +53,7 @@ class Ledger:
         """Use `Ledger.connect`, `Ledger.open` or `Ledger.in_memory`."""
         self.store = store
         self._settings = settings or LedgerSettings()
-        self.keep_hours = self._settings.keep_hours
+        self.hourly_spend_retention = self._settings.hourly_spend_retention
         self.identity = Identity(store)
         self.messages = SentMessages(store)
         self.trail = AuditLog(store)
@@ -141,9 +141,9 @@ class Ledger:
             "steps": sum(step.verb is not Verb.HOLD for each in decisions for step in each.steps),
         }
         wishes = [
-            {"at": at, "pool": each.pool, "policy": each.policy, "want": each.wish}
+            {"at": at, "pool": each.pool, "policy": each.policy, "want": each.raw_desired_nodes}
             for each in proposals
-            if each.wish is not None
+            if each.raw_desired_nodes is not None
         ]
         with self.store.writing() as writer:
             active_times.note(writer, observation, rulebook, self.store.controller)
@@ -172,7 +172,9 @@ class Ledger:
         if row is None:
             raise LedgerError(f"round {round_id} is not in this ledger; `gpuwatch rounds` lists them")
         if row.body is None:
-            raise LedgerError(f"round {round_id} is no longer kept whole (ledger.keep, ledger.keep_quiet)")
+            raise LedgerError(
+                f"round {round_id} is no longer kept whole (ledger.retention, ledger.quiet_round_retention)"
+            )
         return snapshots.decode(round_id, datetime.fromisoformat(row.at), row.codec, row.body)
 
     def observation(self, round_id: int) -> Observation:
@@ -299,21 +301,21 @@ class Ledger:
         with self.store.writing(fenced=False) as writer:
             writer.append("control", row)
 
-    def keep(
+    def snooze(
         self, node_id: str, who: str, reason: str, at: datetime, until: datetime, *, shortens: bool = True
-    ) -> Keep:
+    ) -> Snooze:
         """A request that a node be left alone; this process need not lead; one that ends at once takes others back.
 
         The newest counts. Of somebody who may not shorten others', a longer one that is in force stays and is given.
         """
         row = {"at": text(at), "node_id": node_id, "until": text(until), "who": who, "reason": reason}
         with self.store.writing(fenced=False) as writer:
-            there = () if shortens else views.keeps(writer.db, at)
+            there = () if shortens else views.snoozes(writer.db, at)
             longer = next((each for each in there if each.node_id == node_id and each.until > until), None)
             if longer is not None:
                 return longer
             writer.append("keep", row)
-        return Keep(node_id=node_id, at=at, until=until, who=who, reason=reason)
+        return Snooze(node_id=node_id, at=at, until=until, who=who, reason=reason)
 
     def approve(self, node_id: str, who: str, reason: str, at: datetime, *, key: str | None = None) -> Approval:
         """An operator's approval of a node's notice; this process need not lead. `key` is that of the notice seen.

@@ -1,8 +1,8 @@
 """A ledger in PostgreSQL that several controllers share: the one that holds the session's advisory lock leads.
 
-The lock ends with its session, so a leader that dies, or says nothing for `hand_over`, makes room; the epoch shuts it
-out should it come back. Connections go to PostgreSQL itself: a pooler that shares sessions between clients breaks the
-lock, which is noticed, and then nobody leads.
+The lock ends with its session, so a leader that dies, or says nothing for `leader_timeout`, makes room; the epoch shuts
+it out should it come back. Connections go to PostgreSQL itself: a pooler that shares sessions between clients breaks
+the lock, which is noticed, and then nobody leads.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ class PostgresqlStore(Store):
 
         engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool, hide_parameters=True)
         super().__init__(engine, settings.place, this_process())
-        self._hand_over = settings.hand_over
+        self._hand_over = settings.leader_timeout
         self._session: int | None = None
         self._waiting_for: str | None = None
         try:

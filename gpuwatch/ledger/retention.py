@@ -1,6 +1,7 @@
 """What old rounds saw is dropped; that they took place, and what was intended in them, is kept for good.
 
-Rounds with intents stay whole for `keep`, quiet ones for `keep_quiet`; then the first of each hour until `keep`.
+Rounds with intents stay whole for `retention`, quiet ones for `quiet_round_retention`; then the first of each hour
+until `retention`.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,9 @@ def _due(db: Connection, now: datetime, settings: LedgerSettings) -> Iterator[in
     """Rounds whose bodies have had their time."""
     acted = exists().where(INTENTS.c.round_id == BODIES.c.round_id)
     query = select(BODIES.c.round_id, BODIES.c.at, acted.label("acted")).order_by(BODIES.c.at, BODIES.c.round_id)
-    quiet_since, kept_since = (text(now - timedelta(seconds=age)) for age in (settings.keep_quiet, settings.keep))
+    quiet_since, kept_since = (
+        text(now - timedelta(seconds=age)) for age in (settings.quiet_round_retention, settings.retention)
+    )
     hour = ""
     for row in db.execute(query.where(BODIES.c.at < quiet_since)):
         first_of_hour, hour = row.at[:_HOUR] != hour, row.at[:_HOUR]

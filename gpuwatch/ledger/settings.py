@@ -36,18 +36,18 @@ class LedgerSettings:
         Annotated[str, MinLen(1)] | None,
         Setting("A file, readable by the controller alone, that holds the URL; it may hold a password."),
     ] = None
-    hand_over: Annotated[
+    leader_timeout: Annotated[
         Seconds,
         Ge(10),
         Setting("PostgreSQL: a leader that says nothing for so long loses the lead to another controller."),
     ] = 300.0
-    keep: Annotated[
+    retention: Annotated[
         Seconds, Ge(86400), Setting("How long rounds that did something are kept whole, and one quiet round an hour.")
     ] = 400 * 86400.0
-    keep_quiet: Annotated[
+    quiet_round_retention: Annotated[
         Seconds, Ge(3600), Setting("How long every quiet round is kept whole; then one an hour is.")
     ] = 2 * 86400.0
-    keep_hours: Annotated[
+    hourly_spend_retention: Annotated[
         Seconds,
         Ge(3600),
         Setting(
@@ -106,20 +106,20 @@ def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterato
             wrong="ledger.url holds a password, which others may read in this file",
             right="the URL without it and the password in ~/.pgpass or PGPASSWORD, or the whole URL in ledger.url_file",
         )
-    if settings.file is None and settings.hand_over <= 2 * interval_seconds:
-        limit, interval = format_duration(settings.hand_over), format_duration(interval_seconds)
+    if settings.file is None and settings.leader_timeout <= 2 * interval_seconds:
+        limit, interval = format_duration(settings.leader_timeout), format_duration(interval_seconds)
         yield Contradiction(
-            keys=(("ledger", "hand_over"), ("interval",)),
-            wrong=f"ledger.hand_over ({limit}) does not exceed two intervals of rounds ({interval} each): "
+            keys=(("ledger", "leader_timeout"), ("interval",)),
+            wrong=f"ledger.leader_timeout ({limit}) does not exceed two intervals of rounds ({interval} each): "
             "a leader would lose the lead while it waits for its next round",
-            right=f"a ledger.hand_over above {format_duration(2 * interval_seconds)}",
+            right=f"a ledger.leader_timeout above {format_duration(2 * interval_seconds)}",
         )
-    if settings.keep < settings.keep_quiet:
-        kept, quiet = format_duration(settings.keep), format_duration(settings.keep_quiet)
+    if settings.retention < settings.quiet_round_retention:
+        kept, quiet = format_duration(settings.retention), format_duration(settings.quiet_round_retention)
         yield Contradiction(
-            keys=(("ledger", "keep"), ("ledger", "keep_quiet")),
-            wrong=f"ledger.keep ({kept}) is shorter than ledger.keep_quiet ({quiet})",
-            right=f"a ledger.keep of {quiet} or more",
+            keys=(("ledger", "retention"), ("ledger", "quiet_round_retention")),
+            wrong=f"ledger.retention ({kept}) is shorter than ledger.quiet_round_retention ({quiet})",
+            right=f"a ledger.retention of {quiet} or more",
         )
 
 

@@ -15,11 +15,35 @@ from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Ste
 from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 
 V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, each after its length
-PIECES = 2  # zlib over MessagePack pieces, each after its length: the observation without nodes, the rules, nodes, …
+V2 = 2  # as PIECES, with the field names in _FORMER_NAMES
+PIECES = 3  # zlib over MessagePack pieces, each after its length: the observation without nodes, the rules, nodes, …
 _NODES_PER_PIECE = 100
 _LENGTH_BYTES = 4
 _SAID = 3  # pieces after the nodes: proposals, decisions, reviews; then the digests of the gaps
 _LEVEL = 1  # of zlib: 3 takes a third longer for 3 % less
+
+# Former names of fields, by what holds them, and former values of actions.
+_FORMER_NAMES: dict[str, dict[str, str]] = {
+    "ledger": {"keeps": "snoozes"},
+    "limits": {"require_told": "require_notification"},
+    "idle": {
+        "after": "timeout",
+        "then": "action",
+        "notice": "grace_period",
+        "requires": "required_evidence",
+        "snooze_max": "max_snooze",
+        "parked_after": "parked_timeout",
+        "stalled_after": "stalled_timeout",
+    },
+    "window": {"at_least": "min_nodes", "at_most": "max_nodes", "after": "idle_timeout"},
+    "proposal": {
+        "want": "desired_nodes",
+        "wish": "raw_desired_nodes",
+        "at_least": "min_nodes",
+        "at_most": "max_nodes",
+    },
+}
+_FORMER_ACTIONS = {"tell": "report"}
 
 _ITS_NODES = Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence")
 
@@ -45,21 +69,23 @@ def digest(gaps: bytes) -> str:
 
 def wishes(round_id: int, codec: int, body: bytes) -> Iterator[tuple[str, str, int]]:
     """Pool, policy and number of each wish in a round; raises as `decode`."""
-    if codec != PIECES:
+    if codec not in {V2, PIECES}:
         return
     try:
         pieces = _unframed(zlib.decompress(body))
         for _ in iter(lambda: next(pieces), b""):
             pass
-        proposals = _decode_decided(pieces, tuple[Proposal, ...])
+        proposals = _decode_proposals(next(pieces), codec)
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
         raise _unreadable(round_id, error) from error
-    yield from ((each.pool, each.policy, each.wish) for each in proposals if each.wish is not None)
+    yield from (
+        (each.pool, each.policy, each.raw_desired_nodes) for each in proposals if each.raw_desired_nodes is not None
+    )
 
 
 def gaps(codec: int, body: bytes) -> dict[str, str] | None:
     """The digests of what pools knew after a round; None of a round of an older gpuwatch."""
-    if codec != PIECES:
+    if codec not in {V2, PIECES}:
         return None
     pieces = _unframed(zlib.decompress(body))
     for _ in iter(lambda: next(pieces), b""):
@@ -78,8 +104,8 @@ def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
     try:
         if codec == V1:
             return _decode_v1(round_id, at, body)
-        if codec == PIECES:
-            return _decode_pieces(round_id, at, body)
+        if codec in {V2, PIECES}:
+            return _decode_pieces(round_id, at, codec, body)
     except (zlib.error, msgspec.MsgspecError, StopIteration) as error:
         raise _unreadable(round_id, error) from error
     raise LedgerError(
@@ -137,18 +163,18 @@ def _with(step: Step, fleet: Fleet) -> Step:
     return replace(step, reason=replace(step.reason, evidence=node.activity.evidence))
 
 
-def _decode_pieces(round_id: int, at: datetime, body: bytes) -> PastRound:
-    """Of codec PIECES."""
+def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
+    """Of codec V2 or PIECES."""
     pieces = _unframed(zlib.decompress(body))
-    observation = msgspec.msgpack.decode(next(pieces), type=Observation)
-    rulebook = _decode_decided(pieces, Rulebook | None)
+    observation = msgspec.msgpack.decode(_piece(next(pieces), codec, _rename_in_observation), type=Observation)
+    rulebook = _decode_rulebook(next(pieces), codec)
     nodes: list[Node] = []
     for piece in iter(lambda: next(pieces), b""):
         nodes.extend(msgspec.msgpack.decode(piece, type=list[Node]))
     fleet = replace(observation.fleet, nodes=tuple(nodes))
-    proposals = _decode_decided(pieces, tuple[Proposal, ...])
-    decisions = _decode_decided(pieces, tuple[Decision, ...])
-    reviews = _decode_decided(pieces, tuple[Review, ...])
+    proposals = _decode_proposals(next(pieces), codec)
+    decisions = msgspec.msgpack.decode(next(pieces), type=tuple[Decision, ...])
+    reviews = msgspec.msgpack.decode(next(pieces), type=tuple[Review, ...])
     return PastRound(
         id=round_id,
         at=at,
@@ -160,9 +186,54 @@ def _decode_pieces(round_id: int, at: datetime, body: bytes) -> PastRound:
     )
 
 
-def _decode_decided(pieces: Iterator[bytes], kind: Any) -> Any:  # noqa: ANN401  a union is no type to the type checker
-    """The next piece."""
-    return msgspec.msgpack.decode(next(pieces), type=kind)
+def _decode_rulebook(piece: bytes, codec: int) -> Rulebook | None:
+    """The rules of a round; None: it had none."""
+    kind: Any = Rulebook | None  # a union is no type to the type checker
+    rulebook: Rulebook | None = msgspec.msgpack.decode(_piece(piece, codec, _rename_in_rulebook), type=kind)
+    return rulebook
+
+
+def _decode_proposals(piece: bytes, codec: int) -> tuple[Proposal, ...]:
+    """The proposals of a round."""
+    return msgspec.msgpack.decode(_piece(piece, codec, _rename_in_proposals), type=tuple[Proposal, ...])
+
+
+def _piece(piece: bytes, codec: int, rename: Callable[[Any], None]) -> bytes:
+    """The piece with the present names of its fields."""
+    if codec == PIECES:
+        return piece
+    content = msgspec.msgpack.decode(piece)
+    rename(content)
+    return msgspec.msgpack.encode(content)
+
+
+def _rename_in_observation(observation: dict[str, Any]) -> None:
+    _rename(observation.get("ledger"), "ledger")
+
+
+def _rename_in_rulebook(rulebook: dict[str, Any] | None) -> None:
+    if rulebook is None:
+        return
+    _rename(rulebook.get("limits"), "limits")
+    for rules in rulebook.get("pools", {}).values():
+        idle = rules.get("idle", {})
+        _rename(idle, "idle")
+        for key in {"action", "parked", "stalled"} & idle.keys():
+            idle[key] = _FORMER_ACTIONS.get(idle[key], idle[key])
+        for window in rules.get("schedule", {}).values():
+            _rename(window, "window")
+
+
+def _rename_in_proposals(proposals: list[dict[str, Any]]) -> None:
+    for proposal in proposals:
+        _rename(proposal, "proposal")
+
+
+def _rename(fields: dict[str, Any] | None, kind: str) -> None:
+    """Former names become the present ones."""
+    for old, new in _FORMER_NAMES[kind].items():
+        if fields is not None and old in fields:
+            fields[new] = fields.pop(old)
 
 
 def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:

@@ -45,7 +45,7 @@ from gpuwatch.model.decision import (
     Stopped,
     Verb,
 )
-from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
 
 CHANGES_MACHINES = LETS_GO | ADDITIONS
@@ -151,7 +151,7 @@ def view(db: Connection, now: datetime, since: datetime, interval_seconds: float
         resume_orders=_orders(db, "resume", since),
         acknowledged=_orders(db, "acknowledge", since),
         backtests=tuple(map(_backtested, sorted(db.execute(_BACKTESTS), key=attrgetter("id")))),
-        keeps=keeps(db, now),
+        snoozes=snoozes(db, now),
         approvals=tuple(
             Approval(node_id=row.node_id, key=row.key, at=_time(row.at), who=row.who, reason=row.reason)
             for row in sorted(db.execute(_APPROVALS), key=attrgetter("id"))
@@ -173,10 +173,10 @@ def notice_key(db: Connection, node_id: str) -> str | None:
     return None if row is None else str(row.key)
 
 
-def keeps(db: Connection, now: datetime) -> tuple[Keep, ...]:
+def snoozes(db: Connection, now: datetime) -> tuple[Snooze, ...]:
     """Those in force, one for each node."""
     return tuple(
-        Keep(node_id=row.node_id, at=_time(row.at), until=_time(row.until), who=row.who, reason=row.reason)
+        Snooze(node_id=row.node_id, at=_time(row.at), until=_time(row.until), who=row.who, reason=row.reason)
         for row in sorted(db.execute(_KEEPS, {"now": text(now)}), key=attrgetter("id"))
     )
 

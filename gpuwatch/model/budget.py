@@ -14,7 +14,7 @@ When = Literal["never", "actual", "forecast"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Whose spending counts: what is named must all be so; a scope that names nothing is everything."""
+    """The machines that count: what is named must all be so; a scope that names nothing is everything."""
 
     pool: str | None = None
     owner: str | None = None

@@ -15,9 +15,9 @@ from functools import cached_property
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Evidence, Fleet, Node
-from gpuwatch.model.measurement import MetricValue
+from gpuwatch.model.measurement import MetricValue, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_key
-from gpuwatch.model.orders import Approval, BacktestRecord, Keep, Pause
+from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice
 
 
@@ -25,7 +25,7 @@ class Verb(StrEnum):
     """What a step does to its target; HOLD does nothing and says why."""
 
     HOLD = "hold"
-    NOTICE = "notice"  # tell: tag the instance, write to the log; the grace period begins
+    NOTICE = "notice"  # tag the instance, write to the log; the grace period begins
     WITHDRAW = "withdraw"  # the notice no longer holds
     STOP = "stop"
     TERMINATE = "terminate"  # of a group's member: with its place in the group
@@ -63,7 +63,7 @@ class Step:
     """One target's part in a proposal. `change` says what would make it come out otherwise.
 
     `node_id` is the node; of GROW the group's id; of LAUNCH `new:<pool>:<number>`. `arguments` go to the cloud as they
-    are and stay with the intent, so that a second attempt asks for the very same: GROW has `size` (absolute, so that
+    are and stay with the intent, so that a second attempt asks for the very same. GROW has `size` (absolute, so that
     asking twice is asking once), LAUNCH what its pool's template says, NOTICE what is to be promised.
     """
 
@@ -86,19 +86,19 @@ class Advice:
 class Proposal:
     """What one policy wants of one pool: bounds on its running nodes, and steps.
 
-    `want` is a wish and at the same time a floor for removals. `grows` says whether this policy's want and floor may
-    add nodes; without it they only keep nodes from being removed. `wish` is the unsmoothed want, kept in the ledger for
-    the stabilisation window.
+    `desired_nodes` is also a floor for removals. `grows` says whether this policy's `desired_nodes` and `min_nodes` may
+    add nodes; without it they only keep nodes from being removed. `raw_desired_nodes` is the number before smoothing,
+    kept in the ledger for the stabilisation window.
     """
 
     policy: str
     pool: str
     reason: Reason
-    want: int | None = None
-    at_least: int | None = None
-    at_most: int | None = None
+    desired_nodes: int | None = None
+    min_nodes: int | None = None
+    max_nodes: int | None = None
     grows: bool = False
-    wish: int | None = None
+    raw_desired_nodes: int | None = None
     steps: tuple[Step, ...] = ()
     advice: tuple[Advice, ...] = ()
 
@@ -119,7 +119,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One guard rule's word on one step; `refused` is an objection, otherwise the sentence says why it has none."""
+    """One guard rule's answer on one step; `refused` is an objection, otherwise the sentence says why it agrees."""
 
     rule: str
     refused: bool
@@ -137,7 +137,7 @@ class Review:
 
     @property
     def refusals(self) -> tuple[Answer, ...]:
-        """The objections; the step may go on only if there is none."""
+        """The objections; any of them stops the step."""
         return tuple(answer for answer in self.answers if answer.refused)
 
     @property
@@ -287,7 +287,7 @@ class LedgerView:
     `resumed` are the times from which on nodes of a pool (None: all) had notices and removals again: after a pause, an
     observation, an absence; `resume_orders` and `acknowledged` when people gave these orders. `backtests` are the
     newest of each pool's rules, as kept; `approvals` those of notices in force; `foreign` decisions that machines bear
-    (DECISION_TAG) and this ledger lacks; `shields` nodes whose scale-in protection is gpuwatch's own.
+    (DECISION_TAG) and this ledger lacks; `shields` nodes with gpuwatch's own scale-in protection.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -300,14 +300,14 @@ class LedgerView:
     resume_orders: tuple[tuple[str | None, datetime], ...] = ()
     acknowledged: tuple[tuple[str | None, datetime], ...] = ()
     backtests: tuple[BacktestRecord, ...] = ()
-    keeps: tuple[Keep, ...] = ()
+    snoozes: tuple[Snooze, ...] = ()
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()
     shields: tuple[str, ...] = ()
 
     def kept(self, node: Node) -> Node:
         """The node as decisions are to see it: snoozed where somebody keeps it and no tag of its own says so."""
-        keep = next((each for each in self.keeps if each.node_id == node.id), None)
+        keep = next((each for each in self.snoozes if each.node_id == node.id), None)
         if keep is None or node.snoozed is not None:
             return node
         return replace(node, snoozed=f"{keep.until:%Y-%m-%d %H:%M} UTC by {keep.who}")
@@ -364,18 +364,6 @@ class Wait:
 
     seconds: float
     why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restarts:
-    """What a pool's starts have shown: how long one takes to its first work, None: too few `starts` to say.
-
-    `failed` is how many starts and launches failed lately.
-    """
-
-    seconds: float | None = None
-    starts: int = 0
-    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

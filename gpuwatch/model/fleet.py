@@ -69,7 +69,7 @@ class GpuUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuVerdict:
-    """One GPU's activity, health and use within its node's verdict; an older agent tells the first alone.
+    """One GPU's activity, health and use within its node's verdict; an older agent reports the first alone.
 
     `index` is None once the driver no longer lists the GPU and another one has its number.
     """
@@ -130,7 +130,7 @@ VERDICT_SCHEMA = 1
 
 
 class NodeState(StrEnum):
-    """A machine's life as its cloud tells it; UNKNOWN is any doubt about that, and such a machine is left alone."""
+    """A machine's life as its cloud shows it; UNKNOWN is any doubt about that, and such a machine is left alone."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -153,7 +153,7 @@ class CapacityType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What a signal source learnt of one node: a verdict, or why there is none. A missing node is data.
+    """What a signal source learnt of one node: a verdict, or why it is missing. A missing node is data.
 
     `received_at` is when the verdict came, by our clock: how old it was is judged then, and how long ago that is apart.
     `windowed` is whether `held_seconds` is what a window of samples proves, and no count that goes on growing.
@@ -277,7 +277,7 @@ class PoolView:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: the rosters are made once, at the first question
 class Fleet:
-    """All nodes and groups of one round, and when they were observed. `named` are pools that may have none yet."""
+    """All nodes and groups of one round, and when they were observed. `named` are pools that may be empty yet."""
 
     observed_at: datetime
     nodes: tuple[Node, ...]
@@ -290,7 +290,7 @@ class Fleet:
         return next((node for node in self.nodes if node.id == node_id), named[0] if len(named) == 1 else None)
 
     def roster(self, pool: str) -> PoolView:
-        """One pool, whose minimum and coverage are about its members."""
+        """One pool; its minimum and coverage are about its members."""
         return self._rosters.get(pool, PoolView())
 
     def find(self, node_id: str) -> Node | None:

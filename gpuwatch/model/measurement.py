@@ -1,4 +1,4 @@
-"""What scaling looks at: one number of a pool, or why there is none."""
+"""What was measured of a pool: the numbers that scaling looks at, and how long starts take."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,3 +28,15 @@ class MetricValue:
     doubt: str | None = None
     samples: int | None = None
     expected: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """What a pool's starts have shown: how long one takes to its first work, None: too few `starts` to say.
+
+    `failed` is how many starts and launches failed lately.
+    """
+
+    seconds: float | None = None
+    starts: int = 0
+    failed: int = 0

@@ -15,8 +15,9 @@ HOURS_A_MONTH = 730
 class Price:
     """What an hour of one machine costs, with its date and its source.
 
-    Told in another currency, `original_per_hour` is the sum as it was told, and `rate` what one unit of `currency` was
-    taken to be worth in US dollars. One that is not `exact` stands in for one that is not known; its source says why.
+    If the price is in another currency, `original_per_hour` is the original sum, and `rate` what one unit of `currency`
+    was taken to be worth in US dollars. One that is not `exact` stands in for one that is not known; its source says
+    why.
     """
 
     usd_per_hour: Decimal

@@ -18,8 +18,8 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's snooze_max.
+class Snooze:
+    """Somebody's wish that a node be left alone until then: a snooze, up to the pool's max_snooze.
 
     Of a node the newest counts; one that ends when it is said takes those before it back.
     """
@@ -33,7 +33,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """An operator's word that a node may go as its notice says: `key` is that notice's, and approves no other."""
+    """An operator's approval of a removal as its notice says; `key` is that notice's, and approves no other."""
 
     node_id: str
     key: str

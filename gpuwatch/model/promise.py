@@ -1,7 +1,7 @@
 """What a notice promises, and when the controller did nothing since.
 
 A promise is made once, with the intent of its notice, and kept in that intent's arguments: the tags, the messages and
-the guard all read it from there. It never changes; whoever wants something else gives a new notice.
+the guard all read it from there. It never changes; something else takes a new notice.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How a setting is declared: a dataclass field with a sentence, a unit and bounds beside the code that obeys it.
+"""How a setting is declared: a dataclass field with a sentence, a unit and bounds next to the code that obeys it.
 
 `gpuwatch.config.settings` composes these dataclasses into the configuration file; pydantic validates them there.
 Nothing here imports pydantic, so the running agent reads its settings without paying for the validator.

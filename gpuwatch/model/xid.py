@@ -51,7 +51,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Xid:
-    """One row of the catalogue. The remedy is what to do where the driver itself tells none."""
+    """One row of the catalogue. The remedy is what to do where the driver itself names no remedy."""
 
     severity: Severity
     sentence: str

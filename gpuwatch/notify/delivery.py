@@ -29,7 +29,7 @@ Record = Callable[[Ledger], None]
 class Due:
     """A delivery that is due: `make` builds it, `records` are written once it arrived at a time and place.
 
-    `group` tells the addresses of one receiver apart: a refused one does not hold up the others.
+    `group` separates the addresses of one receiver: a refused one does not hold up the others.
     """
 
     receiver: str

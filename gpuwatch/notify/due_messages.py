@@ -112,7 +112,7 @@ def _followers(history: History) -> Iterator[tuple[Event, str]]:
 
 
 def unexplained(events: Sequence[Event]) -> tuple[Event, ...]:
-    """The withdrawals whose notice is not among the events."""
+    """The withdrawals without their notice among the events."""
     explained = {
         event.key for event, _ in _followers(History(events=events, in_force=set(), recorded=set(), notices={}))
     }

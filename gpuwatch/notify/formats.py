@@ -85,7 +85,7 @@ def _node(line: Line) -> dict[str, Any]:
         ],
         "local_disks": line.local_disks,
         "approval": line.approval,
-        "keep_url": line.keep_url,
+        "snooze_url": line.snooze_url,
         "start": line.start,
     }
 
@@ -109,7 +109,7 @@ class Notification:
         """Up to 15 nodes."""
         message = self.message
         if not links:
-            message = replace(message, lines=tuple(replace(line, keep_url=None) for line in message.lines))
+            message = replace(message, lines=tuple(replace(line, snooze_url=None) for line in message.lines))
         return as_text(message, _MOST_IN_CHAT)
 
     def html(self, *, mail: bool) -> str:

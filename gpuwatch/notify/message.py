@@ -49,7 +49,7 @@ class Line:
     evidence: tuple[Evidence, ...]
     local_disks: bool
     approval: bool
-    keep_url: str | None
+    snooze_url: str | None
     start: str | None
 
     @property
@@ -73,7 +73,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContext:
-    """What a message needs besides the events. `link` gives the keep link of a notice, valid until a time."""
+    """What a message needs besides the events. `link` gives the snooze link of a notice, valid until a time."""
 
     fleet: Fleet
     fleet_name: str
@@ -101,9 +101,9 @@ def composed(events: Sequence[Event], context: MessageContext) -> Message:
 def due_at(event: Event, context: MessageContext) -> datetime:
     """The earliest time of a notice's action; where people must be reached first, the grace period starts then."""
     promise, notice = event.promise, context.notices.get(event.key)
-    seconds = context.rules.pool(event.pool).idle.notice if promise is None else promise.grace_seconds
+    seconds = context.rules.pool(event.pool).idle.grace_period if promise is None else promise.grace_seconds
     due = event.at + timedelta(seconds=seconds) if promise is None else promise.due(event.at)
-    if not (context.rules.limits.require_told or (promise is not None and promise.heard)):
+    if not (context.rules.limits.require_notification or (promise is not None and promise.heard)):
         return due
     reached_at = context.now if notice is None or notice.told_at is None else notice.told_at
     return max(due, reached_at + timedelta(seconds=seconds))
@@ -121,12 +121,12 @@ def verb_of(event: Event, context: MessageContext) -> Verb | None:
     choice = None if node is None else _choice(rules, node.activity.state)
     if choice is not None:
         return choice
-    choices = {_REMOVALS[each] for each in (rules.then, rules.parked, rules.stalled) if each in _REMOVALS}
+    choices = {_REMOVALS[each] for each in (rules.action, rules.parked, rules.stalled) if each in _REMOVALS}
     return choices.pop() if len(choices) == 1 else None
 
 
 def _choice(rules: IdleRules, state: State) -> Verb | None:
-    choices = {State.IDLE: rules.then, State.PARKED: rules.parked, State.STALLED: rules.stalled}
+    choices = {State.IDLE: rules.action, State.PARKED: rules.parked, State.STALLED: rules.stalled}
     return _REMOVALS.get(choices.get(state, ""))
 
 
@@ -167,7 +167,7 @@ def _line(event: Event, context: MessageContext) -> Line:
         evidence=event.reason.evidence,
         local_disks=node is not None and node.instance_store,
         approval=notice and _approved_first(event, context),
-        keep_url=None if due is None else context.link(event, due),
+        snooze_url=None if due is None else context.link(event, due),
         start=_start(event.node_id, node, context.provider) if event.verb is Verb.STOP else None,
     )
 

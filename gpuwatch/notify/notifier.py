@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
-from gpuwatch.controller.web.keep_link import Claim, keep_url, secret_of
+from gpuwatch.controller.web.snooze_link import Claim, secret_of, snooze_url
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.sent_messages import Event
@@ -75,7 +75,7 @@ class Notifier:
         now, settings, left = self.clock.now(), self.notify, False
         history, context = self._history(ledger, fleet, now)
         self._forget(history)
-        for name, receiver in settings.to.items():
+        for name, receiver in settings.receivers.items():
             wanted = Filter(name=name, events=frozenset(receiver.events), pools=frozenset(receiver.pools))
             due, dropped = due_messages(history, wanted, now, timedelta(seconds=settings.max_age))
             for each in dropped:
@@ -83,13 +83,13 @@ class Notifier:
                 self.count(name, name_of(each.event), "given_up" if each.why == TOO_OLD else "moot")
                 log.info("The %s of %s is not sent to %s: %s.", each.event.verb, each.event.node_id, name, each.why)
             left |= self._send(ledger, name, receiver, due, context)
-        if settings.terminals:
+        if settings.wall:
             self._write_on_hosts(ledger, history, context)  # a host without users is asked again after the next round
         self._left, self._seen = left, fleet
 
     def _forget(self, history: History) -> None:
         """Forget failures of events that are over."""
-        names, keys = [*self.notify.to, TERMINALS], {event.key for event in history.events}
+        names, keys = [*self.notify.receivers, TERMINALS], {event.key for event in history.events}
         owners = {event.owner for event in history.events} | {None}
         self._unaddressed &= {(key, name) for key in keys for name in names}
         self.outbox.backoff.forget_all_but({*names, *((name, group) for name in names for group in (*owners, *keys))})
@@ -199,7 +199,7 @@ class Notifier:
         for event, why in zip(events, answers, strict=True):
             if why is None:
                 backoff.worked((TERMINALS, event.key))
-                # Not as reached: a terminal does not prove that somebody sits there (limits.require_told).
+                # Not as reached: a terminal does not prove that somebody sits there (limits.require_notification).
                 detail = "on the host's terminals"
                 ledger.messages.keep(event.key, TERMINALS, context.now, reached=False, detail=detail)
             else:
@@ -222,20 +222,20 @@ def _notice_of(ledger: Ledger, withdrawal: Event) -> str:
 
 
 def _links(settings: NotifySettings, name: str, receiver: Receiver) -> Callable[[Event, datetime], str | None]:
-    """Makes keep links; a message without links is better than no message."""
+    """Makes snooze links; a message without links is better than no message."""
     if settings.url is None or settings.link_key_file is None:
         return lambda *_: None
     base = settings.url
     try:
         secret = secret_of(read_secret(settings.link_key_file), "notify.link_key_file")
     except (OSError, ValueError) as error:
-        log.warning("Messages are sent without keep links: %s", error)
+        log.warning("Messages are sent without snooze links: %s", error)
         return lambda *_: None
 
     def link(event: Event, due: datetime) -> str:
         who = event.owner if receiver.owners and event.owner else name
         claim = Claim(node_id=event.node_id, key=event.key, whom=who, until=due + _LINK_LIFE)
-        return keep_url(base, secret, claim)
+        return snooze_url(base, secret, claim)
 
     return link
 

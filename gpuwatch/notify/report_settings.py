@@ -21,7 +21,7 @@ class ReportSettings:
     at: Annotated[
         str, Setting("The time from which on it is sent, such as 07:00; a late one is sent as soon as possible.")
     ] = "07:00"
-    to: Annotated[
+    receivers: Annotated[
         dict[str, ReportTransports],
         Setting("Receivers, by names of your choice; each gets it once a day. Without any, nothing is sent."),
     ] = field(default_factory=dict)
@@ -39,5 +39,5 @@ def contradictions(settings: ReportSettings) -> Iterator[Contradiction]:
             wrong=f"report.at {settings.at!r} is not a time of day",
             right="a time from 00:00 to 23:59, in quotes: YAML reads 07:00 without them as a number",
         )
-    for name, receiver in settings.to.items():
-        yield from registry.contradictions(receiver, ("report", "to", name))
+    for name, receiver in settings.receivers.items():
+        yield from registry.contradictions(receiver, ("report", "receivers", name))

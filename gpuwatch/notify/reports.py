@@ -108,7 +108,11 @@ class Reports:
         return bool(self._waiting(self._day()))
 
     def _waiting(self, day: date) -> list[str]:
-        return [name for name in self.report.to if self._done.get(name, date.min) < day and not self.outbox.waits(name)]
+        return [
+            name
+            for name in self.report.receivers
+            if self._done.get(name, date.min) < day and not self.outbox.waits(name)
+        ]
 
     def deliver(self, ledger: Ledger) -> None:
         """Send it to each receiver that has not had it. A day before metering began has no report."""
@@ -124,7 +128,7 @@ class Reports:
                 self._done[name] = day
 
     def _due(self, name: str, day: date, made: Callable[[], Report], key: str) -> Due:
-        to = self.report.to[name]
+        to = self.report.receivers[name]
         return Due(
             receiver=name,
             transport=to.transport,
@@ -144,7 +148,7 @@ class Reports:
 
 
 def due_day(now: datetime, zone: ZoneInfo, at: str) -> date:
-    """The newest day whose report is due."""
+    """The newest day with a report that is due."""
     local = now.astimezone(zone)
     return local.date() - _DAY * (1 if local.time() >= time.fromisoformat(at) else 2)
 

@@ -44,7 +44,7 @@ def send_test(sender: Sender, names: Sequence[str], owner: str | None) -> Iterat
         sent_by=printable(sender.who),
     )
     for name in names:
-        receiver = settings.to[name]
+        receiver = settings.receivers[name]
         to, copies = addresses(receiver, owner, settings)
         if receiver.mail.host is not None and not to:
             missing = "without --owner" if owner is None else f"for the owner {owner!r}"

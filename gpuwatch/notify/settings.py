@@ -68,12 +68,12 @@ class NotifySettings:
     link_key_file: Annotated[
         str | None,
         Setting(
-            "The file with the secret, 32 bytes or more, that signs keep links, which need no login. "
+            "The file with the secret, 32 bytes or more, that signs snooze links, which need no login. "
             "None: links lead to the page."
         ),
     ] = None
-    terminals: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
-    to: Annotated[
+    wall: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
+    receivers: Annotated[
         dict[str, Receiver],
         Setting("Receivers, by names of your choice. Without any, notifications go to the log alone."),
     ] = field(default_factory=dict)
@@ -101,17 +101,17 @@ class NotifySettings:
     ] = 3600.0
 
 
-def contradictions(settings: NotifySettings, *, require_told: bool) -> Iterator[Contradiction]:
+def contradictions(settings: NotifySettings, *, require_notification: bool) -> Iterator[Contradiction]:
     """What no single setting's bounds can check."""
     yield from _of_links(settings)
-    for name, receiver in settings.to.items():
+    for name, receiver in settings.receivers.items():
         yield from _of_receiver(name, receiver, settings)
     yield from _of_owners(settings)
-    if require_told and not any("notice" in receiver.events for receiver in settings.to.values()):
+    if require_notification and not any("notice" in receiver.events for receiver in settings.receivers.values()):
         yield Contradiction(
-            keys=(("limits", "require_told"), ("notify", "to")),
-            wrong="limits.require_told is set, and no receiver in notify.to gets notices: no node would be stopped",
-            right="a receiver in notify.to with `notice` among its events",
+            keys=(("limits", "require_notification"), ("notify", "receivers")),
+            wrong="limits.require_notification is set, but no receiver gets notices: nothing can stop",
+            right="a receiver in notify.receivers with `notice` among its events",
         )
 
 
@@ -136,10 +136,10 @@ def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
 
 
 def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings) -> Iterator[Contradiction]:
-    path = ("notify", "to", name)
+    path = ("notify", "receivers", name)
     where = ".".join(path)
     if name == TERMINALS:
-        right = "another name, and notify.terminals: true for the hosts' terminals"
+        right = "another name, and notify.wall: true for the hosts' terminals"
         yield Contradiction(keys=(path,), wrong=f"{where}: this name is reserved", right=right)
     yield from registry.contradictions(receiver, path, owners=receiver.owners, others=("pools", "events", "owners"))
     for way in receiver.chosen:
@@ -171,7 +171,7 @@ def _of_transport(
     if key is not None and settings.link_key_file is not None and "notice" in receiver.events:
         yield Contradiction(
             keys=((*path, way, key), ("notify", "link_key_file")),
-            wrong=f"{where}.{key}: messages go there unencrypted, and others could use the keep links in them",
+            wrong=f"{where}.{key}: messages go there unencrypted, and others could use the snooze links in them",
             right="https or TLS, or no `notice` among its events, or no notify.link_key_file",
         )
     missing = [event for event in EVENTS if event not in receiver.events]

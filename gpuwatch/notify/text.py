@@ -168,7 +168,7 @@ def _facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
 
 
 def _links(line: Line) -> tuple[tuple[str, str], ...]:
-    return () if line.keep_url is None else (("Keep it", line.keep_url),)
+    return () if line.snooze_url is None else (("Keep it", line.snooze_url),)
 
 
 def _usd(amount: Decimal) -> str:
@@ -181,8 +181,8 @@ def _of_notice(message: Message) -> tuple[str, tuple[str, ...]]:
     ways = (
         "Use it: work on a GPU, or somebody at a terminal or notebook of it, withdraws this notice." if awake else None,
         "Start it: a stopped node that runs again is kept." if asleep else None,
-        "Type `gpuwatch keep 4h` on the host." if awake else None,
-        "Open its link above, which asks for how long." if any(line.keep_url for line in message.lines) else None,
+        "Type `gpuwatch snooze 4h` on the host." if awake else None,
+        "Open its link above, which asks for how long." if any(line.snooze_url for line in message.lines) else None,
         "Ask an operator to keep it on the page." if message.page else None,
         f"Set its tag `gpuwatch:snooze-until` to a later time, such as `{later:%Y-%m-%dT%H:00Z}`.",
     )

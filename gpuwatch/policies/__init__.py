@@ -1,8 +1,8 @@
 """PURE: policies look at one pool of an observation and propose; none acts, sleeps or remembers.
 
-A new policy is one file with its settings and a `propose`, a field of `PoolRules`, and an entry of `POLICIES`, whose
-docstring says what it wants and what sets it up. `resolve` makes one decision of all proposals for a pool: the largest
-wish, then minimums, then maximums, and every limit that took effect is a sentence.
+A new policy is one file with its settings and a `propose`, a field of `PoolRules`, and an entry of `POLICIES`. The
+docstring of the entry says what it wants and what sets it up. `resolve` makes one decision of all proposals for a
+pool: the largest wish, then minimums, then maximums, and every limit that took effect is a sentence.
 """
 
 from collections.abc import Callable, Sequence
@@ -87,8 +87,12 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
 
 def _idle_rules(observation: Observation, rules: PoolRules) -> IdleRules:
     """The idle rules; a schedule's window in force may shorten the wait."""
-    waits = [window.after for window in schedule.in_force(rules.schedule, observation.now) if window.after is not None]
-    return replace(rules.idle, after=min(waits)) if waits else rules.idle
+    waits = [
+        window.idle_timeout
+        for window in schedule.in_force(rules.schedule, observation.now)
+        if window.idle_timeout is not None
+    ]
+    return replace(rules.idle, timeout=min(waits)) if waits else rules.idle
 
 
 def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:
@@ -129,8 +133,8 @@ def _bounds(observation: Observation, pool: str, rules: PoolRules) -> Proposal:
         policy="bounds",
         pool=pool,
         reason=Reason(code="bounds", sentence=sentence),
-        at_least=rules.min_nodes,
-        at_most=rules.max_nodes,
+        min_nodes=rules.min_nodes,
+        max_nodes=rules.max_nodes,
     )
 
 
@@ -181,9 +185,9 @@ def propose(
 def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], rules: PoolRules) -> Decision:
     """One decision of all proposals: what must stay, what must come, and a step for each node."""
     steps = [step for proposal in proposals for step in proposal.steps]
-    wanted = max((proposal.want for proposal in proposals if proposal.want is not None), default=0)
-    least = max((proposal.at_least for proposal in proposals if proposal.at_least is not None), default=0)
-    most = min((proposal.at_most for proposal in proposals if proposal.at_most is not None), default=None)
+    wanted = max((proposal.desired_nodes for proposal in proposals if proposal.desired_nodes is not None), default=0)
+    least = max((proposal.min_nodes for proposal in proposals if proposal.min_nodes is not None), default=0)
+    most = min((proposal.max_nodes for proposal in proposals if proposal.max_nodes is not None), default=None)
     clamps = [f"A launch brought no node: {detail}." for detail in capacity.unseen(observation, pool)]
     target = None
     if any(proposal.grows for proposal in proposals):

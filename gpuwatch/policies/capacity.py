@@ -1,8 +1,8 @@
 """PURE: how many nodes a pool has or is about to have, and which steps bring it to a number.
 
-Rules: what is on its way counts as there, so that asking again adds nothing; stopped nodes are started first, then a
-consented group grows, then nodes are launched from the pool's template; a try that failed lately is not repeated while
-another is left; an addition that the cloud has certainly not carried out is asked for again under its own intent. A
+Rules: what is on its way counts as there, so that asking again adds nothing. Stopped nodes are started first, then a
+consented group grows, then nodes are launched from the pool's template. A try that failed lately is not repeated while
+another is left. An addition that the cloud has certainly not carried out is asked for again under its own intent. A
 launched machine counts for as long as it may live, whether it is shown or not; a list that does not show what was
 settled a moment ago is late. A launch that may have happened is asked for again before anything else.
 """
@@ -227,7 +227,7 @@ def others(
 ) -> Iterator[Step]:
     """Where else so many nodes could come from, in the same order; `tried` are the pool's steps as they were decided.
 
-    Each of them is for one node, or as many as are missing of a group: whoever takes some stops when there are enough.
+    Each of them is for one node, or as many as are missing of a group: the caller stops when there are enough.
     A group that may grow by so many as `grown` says may grow by more than that, in one step.
     """
     reason = next(step.reason for step in tried if step.verb in ADDITIONS)

@@ -2,7 +2,7 @@
 
 It covers the rules for removals in the pool: all of `idle`, `warm_up`, and the waits of the schedule's windows,
 whenever they hold. Floors, ceilings, scaling and launches only keep nodes or add some, so they may change freely. A
-gpuwatch whose idle rules have a new setting asks for a new backtest.
+gpuwatch with a new setting among its idle rules asks for a new backtest.
 """
 
 import hashlib
@@ -19,25 +19,25 @@ _REMOVALS = frozenset({"stop", "terminate"})
 
 def waits(rules: PoolRules) -> tuple[Wait, ...]:
     """Every wait that the pool may use: its own first, then those of its windows, shortest first, each once."""
-    windows = sorted({window.after for window in rules.schedule.values() if window.after is not None})
-    return tuple(dict.fromkeys((rules.idle.after, *windows)))
+    windows = sorted({window.idle_timeout for window in rules.schedule.values() if window.idle_timeout is not None})
+    return tuple(dict.fromkeys((rules.idle.timeout, *windows)))
 
 
 def removes(rules: PoolRules) -> bool:
     """Whether the pool ever removes a node."""
     idle = rules.idle
-    return idle.terminate_after is not None or not {idle.then, idle.parked, idle.stalled}.isdisjoint(_REMOVALS)
+    return idle.terminate_after is not None or not {idle.action, idle.parked, idle.stalled}.isdisjoint(_REMOVALS)
 
 
 def fingerprint(rules: PoolRules) -> str:
     """SHA-256 over the canonical JSON of the rules for removals in the pool; equal values give equal hashes."""
-    own, *windows = waits(rules)
-    rows = {"idle": asdict(rules.idle) | {"after": own}, "windows": windows, "warm_up": rules.warm_up}
+    _, *windows = waits(rules)
+    rows = {"idle": asdict(rules.idle), "windows": windows, "warm_up": rules.warm_up}
     return hashlib.sha256(json.dumps(_plain(rows), sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: object) -> object:
-    """As JSON has it, without telling 600 from 600.0, or $1 from $1.00."""
+    """As JSON has it; 600 and 600.0 are the same, and so are $1 and $1.00."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -2,17 +2,16 @@
 
 Rules, all of them:
 
-1. Only the verdict `idle` makes a candidate, after it has held for `after` (a budget may ask for less, never for more
+1. Only the verdict `idle` makes a candidate, after it has held for `timeout` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
-2. A candidate first gets a notice. It is asked to stop when `notice` has passed and it was idle all that time.
+2. A candidate first gets a notice. It is stopped after `grace_period`, if it was idle all that time.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
-3. A notice is withdrawn as soon as its node is anything but idle, unknown alone excepted: doubt neither stops a node
-   nor frees it from its notice, it waits. It is withdrawn, too, where somebody protects or snoozes the node: once that
-   is over, a new one comes first.
-4. Parked and stalled nodes are reported; they are removed only where the pool says so, after a time of their own.
+3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
+   also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
+4. Parked and stalled nodes are reported; they are removed only if the pool says so, after a time of their own.
 5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
 6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
-7. It holds aloud: every node gets a step, and the step says what would change it.
+7. Every node gets a step, also one that holds, and the step says what would change it.
 """
 
 from collections.abc import Iterator
@@ -24,9 +23,10 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
-from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Restarts, Step, Verb, Wait
+from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb, Wait
 from gpuwatch.model.duration import DurationOr, Seconds, format_duration
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.setting import STRICT, Floor, Setting
@@ -37,10 +37,10 @@ from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Rest
 _SLACK_SECONDS = 5.0
 OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
 
-_ANEW = "Once that is over and it still has no use, a new notice."
+_NEW_NOTICE = "Once that is over and it still has no use, a new notice."
 _AGAIN = "A new notice follows if it still has no use."
 
-Removal = Literal["stop", "terminate", "tell"]
+Removal = Literal["stop", "terminate", "report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class IdleRules:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    after: Annotated[
+    timeout: Annotated[
         float | Literal["break_even", "learned"],
         DurationOr(("break_even", "learned")),
         Floor(300),
@@ -82,16 +82,16 @@ class IdleRules:
             "Totals that the pool scales by count by themselves, above what its nodes should have."
         ),
     ] = field(default_factory=dict)
-    notice: Annotated[
+    grace_period: Annotated[
         Seconds,
         Ge(0),
         Floor(60, or_none=True),
         Setting("Grace between the notice (tag and log) and the removal; the node must stay idle."),
     ] = 600.0
-    then: Annotated[
-        Literal["stop", "terminate", "tell", "resize-advice"],
+    action: Annotated[
+        Literal["stop", "terminate", "report", "resize-advice"],
         Setting(
-            "What happens to an idle node: stop it, terminate it (also members of groups), tell, or advise a resize."
+            "What happens to an idle node: stop it, terminate it (also members of groups), report, or advise a resize."
         ),
     ] = "stop"
     terminate_after: Annotated[
@@ -105,30 +105,27 @@ class IdleRules:
             "Local disks lose their data at a stop. keep: such nodes are left alone; discard: nothing on them counts."
         ),
     ] = "keep"
-    requires: Annotated[
+    required_evidence: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
             "Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."
         ),
     ] = ()
-    parked: Annotated[
-        Removal, Setting("What happens to a node that holds GPU memory but computes nothing: tell, unless you choose.")
-    ] = "tell"
-    parked_after: Annotated[
+    parked: Annotated[Removal, Setting("What happens to a node that holds GPU memory but computes nothing.")] = "report"
+    parked_timeout: Annotated[
         Seconds,
         Gt(0),
         Floor(3600),
-        Setting("A node parked for this long without a break becomes a candidate, where parked is not tell."),
+        Setting("A node parked for this long without a break becomes a candidate, unless parked is report."),
     ] = 14400.0
-    stalled: Annotated[
-        Removal,
-        Setting("What happens to a node in a deadlock (full utilization at idle power): tell, unless you choose."),
-    ] = "tell"
-    stalled_after: Annotated[
+    stalled: Annotated[Removal, Setting("What happens to a node in a deadlock (full utilization at idle power).")] = (
+        "report"
+    )
+    stalled_timeout: Annotated[
         Seconds,
         Gt(0),
         Floor(3600),
-        Setting("A node stalled for this long becomes a candidate, where stalled is not tell."),
+        Setting("A node stalled for this long becomes a candidate, unless stalled is report."),
     ] = 14400.0
     max_age: Annotated[
         Annotated[Seconds, Gt(0)] | None,
@@ -137,7 +134,7 @@ class IdleRules:
             "A node up for longer is reported while it works, and waits at most five minutes once idle. None: never."
         ),
     ] = None
-    snooze_max: Annotated[
+    max_snooze: Annotated[
         Seconds,
         Ge(0),
         Floor(3600, or_none=True),
@@ -156,7 +153,7 @@ _WORDS = {
 
 
 def restart_of(observation: Observation, pool: str, rules: IdleRules, price: Price | None) -> Restart | None:
-    """What a restart of a machine at this price costs now; None: it takes a price, and there is none."""
+    """What a restart of a machine at this price costs now; None: it takes a price, which is not known."""
     return restart(
         rules.restart_cost,
         observation.restarts.get(pool, Restarts()),
@@ -166,23 +163,23 @@ def restart_of(observation: Observation, pool: str, rules: IdleRules, price: Pri
 
 
 def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> float | None:
-    """How long a node is to be idle; None: it takes a price, and there is none.
+    """How long a node is to be idle; None: it takes a price, which is not known.
 
     break_even: the wait that costs as much as a restart, never more than twice the optimum (ski rental).
     learned: the same where nothing is known of the node's gap yet; what was learned includes the grace after the
-    notice, whose rental is paid too.
+    notice, as its rental is paid too.
     """
-    if not isinstance(rules.after, str):
-        return rules.after
+    if not isinstance(rules.timeout, str):
+        return rules.timeout
     found, cost = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     if found is not None:
-        return max(MINIMUM_WAIT_SECONDS, found.seconds - rules.notice)
+        return max(MINIMUM_WAIT_SECONDS, found.seconds - rules.grace_period)
     return None if cost is None else max(MINIMUM_WAIT_SECONDS, cost.seconds)
 
 
 def _found(node: Node, observation: Observation, rules: IdleRules) -> Wait | None:
-    """The wait that was learned for a node, in a pool with `after: learned`."""
-    return observation.waits.get(node.id) if rules.after == "learned" else None
+    """The wait that was learned for a node, in a pool with `timeout: learned`."""
+    return observation.waits.get(node.id) if rules.timeout == "learned" else None
 
 
 def propose(
@@ -243,9 +240,9 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
         wait = wait_seconds(node, observation, rules)
         change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
         return _say(node, undo, activity.state.value, f"It has been {word} for {held}.", change)
-    if choice in {"tell", "resize-advice"}:
+    if choice in {"report", "resize-advice"}:
         change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
-        return _say(node, undo, f"{activity.state.value}_tell", f"It has been {word} for {held}.", change)
+        return _say(node, undo, f"{activity.state.value}_report", f"It has been {word} for {held}.", change)
     if wait is None:
         return _say(node, undo, "no_price", f"It has been {word} for {held}; break_even needs its price.", "A price.")
     why = _because(node, observation, rules, wait)
@@ -257,10 +254,10 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         said = _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
-        return notices.promising(said, then, node, rules.notice)
+        return notices.promising(said, then, node, rules.grace_period)
     kept = _kept(node, activity.held_seconds, rules)
     if kept is not None:
-        return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _ANEW)
+        return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _NEW_NOTICE)
     return _after_notice(node, then, notice, observation.now, rules)
 
 
@@ -268,12 +265,12 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
     """What the pool does with a node in this state, and after how long; no choice for one that works."""
     state = node.activity.state
     if state is State.PARKED:
-        return rules.parked, rules.parked_after
+        return rules.parked, rules.parked_timeout
     if state is State.STALLED:
-        return rules.stalled, rules.stalled_after
+        return rules.stalled, rules.stalled_timeout
     if state is not State.IDLE:
         return None, None
-    return rules.then, budget_pressure.hastened(observation.budgets, node, _own(node, observation, rules))
+    return rules.action, budget_pressure.hastened(observation.budgets, node, _own(node, observation, rules))
 
 
 def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None:
@@ -291,16 +288,16 @@ def _because(node: Node, observation: Observation, rules: IdleRules, wait: float
     own = None if asked is None else _own(node, observation, rules)
     if asked is not None and own is not None and wait < own:
         return f" instead of {format_duration(own)} ({asked.why})"
-    if not idle or not isinstance(rules.after, str) or wait != wait_seconds(node, observation, rules):
+    if not idle or not isinstance(rules.timeout, str) or wait != wait_seconds(node, observation, rules):
         return ""
     reasons = _found(node, observation, rules), restart_of(observation, node.pool, rules, observation.price(node))
     return f" ({'; '.join(each.why for each in reasons if each is not None)})"
 
 
 def lacking(activity: Activity, rules: IdleRules) -> str | None:
-    """The first required evidence that a verdict does not hold; one that says nothing is none."""
+    """The first required evidence that a verdict does not hold; one that says nothing does not count."""
     names = [evidence.name for evidence in activity.evidence if evidence.says is not State.UNKNOWN]
-    return next((each for each in rules.requires if not any(fnmatchcase(name, each) for name in names)), None)
+    return next((each for each in rules.required_evidence if not any(fnmatchcase(name, each) for name in names)), None)
 
 
 def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
@@ -313,17 +310,17 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     age = (observation.now - found.at).total_seconds()
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)
-    if age + rules.notice < rules.terminate_after:
+    if age + rules.grace_period < rules.terminate_after:
         return _say(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
     if notice is not None and notice.at <= found.at:
         return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
     if notice is None:
         said = _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
-        return notices.promising(said, Verb.TERMINATE, node, rules.notice)
+        return notices.promising(said, Verb.TERMINATE, node, rules.grace_period)
     kept = _kept(node, age, rules)
     if kept is not None:
-        return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _ANEW)
-    if age < rules.terminate_after or notices.left_seconds(notice, node, rules.notice, observation.now) > 0:
+        return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _NEW_NOTICE)
+    if age < rules.terminate_after or notices.left_seconds(notice, node, rules.grace_period, observation.now) > 0:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
     return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
 
@@ -332,7 +329,7 @@ def _kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
     """How people have said that a node is to be left alone, as far as the pool honours it."""
     if node.protected is not None:
         return f"it is protected: {node.protected}"
-    if node.snoozed is not None and unused_seconds <= rules.snooze_max:
+    if node.snoozed is not None and unused_seconds <= rules.max_snooze:
         return f"it is snoozed until {node.snoozed}"
     return None
 
@@ -362,7 +359,7 @@ def _advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[
         if rules.max_age is not None and _too_old(node, observation, rules):
             sentence = f"It has been up for longer than {format_duration(rules.max_age)} and is still busy."
             yield _advise(node, "max_age", sentence)
-    if state is State.IDLE and rules.then == "resize-advice":
+    if state is State.IDLE and rules.action == "resize-advice":
         held = format_duration(node.activity.held_seconds)
         yield _advise(node, "resize", f"It has been idle for {held}: a smaller machine, or none, may do.")
 
@@ -384,7 +381,7 @@ def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: 
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (why := notices.sharper(notice, then)) is not None:
         return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
-    left, promise = notices.left_seconds(notice, node, rules.notice, now), notices.promised(notice)
+    left, promise = notices.left_seconds(notice, node, rules.grace_period, now), notices.promised(notice)
     if left > 0:
         change = f"Any activity within {format_duration(left)} withdraws the notice."
         return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {promise}.", change)

@@ -7,8 +7,8 @@ Rules, all of them:
    the grace. Its owner may have taken that for the end of it.
 3. What it announced may happen at the promised time and not before; a pool that gives less grace now changes nothing,
    one that gives more does.
-4. The grace also has to pass on a clock that nobody sets: the agent's own count of idleness. Where there is none (a
-   stopped node, a window of Prometheus), times in which the controller was away do not count.
+4. The grace also has to pass on a clock that nobody sets: the agent's own count of idleness. Where it is missing
+   (a stopped node, a window of Prometheus), times in which the controller was away do not count.
 5. A notice that was not used within a day after its time is out of date; one that waits for an approval, within a week.
 """
 

@@ -12,7 +12,7 @@ from gpuwatch.policies.idle import IdleRules, lacking, wait_seconds
 
 
 def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
-    """A step for each member whose protection is not what it should be."""
+    """A step for each member with a protection that is not what it should be."""
     groups = {group.id for group in observation.fleet.roster(pool).groups if group.enrolled}
     members = [
         node
@@ -28,14 +28,14 @@ def propose(observation: Observation, pool: str, rules: IdleRules) -> Proposal:
 def _step(node: Node, idle_after: float | None, rules: IdleRules, observation: Observation) -> Step | None:
     """Protect what is not proven idle; take gpuwatch's own protection off what is about to be terminated."""
     state, held = node.activity.state, node.activity.held_seconds
-    kept = node.protected is not None or (node.snoozed is not None and held <= rules.snooze_max)
+    kept = node.protected is not None or (node.snoozed is not None and held <= rules.max_snooze)
     long = idle_after is not None and held >= idle_after
     proven = state is State.IDLE and long and not kept and lacking(node.activity, rules) is None
     if not proven and not node.scale_in_protected:
         word = f"{state.value} and kept by a tag" if kept else state.value
         reason = Reason(code="working", sentence=f"It is {word}: its group must not choose it for a scale-in.")
         return Step(node_id=node.id, verb=Verb.PROTECT, reason=reason, change="Proof that it is idle.")
-    if proven and node.scale_in_protected and rules.then == "terminate" and observation.ledger.shielded(node.id):
+    if proven and node.scale_in_protected and rules.action == "terminate" and observation.ledger.shielded(node.id):
         reason = Reason(code="proven_idle", sentence="It is proven idle: the protection that gpuwatch gave it ends.")
         return Step(node_id=node.id, verb=Verb.UNPROTECT, reason=reason, change="Any activity on it.")
     return None

@@ -52,22 +52,24 @@ class Window:
         tuple[Annotated[str, MinLen(1)], ...],
         Setting("Days on which it does not begin: dates, ranges such as 2026-12-24/2027-01-01, or names of calendars."),
     ] = ()
-    at_least: Annotated[Annotated[int, Ge(0)] | None, Setting("So many nodes at least; missing ones are added.")] = None
-    at_most: Annotated[
+    min_nodes: Annotated[Annotated[int, Ge(0)] | None, Setting("So many nodes at least; missing ones are added.")] = (
+        None
+    )
+    max_nodes: Annotated[
         Annotated[int, Ge(0)] | None, Setting("Nodes are added up to this number only; none is removed for it.")
     ] = None
-    after: Annotated[
+    idle_timeout: Annotated[
         Annotated[Seconds, Gt(0)] | None,
         Floor(300),
-        Setting("Takes the place of the pool's idle.after while the window is in force."),
+        Setting("Takes the place of the pool's idle.timeout while the window is in force."),
     ] = None
 
 
 def propose(observation: Observation, pool: str, windows: Mapping[str, Window]) -> Proposal:
     """The bounds of all windows in force now."""
     forced = dict(_in_force(windows, observation.now))
-    floor = max((each.at_least for each in forced.values() if each.at_least is not None), default=None)
-    ceiling = min((each.at_most for each in forced.values() if each.at_most is not None), default=None)
+    floor = max((each.min_nodes for each in forced.values() if each.min_nodes is not None), default=None)
+    ceiling = min((each.max_nodes for each in forced.values() if each.max_nodes is not None), default=None)
     said = [_said(name, window, observation.now) for name, window in forced.items()]
     if floor is not None and ceiling is not None and floor > ceiling:
         said.append(f"a floor of {floor} is above a ceiling of {ceiling}: the floor wins")
@@ -77,8 +79,8 @@ def propose(observation: Observation, pool: str, windows: Mapping[str, Window]) 
         policy=POLICY,
         pool=pool,
         reason=Reason(code="in_force" if forced else "no_window", sentence=sentence),
-        at_least=floor,
-        at_most=ceiling,
+        min_nodes=floor,
+        max_nodes=ceiling,
         grows=floor is not None,
     )
 
@@ -91,11 +93,11 @@ def in_force(windows: Mapping[str, Window], now: datetime) -> tuple[Window, ...]
 def coming(windows: Mapping[str, Window], now: datetime, within: float) -> tuple[str, datetime, int] | None:
     """Which window will ask for the most nodes within so many seconds, from when, and how many, if more than now."""
     found: tuple[str, datetime, int] | None = None
-    most = max((each.at_least or 0 for each in in_force(windows, now)), default=0)
+    most = max((each.min_nodes or 0 for each in in_force(windows, now)), default=0)
     for name, window in windows.items():
         for at in _openings(window, now, now + timedelta(seconds=within)):
-            if window.at_least is not None and window.at_least > most and in_force({name: window}, at):
-                found, most = (name, at, window.at_least), window.at_least
+            if window.min_nodes is not None and window.min_nodes > most and in_force({name: window}, at):
+                found, most = (name, at, window.min_nodes), window.min_nodes
     return found
 
 
@@ -182,7 +184,7 @@ def _stretch(text: str) -> tuple[str, str]:
 def _said(name: str, window: Window, now: datetime) -> str:
     """One window in force, for people."""
     local = now.astimezone(ZoneInfo(window.zone))
-    limits = {"at least {} nodes": window.at_least, "at most {} nodes": window.at_most}
+    limits = {"at least {} nodes": window.min_nodes, "at most {} nodes": window.max_nodes}
     bounds = " and ".join(words.format(number) for words, number in limits.items() if number is not None)
     there = f"{_DAYS[local.weekday()]} {local:%H:%M}"
     return (
@@ -204,7 +206,7 @@ def contradictions(
 
 
 def calendar_contradictions(calendars: Mapping[str, Sequence[str]], path: tuple[str, ...]) -> Iterator[Contradiction]:
-    """Dates of calendars that are none."""
+    """Texts in calendars that are not dates."""
     for name, days in calendars.items():
         for text in days:
             wrong = _wrong_date(text)
@@ -243,11 +245,11 @@ def _unreadable(window: Window, calendars: Mapping[str, Sequence[str]]) -> Itera
 
 def _misfits(window: Window) -> Iterator[tuple[str, str, str]]:
     """Keys of one window that do not go together."""
-    if window.at_least is not None and window.at_most is not None and window.at_least > window.at_most:
-        wrong = f"({window.at_least}) is above at_most ({window.at_most})"
-        yield "at_least", wrong, f"an at_least of {window.at_most} or less"
-    if (window.at_least, window.at_most, window.after) == (None, None, None):
-        yield "at_least", "is not set, nor at_most nor after: the window does nothing", "one of the three"
+    if window.min_nodes is not None and window.max_nodes is not None and window.min_nodes > window.max_nodes:
+        wrong = f"({window.min_nodes}) is above max_nodes ({window.max_nodes})"
+        yield "min_nodes", wrong, f"a min_nodes of {window.max_nodes} or less"
+    if (window.min_nodes, window.max_nodes, window.idle_timeout) == (None, None, None):
+        yield "min_nodes", "is not set, nor max_nodes nor idle_timeout: the window does nothing", "one of the three"
     if window.first_day is not None and window.last_day is not None and window.first_day > window.last_day:
         wrong = f"({window.first_day}) is after last_day ({window.last_day}): the window never begins"
         yield "first_day", wrong, f"a first_day of {window.last_day} or before"

@@ -8,7 +8,7 @@ from gpuwatch.model.fleet import NodeState
 
 
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
-    """One piece of advice for each node of the pool whose step hangs, or whose removal was given up as refused."""
+    """Advice for each node of the pool with a step that hangs, or with a removal that was given up as refused."""
     for entry in observation.ledger.open_intents:
         if entry.last is not None and entry.last.status is Status.UNSEEN:
             continue  # the advice for the pool says what to do

@@ -1,7 +1,7 @@
 """How long certificates are valid, and when those in use end.
 
-There are two readers. `by_handshake` is for agents: it needs the standard library alone, whose one public way to the
-fields of a certificate is a handshake. `runtime/x509.py` is for controllers, and reads any certificate.
+There are two readers. `by_handshake` is for agents: it needs the standard library alone, which
+shows the fields of a certificate in a handshake only. `runtime/x509.py` is for controllers, and reads any certificate.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuwatch.runtime.reload import signatures
+from gpuwatch.runtime.reloading_file import signatures
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 
 _NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which the ssl module does not name
@@ -33,7 +33,7 @@ class Ends:
     """When the certificates end that are in force, by the settings that name their files.
 
     Asking costs a stat of each file. After an unusable change the certificates before it count, as in the TLS contexts,
-    whose errors are logged where they are made.
+    which log the errors.
     """
 
     def __init__(self, files: Iterable[TlsFiles], read: Read) -> None:

@@ -17,7 +17,7 @@ _LOOKS_SECONDS = 15.0
 
 
 class SteadyScheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler 3 has no types
-    """A BackgroundScheduler whose jobs keep their distances by the monotonic clock. `clock` must be the host's."""
+    """A BackgroundScheduler that keeps the distances of jobs by the monotonic clock. `clock` must be the host's."""
 
     def __init__(self, clock: Clock) -> None:
         """Without jobs, not started."""

@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol
 
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.clock import Clock, SystemClock
-from gpuwatch.runtime.reload import signatures
+from gpuwatch.runtime.reloading_file import signatures
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,5 +210,5 @@ def _credential(name: str) -> Path:
 
 
 def unread(named: str, why: str) -> OSError:
-    """An error whose `strerror` is ours."""
+    """An error with our own `strerror`."""
     return OSError(errno.EIO, why, named)

@@ -42,7 +42,7 @@ def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
 class Watchdog:
     """Sends systemd a sign of life whenever `progress` has changed, a number that only work changes.
 
-    A timer would go on telling so while the work hangs.
+    A timer would go on sending it while the work hangs.
     """
 
     def __init__(self, progress: Callable[[], int], within: float | None = None, *, rests: float = 0.0) -> None:

@@ -123,9 +123,9 @@ class InMemoryLedger:
         del decisions, reviews
         self._gaps |= gaps or {}
         self._wishes.extend(
-            DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.wish)
+            DesiredNodes(pool=each.pool, policy=each.policy, at=observation.now, want=each.raw_desired_nodes)
             for each in proposals
-            if each.wish is not None
+            if each.raw_desired_nodes is not None
         )
         for node_id in [name for name, each in self._stopped.items() if runs_again(each, observation.fleet.find(name))]:
             self.forget_stop(node_id)

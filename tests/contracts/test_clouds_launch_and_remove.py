@@ -372,10 +372,10 @@ def test_what_nobody_uses_is_told(world: World) -> None:
     world.cloud.stop(stopped, "key", permit=a_permit())
     world.settle(stopped)
 
-    told = {each.kind: each for each in world.cloud.leftovers()}
+    document = {each.kind: each for each in world.cloud.leftovers()}
 
-    assert sorted(told) == [LeftoverKind.UNATTACHED_VOLUME, LeftoverKind.STOPPED_VOLUME]
-    unattached = told[LeftoverKind.UNATTACHED_VOLUME]
+    assert sorted(document) == [LeftoverKind.UNATTACHED_VOLUME, LeftoverKind.STOPPED_VOLUME]
+    unattached = document[LeftoverKind.UNATTACHED_VOLUME]
     assert (unattached.id, unattached.type, unattached.size_bytes) == (volume, "gp3", 8 * 1024**3)
     assert (unattached.region, unattached.account, unattached.node_id) == (REGION, "123456789012", None)
-    assert told[LeftoverKind.STOPPED_VOLUME].node_id == stopped
+    assert document[LeftoverKind.STOPPED_VOLUME].node_id == stopped

@@ -145,10 +145,10 @@ def test_a_stop_that_did_not_settle_stops_nothing(ledger: Ledger, status: Status
 
 def test_wishes_are_kept_for_the_stabilisation_window(ledger: Ledger) -> None:
     """Each proposal's unsmoothed want, as far back as asked."""
-    wish = Proposal(policy="scaling", pool="default", reason=REASON, want=4, wish=3)
+    wish = Proposal(policy="scaling", pool="default", reason=REASON, desired_nodes=4, raw_desired_nodes=3)
     silent = Proposal(policy="idle", pool="default", reason=REASON)
     ledger.record_round(an_observation(now=NOW - HOUR / 2), (wish, silent))
-    ledger.record_round(an_observation(now=NOW), (replace(wish, wish=0),))
+    ledger.record_round(an_observation(now=NOW), (replace(wish, raw_desired_nodes=0),))
 
     assert [(each.want, each.policy) for each in ledger.view(NOW).wishes] == [(3, "scaling"), (0, "scaling")]
     assert [each.want for each in ledger.view(NOW, recent=HOUR / 4).wishes] == [0]
@@ -200,7 +200,7 @@ def test_a_round_comes_back_whole(ledger: Ledger) -> None:
     """Observation, proposals, decisions and reviews, of more nodes than one piece holds."""
     nodes = tuple(a_node(f"i-{number}") for number in range(250))
     step = Step(node_id="i-1", verb=Verb.GROW, reason=REASON, change="Less load.", arguments={"size": "4"})
-    proposal = Proposal(policy="idle", pool="default", reason=REASON, want=0, steps=(step,))
+    proposal = Proposal(policy="idle", pool="default", reason=REASON, desired_nodes=0, steps=(step,))
     decision = Decision(pool="default", steps=(step,), clamps=("The floor is 1.",), target=1)
     first = ledger.record_round(an_observation(*nodes, now=NOW - HOUR), (proposal,), (decision,))
     second = ledger.record_round(an_observation(now=NOW))

@@ -47,7 +47,7 @@ class Both(RuleBasedStateMachine):
         nodes = [a_node(name) for name in sorted(running - down)]
         nodes += [replace(a_node(name), state=NodeState.STOPPED) for name in sorted(down)]
         nodes = [replace(node, scale_in_protected=shielded) for node in nodes]
-        proposal = Proposal(policy="scaling", pool="a", reason=REASON, wish=wish)
+        proposal = Proposal(policy="scaling", pool="a", reason=REASON, raw_desired_nodes=wish)
         for ledger in self.ledgers:
             # A simulation skips rounds: it is never away.
             seen = replace(an_observation(*nodes, now=self.now), interval_seconds=86400.0)
@@ -56,8 +56,8 @@ class Both(RuleBasedStateMachine):
     @rule(verb=st.sampled_from(sorted(set(Verb) - {Verb.HOLD})), node=NODES, usd=st.none() | st.just(Decimal("0.80")))
     def intend(self, verb: Verb, node: str, usd: Decimal | None) -> None:
         """Anything at all is intended."""
-        told = arguments_of("stop", grace_seconds=60.0, idle_seconds=1.0, at=self.now, approval=False, heard=False)
-        given = {"arguments": told | {"size": "2"}, "owner": "ann", "usd_per_hour": usd}
+        document = arguments_of("stop", grace_seconds=60.0, idle_seconds=1.0, at=self.now, approval=False, heard=False)
+        given = {"arguments": document | {"size": "2"}, "owner": "ann", "usd_per_hour": usd}
         real, lean = (
             ledger.intend(verb, node, "a", self.now, REASON, self.round_id, **given)  # type: ignore[arg-type]
             for ledger in self.ledgers

@@ -66,12 +66,12 @@ def test_promtool_agrees_with_the_rules_and_with_when_they_fire(tmp_path: Path) 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_alert_is_tried_both_ways(name: str) -> None:
     """At one time at least it is told, in each of its severities and thresholds, and at another it is not."""
-    told = [alert["exp_labels"] for check in TRIED if check["alertname"] == name for alert in check["exp_alerts"]]
+    rows = [alert["exp_labels"] for check in TRIED if check["alertname"] == name for alert in check["exp_alerts"]]
     quiet = [check for check in TRIED if check["alertname"] == name and not check["exp_alerts"]]
 
     assert quiet, f"{name} is never seen to stay quiet"
     for rule in named(name):
-        assert any(rule["labels"].items() <= labels.items() for labels in told), f"{name} {rule['labels']} is not tried"
+        assert any(rule["labels"].items() <= labels.items() for labels in rows), f"{name} {rule['labels']} is not tried"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -116,7 +116,7 @@ def test_rates_are_taken_over_what_grafana_says_is_enough(name: str) -> None:
 def test_every_panel_has_a_title_a_description_a_unit_and_the_chosen_data_source(name: str) -> None:
     """Nothing is hard-coded, nothing is of a kind that Grafana has given up."""
     for panel in panels(load(name)):
-        told = f"{panel['title']} ({panel['type']})"
+        text = f"{panel['title']} ({panel['type']})"
         units = {
             each["value"]
             for override in panel["fieldConfig"]["overrides"]
@@ -125,12 +125,12 @@ def test_every_panel_has_a_title_a_description_a_unit_and_the_chosen_data_source
         }
 
         assert panel["title"].strip(), panel["id"]
-        assert panel["description"].endswith("."), told
-        assert panel["type"] in MODERN, told
-        assert panel["targets"], told
-        assert {panel["fieldConfig"]["defaults"]["unit"], *units} <= UNITS, told
+        assert panel["description"].endswith("."), text
+        assert panel["type"] in MODERN, text
+        assert panel["targets"], text
+        assert {panel["fieldConfig"]["defaults"]["unit"], *units} <= UNITS, text
         for source in (panel["datasource"], *(target["datasource"] for target in panel["targets"])):
-            assert source == {"type": "prometheus", "uid": "${datasource}"}, told
+            assert source == {"type": "prometheus", "uid": "${datasource}"}, text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -222,11 +222,11 @@ def test_one_state_has_one_colour_on_all_dashboards() -> None:
 
 def test_provisioning_names_one_data_source_and_the_folder_of_the_dashboards() -> None:
     """The provider's folder and the data source are what docs/dashboards.md says to put there."""
-    told = yaml.safe_load((FOLDER / "provisioning/dashboards/gpuwatch.yaml").read_text(encoding="utf-8"))
+    result = yaml.safe_load((FOLDER / "provisioning/dashboards/gpuwatch.yaml").read_text(encoding="utf-8"))
     source = yaml.safe_load((FOLDER / "provisioning/datasources/gpuwatch.yaml").read_text(encoding="utf-8"))
-    (provider,), (data,) = told["providers"], source["datasources"]
+    (provider,), (data,) = result["providers"], source["datasources"]
 
-    assert (told["apiVersion"], source["apiVersion"]) == (1, 1)
+    assert (result["apiVersion"], source["apiVersion"]) == (1, 1)
     assert provider["type"] == "file"
     assert provider["options"]["path"] in (ROOT / "docs/dashboards.md").read_text(encoding="utf-8")
     assert (data["type"], data["access"]) == ("prometheus", "proxy")

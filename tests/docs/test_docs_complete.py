@@ -62,11 +62,11 @@ def test_every_command_is_told_with_all_that_it_takes(words: str) -> None:
 
 def test_every_command_is_listed_once_by_help() -> None:
     """Under a heading that says what it is for, and in whole sentences."""
-    told = commands.get_help(click.Context(commands, info_name="gpuwatch", terminal_width=100))
-    listed = re.findall(r"^  ([a-z]+) +[A-Z]", told, re.MULTILINE)
+    text = commands.get_help(click.Context(commands, info_name="gpuwatch", terminal_width=100))
+    listed = re.findall(r"^  ([a-z]+) +[A-Z]", text, re.MULTILINE)
 
     assert sorted(listed) == sorted(commands.commands)
-    assert "..." not in told.partition("Options:")[2]
+    assert "..." not in text.partition("Options:")[2]
 
 
 def test_the_tab_key_completes_as_the_page_says() -> None:
@@ -98,10 +98,10 @@ def test_every_metric_is_told() -> None:
         for name in re.findall(r"^# TYPE (\S+) ", golden.read_text(encoding="utf-8"), re.MULTILINE)
         if name.startswith("gpuwatch_")
     }
-    told = page("METRICS.md") + page("CONTROLLER_METRICS.md")
+    text = page("METRICS.md") + page("CONTROLLER_METRICS.md")
 
     assert len(served) > 50
-    assert sorted(name for name in served if f"`{name}" not in told) == []
+    assert sorted(name for name in served if f"`{name}" not in text) == []
     assert page("METRICS.md") == render_metrics_md()
     assert page("CONTROLLER_METRICS.md") == render_md()
 

@@ -67,8 +67,8 @@ def user(tmp_path: Path) -> Iterator[dict[str, str]]:
                 {"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
             ],
         )["Instances"]
-        agent = {"INSTANCE__PROVIDER": "none", "KERNEL_LOG": "none", "HEALTH_FILE": "none", "CONTROL_SOCKET": "none"}
-        agent |= {"NODE_ID": str(machine["InstanceId"]), "EVIDENCE__KEEP__DIRECTORY": str(tmp_path / "leases")}
+        agent = {"METADATA__PROVIDER": "none", "KERNEL_LOG": "none", "HEALTH_FILE": "none", "CONTROL_SOCKET": "none"}
+        agent |= {"NODE_ID": str(machine["InstanceId"]), "EVIDENCE__SNOOZE__DIRECTORY": str(tmp_path / "snoozes")}
         agent |= {f"EVIDENCE__{name}__ENABLED": "false" for name in _SIGNALS}  # the tester's machine is another matter
         yield {
             **os.environ,

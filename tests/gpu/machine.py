@@ -20,9 +20,9 @@ ALLOCATION_BYTES = 1024 * MIB
 class Load:
     """A process that uses one GPU, word by word."""
 
-    def __init__(self, environment: Mapping[str, str], told: Callable[[int, str], None]) -> None:
+    def __init__(self, environment: Mapping[str, str], result: Callable[[int, str], None]) -> None:
         """Start it; `told` hears of each word that it has obeyed."""
-        self._told = told
+        self._told = result
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.gpu.burn", str(ALLOCATION_BYTES)],
             env=dict(environment),

@@ -203,9 +203,9 @@ def test_temperature_and_clocks_are_plausible(scene: Scene) -> None:
 
 def test_no_setting_was_changed(scene: Scene) -> None:
     """Reading is all that we do."""
-    told = [{name: getattr(read, name) for name in SETTINGS} for read in (scene.before, scene.after)]
+    rows = [{name: getattr(read, name) for name in SETTINGS} for read in (scene.before, scene.after)]
 
-    assert told[0] == told[1]
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize(("phase", "state"), [("idle", State.IDLE), ("work", State.BUSY)])

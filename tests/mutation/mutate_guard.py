@@ -118,13 +118,13 @@ def _of_function(module: ModuleType, function: ast.FunctionDef) -> Iterator[Muta
             continue
         mutated = copy.deepcopy(function)
         target = list(ast.walk(mutated))[number]
-        told = f"{module.__name__.removeprefix('gpuwatch.')}.{function.name}: {ast.unparse(node)}"
+        text = f"{module.__name__.removeprefix('gpuwatch.')}.{function.name}: {ast.unparse(node)}"
         target.__dict__.update(broken.__dict__)
         target.__class__ = broken.__class__  # a node may become another
         found = dict(module.__dict__)
         whole = ast.fix_missing_locations(ast.Module(body=[mutated], type_ignores=[]))
         exec(compile(whole, module.__file__ or "", "exec"), found)  # noqa: S102  our own source, changed in one place
-        yield Mutant(name=told, apply=_code_of(found[function.name], module.__dict__[function.name]))
+        yield Mutant(name=text, apply=_code_of(found[function.name], module.__dict__[function.name]))
 
 
 def _broken(node: ast.AST) -> ast.expr | None:

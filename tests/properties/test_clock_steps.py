@@ -18,7 +18,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, Desk, a_node
 
 DAY = 86400.0
-SOON = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=3600.0))
+SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=3600.0))
 STEPS = [-DAY, -3600.0, -40.0, 40.0, 3600.0, DAY, 30 * DAY]
 
 
@@ -70,7 +70,7 @@ def test_a_pause_and_a_keep_last_as_long_as_was_said(step: float) -> None:
     desk = a_desk("i-1", "i-2", limits=Limits(max_stops_per_hour_ratio=1.0))
     desk.round()
     now = desk.clock.now()
-    desk.ledger.keep("i-1", "ann", "", now, now + timedelta(hours=2))
+    desk.ledger.snooze("i-1", "ann", "", now, now + timedelta(hours=2))
     desk.ledger.pause("default", "ann", "", now, now + timedelta(hours=2))
     desk.round()
     desk.clock.jump(step)
@@ -78,7 +78,7 @@ def test_a_pause_and_a_keep_last_as_long_as_was_said(step: float) -> None:
         done = desk.round()
 
     assert [pause.pool for pause in done.observation.ledger.pauses] == ["default"]
-    assert [keep.node_id for keep in done.observation.ledger.keeps] == ["i-1"]
+    assert [keep.node_id for keep in done.observation.ledger.snoozes] == ["i-1"]
     assert desk.fleet.calls == []
 
 
@@ -105,9 +105,9 @@ def test_a_record_never_looks_older_than_it_is(pieces: list[tuple[float, float]]
     done = Done(key="k", verb=Verb.STOP, node_id="i", pool="p", status=Status.SETTLED, at=wall, reached_at=wall)
     view = LedgerView(recent=(done,), notices=(Notice(node_id="i", key="k", at=wall),))
     seen, age = steps.seen(view, clock.now()), clock.monotonic() - written
-    told = [seen.recent[0].at, seen.recent[0].reached_at or clock.now(), seen.notices[0].at]
+    rows = [seen.recent[0].at, seen.recent[0].reached_at or clock.now(), seen.notices[0].at]
 
-    assert all((clock.now() - at).total_seconds() <= age + 2.1 for at in told)
+    assert all((clock.now() - at).total_seconds() <= age + 2.1 for at in rows)
 
 
 def test_a_clock_that_goes_as_it_should_changes_nothing() -> None:
@@ -134,7 +134,7 @@ def test_the_spans_do_not_pile_up() -> None:
 
 def test_a_restart_of_its_owner_is_known_whatever_our_clock_shows() -> None:
     """The cloud's launch times are compared with each other, and with nothing of ours."""
-    rules = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=60.0, terminate_after=7200.0))
+    rules = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=60.0, terminate_after=7200.0))
     desk = Desk(rules=rules, limits=Limits(max_stops_per_hour_ratio=1.0))
     desk.fleet.put(a_node("i-1", held=0.0))
     while desk.fleet.nodes_["i-1"].state is NodeState.RUNNING:

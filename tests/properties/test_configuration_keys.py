@@ -114,11 +114,11 @@ def test_every_key_can_be_set_by_its_variable(file: Path, key: Key) -> None:
 @given(seconds=st.floats(0.001, 1e9))
 def test_a_duration_told_can_be_written(seconds: float) -> None:
     """What `format_duration` says is read back as what it says."""
-    told = format_duration(seconds)
-    written = parse_duration(told)
+    text = format_duration(seconds)
+    written = parse_duration(text)
 
     assert isinstance(written, float)
-    assert format_duration(written) == told
+    assert format_duration(written) == text
 
 
 @given(st.floats())

@@ -33,18 +33,18 @@ def written(path: keys.Path, value: object) -> str:
 
 @pytest.mark.parametrize("key", DURATIONS, ids=lambda key: key.dotted)
 def test_no_duration_is_a_number_without_a_unit(file: Path, key: keys.Key) -> None:
-    """`after: 30` may mean minutes: the refusal names key, value, and how both units are written."""
-    told = mistakes(file, written(key.path, 30))
+    """`timeout: 30` may mean minutes: the refusal names key, value, and how both units are written."""
+    text = mistakes(file, written(key.path, 30))
 
-    assert f"{key.dotted.replace(NAME, 'default')}: 30 has no unit\n" in told
-    assert f"right would be: {key.expected}; write 30m for minutes, 30s for seconds" in told
+    assert f"{key.dotted.replace(NAME, 'default')}: 30 has no unit\n" in text
+    assert f"right would be: {key.expected}; write 30m for minutes, 30s for seconds" in text
 
 
 @pytest.mark.parametrize("value", ['"30"', "' 30 '", "30.0", "1e3", "-5", "0.5", '"4"'])
 def test_no_way_to_write_a_number_is_a_duration(file: Path, value: str) -> None:
     """Quotes and points change nothing."""
-    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{parked: stop, parked_after: {value}}}}}}}")
-    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{after: {value}}}}}}}")
+    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{parked: stop, parked_timeout: {value}}}}}}}")
+    assert "has no unit" in mistakes(file, f"pools: {{a: {{idle: {{timeout: {value}}}}}}}")
 
 
 @pytest.mark.parametrize("key", FLOORS, ids=lambda key: key.dotted)
@@ -55,9 +55,9 @@ def test_a_wait_below_its_minimum_is_refused_and_the_minimum_is_not(file: Path, 
     least = key.floor.seconds
 
     for short in ("1ms", "1s", format_duration(least - 1)):
-        told = mistakes(file, written(key.path, short))
-        assert f"{path}: {format_duration(0.001 if short == '1ms' else 1 if short == '1s' else least - 1)}" in told
-        assert "limits.allow_short_waits: true" in told
+        text = mistakes(file, written(key.path, short))
+        assert f"{path}: {format_duration(0.001 if short == '1ms' else 1 if short == '1s' else least - 1)}" in text
+        assert "limits.allow_short_waits: true" in text
     read(file, written(key.path, format_duration(least)))
     if key.floor.or_none:
         read(file, written(key.path, "0s"))
@@ -65,14 +65,14 @@ def test_a_wait_below_its_minimum_is_refused_and_the_minimum_is_not(file: Path, 
 
 def test_tests_may_allow_short_waits_and_are_warned(file: Path) -> None:
     """One switch lifts the minima of waits, and nothing else."""
-    short = "limits: {allow_short_waits: true}\npools: {default: {warm_up: 1s, idle: {after: 2s, notice: 1s}}}"
+    short = "limits: {allow_short_waits: true}\npools: {default: {warm_up: 1s, idle: {timeout: 2s, grace_period: 1s}}}"
     settings = read(file, short)
 
-    assert settings.pools["default"].idle.after == 2.0
+    assert settings.pools["default"].idle.timeout == 2.0
     (caution,) = settings.cautions
     assert caution.startswith("limits.allow_short_waits is true: waits of seconds are accepted. It is for tests,")
     assert Settings().cautions == ()
-    assert "has no unit" in mistakes(file, "limits: {allow_short_waits: true}\npools: {a: {idle: {after: 2}}}")
+    assert "has no unit" in mistakes(file, "limits: {allow_short_waits: true}\npools: {a: {idle: {timeout: 2}}}")
     assert "is too large" in mistakes(file, "limits: {allow_short_waits: true, max_verdict_age: 30d}")
 
 
@@ -99,8 +99,8 @@ def test_tests_may_allow_short_waits_and_are_warned(file: Path) -> None:
 )
 def test_a_number_that_would_switch_a_signal_off_is_refused(file: Path, key: str, value: object) -> None:
     """Where a signal is to be off, its own switch says so."""
-    assert f"{key}: " in (told := mistakes(file, written(tuple(key.split(".")), value)))
-    assert "is too large" in told
+    assert f"{key}: " in (text := mistakes(file, written(tuple(key.split(".")), value)))
+    assert "is too large" in text
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_number_that_would_switch_a_signal_off_is_refused(file: Path, key: str
     [
         ("agent.evidence.people.silent_after", "30s"),
         ("agent.evidence.jupyter.silent_after", "30ms"),
-        ("agent.evidence.keep.max", "4m"),
+        ("agent.evidence.snooze.max", "4m"),
         ("limits.mass_idleness_window", "2ms"),
     ],
 )
@@ -140,10 +140,10 @@ def test_a_time_too_short_for_what_it_watches_is_refused(file: Path, key: str, v
 )
 def test_a_region_that_does_not_exist_is_refused(file: Path, text: str, wrong: str, right: str) -> None:
     """It would look like an empty fleet, or like a cloud that does not answer."""
-    told = mistakes(file, text)
+    result = mistakes(file, text)
 
-    assert wrong in told
-    assert f"right would be: {right}" in told
+    assert wrong in result
+    assert f"right would be: {right}" in result
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "us-gov-west-1", "cn-northwest-1", "ap-southeast-7"])
@@ -167,23 +167,23 @@ def test_a_pools_name_has_no_blanks_around_it(file: Path, name: str) -> None:
 @pytest.mark.parametrize("fleet", ["' lab'", "'lab '", "'  '"])
 def test_a_fleets_name_has_no_blanks_around_it(file: Path, fleet: str) -> None:
     """No machine would ever be enrolled, and nobody would know why."""
-    assert "fleet: " in (told := mistakes(file, f"fleet: {fleet}"))
-    assert "has blanks around it" in told
+    assert "fleet: " in (text := mistakes(file, f"fleet: {fleet}"))
+    assert "has blanks around it" in text
 
 
 @pytest.mark.parametrize(
     ("text", "key"),
     [
         ("budgets: {b: {pool: Prod}}", "budgets.b.pool"),
-        ("notify: {to: {chat: {slack: {url_file: /s}, pools: [prod, Prod]}}}", "notify.to.chat.pools"),
+        ("notify: {receivers: {chat: {slack: {url_file: /s}, pools: [prod, Prod]}}}", "notify.receivers.chat.pools"),
     ],
 )
 def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key: str) -> None:
     """A budget of no pool would never be spent, and a message about none never sent."""
-    told = mistakes(file, f"pools: {{prod: {{}}}}\n{text}")
+    result = mistakes(file, f"pools: {{prod: {{}}}}\n{text}")
 
-    assert f"{key}: the settings have no pool 'Prod'" in told
-    assert "right would be: a pool of the settings. The nearest is 'prod'." in told
+    assert f"{key}: the settings have no pool 'Prod'" in result
+    assert "right would be: a pool of the settings. The nearest is 'prod'." in result
 
 
 @given(name=st.text(max_size=12).filter(str.isprintable))

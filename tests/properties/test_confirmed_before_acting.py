@@ -212,7 +212,7 @@ def test_a_controller_that_is_suspended_within_a_call_and_lost_the_lead_sends_no
     desk.fleet.fault = another_leads
     before = list(desk.fleet.calls)
     if verb == "start":
-        desk.rules = replace(desk.rules, schedule={"always": Window(at_least=1)})
+        desk.rules = replace(desk.rules, schedule={"always": Window(min_nodes=1)})
     with pytest.raises(LeadLostError, match="another controller leads now"):
         step(desk.parts)
 
@@ -238,7 +238,7 @@ def test_a_lead_that_was_lost_and_won_again_is_another_lead() -> None:
 
 def test_a_member_s_protection_is_taken_away_only_after_the_last_word() -> None:
     """Its group ends what it may: so its agent is asked, and the word must be young, as before a stop."""
-    rules = replace(Desk().rules, idle=replace(Desk().rules.idle, then="terminate"))
+    rules = replace(Desk().rules, idle=replace(Desk().rules.idle, action="terminate"))
     member = a_node("i-1", State.BUSY, group="g-1")
     for happens, status in (("work", "cancelled"), ("delay", "cancelled"), ("nothing", "accepted")):
         desk = Desk(limits=LIMITS, rules=rules)
@@ -306,7 +306,7 @@ def test_no_removal_leaves_on_an_older_word_than_the_bound(pauses: dict[int, tup
 
 def _rules(verb: str) -> object:
     rules = Desk().rules
-    return replace(rules, idle=replace(rules.idle, then="terminate")) if verb == "terminate" else rules
+    return replace(rules, idle=replace(rules.idle, action="terminate")) if verb == "terminate" else rules
 
 
 BASE = a_desk()

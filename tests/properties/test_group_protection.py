@@ -15,7 +15,7 @@ from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.guard_cases import a_case, unshielding, with_group, with_ledger
 from tests.support.builders.past_steps import a_done, a_group, a_step
 
-ENDING = replace(RULES, idle=replace(RULES.idle, then="terminate"))
+ENDING = replace(RULES, idle=replace(RULES.idle, action="terminate"))
 LIMITS = Limits(max_stops_per_hour_ratio=1.0, mass_idleness_nodes=99)
 
 
@@ -54,8 +54,8 @@ def test_its_own_protection_goes_after_notice_and_grace_and_then_the_member() ->
     [
         ("terminate", ENDING),
         ("stop", RULES),
-        ("tell", replace(RULES, idle=replace(RULES.idle, then="tell"))),
-        ("parked", replace(ENDING, idle=replace(ENDING.idle, parked="terminate", parked_after=1800.0))),
+        ("report", replace(RULES, idle=replace(RULES.idle, action="report"))),
+        ("parked", replace(ENDING, idle=replace(ENDING.idle, parked="terminate", parked_timeout=1800.0))),
     ],
 )
 def test_what_others_protect_is_neither_unprotected_nor_noticed_nor_terminated(told: str, rules: PoolRules) -> None:
@@ -69,10 +69,10 @@ def test_what_others_protect_is_neither_unprotected_nor_noticed_nor_terminated(t
     assert desk.fleet.calls == []
 
 
-@pytest.mark.parametrize("then", ["stop", "tell"])
+@pytest.mark.parametrize("then", ["stop", "report"])
 def test_a_pool_that_terminates_nothing_takes_no_protection_off(then: str) -> None:
     """Also not what gpuwatch set itself."""
-    desk = a_desk(replace(RULES, idle=replace(RULES.idle, then=then)))  # type: ignore[arg-type]  # its words
+    desk = a_desk(replace(RULES, idle=replace(RULES.idle, action=then)))  # type: ignore[arg-type]  # its words
     desk.round()
     desk.fleet.show("i-1", State.IDLE, 0.0)
     for _ in range(120):

@@ -47,7 +47,7 @@ def wished(observation: Observation, rules: Rulebook, targets: dict[str, int]) -
         resolve(
             observation,
             pool,
-            [Proposal(policy="scaling", pool=pool, reason=REASON, want=target, grows=True)],
+            [Proposal(policy="scaling", pool=pool, reason=REASON, desired_nodes=target, grows=True)],
             replace(rules.pool(pool), max_nodes=None),  # the guard alone holds the ceiling here
         )
         for pool, target in sorted(targets.items())
@@ -131,9 +131,9 @@ def one_more(observation: Observation, pool: str, steps: Sequence[Step], rules: 
         arguments = {"size": str(group.desired + adds), "adds": str(adds)}
         found.append(Step(node_id=group.id, verb=Verb.GROW, reason=REASON, change="", arguments=arguments))
     if rules.launch.template is not None:
-        told = {"pool": pool, "template": rules.launch.template, "version": "$Default"}
-        told |= {} if rules.launch.instance_type is None else {"instance_type": rules.launch.instance_type}
-        found.append(Step(node_id=f"new:{pool}:99", verb=Verb.LAUNCH, reason=REASON, change="", arguments=told))
+        document = {"pool": pool, "template": rules.launch.template, "version": "$Default"}
+        document |= {} if rules.launch.instance_type is None else {"instance_type": rules.launch.instance_type}
+        found.append(Step(node_id=f"new:{pool}:99", verb=Verb.LAUNCH, reason=REASON, change="", arguments=document))
     return found
 
 

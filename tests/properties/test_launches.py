@@ -19,7 +19,7 @@ from tests.support.builders.past_steps import REASON
 RULES = PoolRules(
     warm_up=0.0,
     max_nodes=9,
-    schedule={"always": Window(at_least=1)},
+    schedule={"always": Window(min_nodes=1)},
     launch=LaunchRules(template="lt-1"),
 )
 LIMITS = Limits(max_additions_per_round=99, max_additions_per_hour=999)
@@ -104,9 +104,9 @@ def test_a_launch_that_brings_no_node_is_not_repeated(odd: Callable[[FakeFleet],
     assert entry.last is not None
     assert entry.last.status is Status.UNSEEN
     assert why in entry.last.detail
-    told = [clamp for decision in desk.plan().decisions for clamp in decision.clamps]
-    assert any(why in sentence for sentence in told)
-    desk.rules = replace(RULES, schedule={"always": Window(at_least=3)})
+    rows = [clamp for decision in desk.plan().decisions for clamp in decision.clamps]
+    assert any(why in sentence for sentence in rows)
+    desk.rules = replace(RULES, schedule={"always": Window(min_nodes=3)})
     assert refused(desk) == {"launch_unseen"}
     rounds(desk, 5)
     assert len(launched(desk)) == 1
@@ -120,7 +120,7 @@ def test_a_machine_that_becomes_a_node_late_ends_the_matter() -> None:
     (node,) = launched(desk)
     desk.fleet.put(replace(node, pool="default"))
     desk.fleet.born = lambda node: node
-    desk.rules = replace(RULES, schedule={"always": Window(at_least=2)})
+    desk.rules = replace(RULES, schedule={"always": Window(min_nodes=2)})
     rounds(desk, 3)
 
     assert len(launched(desk)) == 2
@@ -158,12 +158,12 @@ def test_a_resume_of_the_pool_goes_on_without_it() -> None:
 
 def test_other_settings_may_be_launched_at_once() -> None:
     """Whoever corrects the template's version need not wait; the first machine still counts."""
-    desk = a_desk(replace(RULES, schedule={"always": Window(at_least=2)}))
+    desk = a_desk(replace(RULES, schedule={"always": Window(min_nodes=2)}))
     hidden(desk.fleet)
     rounds(desk, 20)
     assert len(launched(desk)) == 2
     desk.fleet.born = lambda node: node
-    desk.rules = replace(RULES, schedule={"always": Window(at_least=3)}, launch=LaunchRules(template="lt-2"))
+    desk.rules = replace(RULES, schedule={"always": Window(min_nodes=3)}, launch=LaunchRules(template="lt-2"))
     rounds(desk, 5)
 
     assert len(launched(desk)) == 3

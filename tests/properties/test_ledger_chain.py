@@ -30,7 +30,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     place = Place(settings if request.param == "sqlite" else LedgerSettings(url=postgresql().database()))
     ledger = place.open()
     for at in (NOW, NOW + timedelta(minutes=1)):
-        wish = Proposal(policy="promql", pool="default", reason=REASON, wish=3 if at == NOW else 4)
+        wish = Proposal(policy="promql", pool="default", reason=REASON, raw_desired_nodes=3 if at == NOW else 4)
         known = {"default": GapHistory(saved=1.0 if at == NOW else 2.0)}
         round_id = ledger.record_round(an_observation(a_node(), now=at), [wish], gaps=known)
         intent = ledger.intend(Verb.STOP, "i-1", "default", at, REASON, round_id)
@@ -42,7 +42,7 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         SpendBook(ledger).meter(
             an_observation(a_node(), now=NOW - timedelta(days=days)), Metering(zone=ZoneInfo("UTC"))
         )
-    ledger.keep("i-1", "ann@host", "a demo", NOW, NOW + timedelta(hours=1))
+    ledger.snooze("i-1", "ann@host", "a demo", NOW, NOW + timedelta(hours=1))
     notice = ledger.intend(Verb.NOTICE, "i-2", "default", NOW, REASON, round_id)
     ledger.settle(notice, Status.SETTLED, "its tags are set", NOW)
     ledger.approve("i-2", "ann@host", "it is over", NOW)

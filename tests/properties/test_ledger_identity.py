@@ -94,8 +94,8 @@ def test_it_is_looked_at_once_more_right_before_each_call(
         asked.append(node.id)
         if len(asked) == len(desk.fleet.nodes_) + 1:  # all are observed first
             spoil(path)
-        told = node.signal.verdict
-        return NodeReport(verdict=None if told is None else replace(told, at=desk.clock.now(), age_seconds=0.5))
+        verdict = node.signal.verdict
+        return NodeReport(verdict=None if verdict is None else replace(verdict, at=desk.clock.now(), age_seconds=0.5))
 
     desk.fleet.answer = spoiling
     one_round(desk.parts)
@@ -178,9 +178,9 @@ def test_a_backup_put_back_begins_paused(desk: Desk, path: Path, tmp_path: Path)
         desk.fleet.put(a_node("i-4"))
         done = one_round(desk.parts)
         assert done is not None
-        told = " ".join(pause.reason for pause in done.observation.ledger.pauses)
-        assert ("has lost its records" in told) is marked
-        assert lost in told
+        text = " ".join(pause.reason for pause in done.observation.ledger.pauses)
+        assert ("has lost its records" in text) is marked
+        assert lost in text
         assert done.acts == ()
         desk.ledger.close()
     desk.ledger = Ledger.open(path)
@@ -192,14 +192,14 @@ def test_a_plan_shows_the_same_pauses_and_writes_none(desk: Desk, path: Path) ->
     broken.cut_the_chain(path)
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     desk.ledger = Ledger.open(path, read_only=True)
-    told = [each.reason for each in desk.plan().observation.ledger.pauses]
+    rows = [each.reason for each in desk.plan().observation.ledger.pauses]
     desk.ledger.close()
     assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
     desk.ledger = Ledger.open(path)
     done = one_round(desk.parts)
     assert done is not None
-    assert [each.reason for each in done.observation.ledger.pauses] == told
-    assert len(told) == 2  # by the marker, and by the machines
+    assert [each.reason for each in done.observation.ledger.pauses] == rows
+    assert len(rows) == 2  # by the marker, and by the machines
 
     desk.ledger.close()
     desk.ledger = Ledger.in_memory()

@@ -17,7 +17,7 @@ from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
 
 DAY = 86400.0
-SOON = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=120.0))
+SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0))
 FREE = Limits(max_stops_per_hour_ratio=1.0, mass_idleness_nodes=99)
 
 
@@ -63,7 +63,7 @@ def state(desk: Desk, node_id: str) -> NodeState:
 @pytest.mark.parametrize("then", ["stop", "terminate"])
 def test_a_machine_that_hangs_while_it_stops_holds_up_no_other(then: str) -> None:
     """EC2 shows it stopping for ever: the others of its pool are noticed, stopped, and count no more than it does."""
-    rules = replace(SOON, idle=replace(SOON.idle, then=then))  # type: ignore[arg-type]
+    rules = replace(SOON, idle=replace(SOON.idle, action=then))  # type: ignore[arg-type]
     desk = a_desk("i-hangs", limits=replace(FREE, max_stops_per_hour=1), rules=rules)
     desk.fleet.lag = lambda: 30 * DAY
     rounds(desk, 10)
@@ -82,7 +82,7 @@ def test_a_machine_that_hangs_while_it_stops_holds_up_no_other(then: str) -> Non
 
 def test_a_member_that_works_again_is_protected_while_another_hangs() -> None:
     """A removal elsewhere in the pool blocks neither protection nor the withdrawal of a notice."""
-    rules = replace(SOON, idle=replace(SOON.idle, then="terminate", notice=600.0))
+    rules = replace(SOON, idle=replace(SOON.idle, action="terminate", grace_period=600.0))
     desk = a_desk(rules=rules)
     group = NodeGroup(id="g-1", name="g", pool="default", min_size=0, max_size=9, desired=2, region="r", enrolled=True)
     desk.fleet.groups_["g-1"] = replace(group, node_ids=("i-hangs", "i-works"))
@@ -108,10 +108,10 @@ def test_a_step_that_hangs_is_told() -> None:
     rounds(desk, 30)
     done = desk.plan()
 
-    told = [line for line in remarks(done, "") if "i-hangs" in line]
-    assert len(told) == 1
-    assert "stop was asked for 23m" in told[0]
-    assert "the cloud shows it stopping" in told[0]
+    rows = [line for line in remarks(done, "") if "i-hangs" in line]
+    assert len(rows) == 1
+    assert "stop was asked for 23m" in rows[0]
+    assert "the cloud shows it stopping" in rows[0]
     assert "advice for i-hangs" in plan_text(done)
 
 
@@ -131,10 +131,10 @@ def test_a_machine_that_the_cloud_refuses_to_stop_costs_the_others_nothing(error
     rounds(desk, 240)
 
     assert asked.count("i-0") == 3, "one whose second attempt the other's stop delayed, two in a row, then six hours"
-    told = [line for line in remarks(desk.plan(), "") if "i-0" in line]
-    assert len(told) == 1
-    assert str(error) in told[0]
-    assert "gpuwatch:protect" in told[0]
+    rows = [line for line in remarks(desk.plan(), "") if "i-0" in line]
+    assert len(rows) == 1
+    assert str(error) in rows[0]
+    assert "gpuwatch:protect" in rows[0]
     rounds(desk, 24 * 60 - 270)
     assert asked.count("i-0") <= 9, "a day"
     assert asked.count("i-1") == 1

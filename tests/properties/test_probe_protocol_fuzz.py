@@ -102,8 +102,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
 @st.composite
 def altered_lines(draw: st.DrawFn) -> bytes:
     """A line with one value of it replaced or left out."""
-    told = json.loads(encode(draw(MESSAGES)))
-    place: Any = told
+    result = json.loads(encode(draw(MESSAGES)))
+    place: Any = result
     while True:
         key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
         if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
@@ -114,7 +114,7 @@ def altered_lines(draw: st.DrawFn) -> bytes:
         else:
             place[key] = draw(JSON)
             break
-    return json.dumps(told).encode()
+    return json.dumps(result).encode()
 
 
 @st.composite
@@ -168,6 +168,7 @@ def test_any_sequence(told: list[tuple[float, bytes]]) -> None:
 @SEARCH
 @given(st.lists(st.floats(-1000, 1000), max_size=30))
 @example([-1000.0 + 9.0 * n for n in range(111)])
+@example([0.0] * 18 + [0.85, 2.0])  # the two sums differ in their last digit
 def test_times_that_cannot_be(moments: list[float]) -> None:
     """Cycles that claim to be of long ago or of the future make nobody idle for longer than the agent has run."""
     agent = Agent()
@@ -175,7 +176,7 @@ def test_times_that_cannot_be(moments: list[float]) -> None:
         for message in a_cycle(seq, moment, a_reading()):
             agent.hear(message)
 
-        assert agent.look().held_seconds <= agent.clock.monotonic()
+        assert agent.look().held_seconds <= agent.clock.monotonic() + 1e-9
         agent.clock.advance(0.1)
 
 
@@ -210,12 +211,12 @@ def test_idle_time_is_time_that_was_seen(steps: list[Any]) -> None:
     for seq, (seconds, makers, change, interruption) in enumerate(steps):
         agent.clock.advance(seconds)
         cycle = a_cycle(seq, agent.clock.monotonic(), *(make(gpu) for gpu, make in enumerate(makers)))
-        for told in [*reordered(cycle, *change), interruption]:
+        for result in [*reordered(cycle, *change), interruption]:
             agent.clock.advance(0.001)
-            if isinstance(told, Interruption):
-                agent.core.interrupt(told, "it is gone")
-            elif told is not None:
-                agent.hear(decode(encode(told)))
+            if isinstance(result, Interruption):
+                agent.core.interrupt(result, "it is gone")
+            elif result is not None:
+                agent.hear(decode(encode(result)))
             now = agent.clock.monotonic()
             snapshot = agent.core.snapshot(now)
             activity = snapshot.verdict.activity

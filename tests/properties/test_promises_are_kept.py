@@ -19,7 +19,7 @@ from gpuwatch.policies import PoolRules, notices
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
-SLOW = replace(RULES, idle=replace(RULES.idle, notice=HOUR))
+SLOW = replace(RULES, idle=replace(RULES.idle, grace_period=HOUR))
 
 
 def a_desk(rules: PoolRules = SLOW, **other: object) -> Desk:
@@ -124,9 +124,9 @@ def is_away(desk: Desk) -> None:
 ANEW = 1 + 1 + 60
 CHANGES: dict[str, tuple[Callable[[Desk], None], int]] = {
     "nothing": (lambda _: None, 51),
-    "a shorter grace": (idle(notice=2.0), 51),
-    "a longer grace": (idle(notice=2 * HOUR), 111),
-    "a termination": (idle(then="terminate"), ANEW),
+    "a shorter grace": (idle(grace_period=2.0), 51),
+    "a longer grace": (idle(grace_period=2 * HOUR), 111),
+    "a termination": (idle(action="terminate"), ANEW),
     "another pool": (moves, ANEW),
     "a pause": (is_paused, ANEW),
     "a pause that ends by itself": (is_paused_for_a_while, ANEW),
@@ -156,8 +156,8 @@ def test_what_was_promised_holds_or_a_new_notice_comes_first(told: str) -> None:
 
 def test_a_milder_end_than_promised_takes_no_new_notice() -> None:
     """A termination was told; the pool says `stop` by now: stopped at the promised time."""
-    desk = a_desk(replace(SLOW, idle=replace(SLOW.idle, then="terminate")))
-    idle(then="stop")(desk)
+    desk = a_desk(replace(SLOW, idle=replace(SLOW.idle, action="terminate")))
+    idle(action="stop")(desk)
 
     assert minutes_to_the_end(desk) == 59 + 1
     assert desk.fleet.stops() == ["i-1"]
@@ -177,7 +177,7 @@ def test_an_approval_is_of_its_notice_alone() -> None:
     """Approved as a stop; the pool says `terminate` by now: the new notice asks anew."""
     desk = a_desk(replace(SLOW, approval=True))
     desk.ledger.approve("i-1", "ann@host", "", desk.clock.now())
-    idle(then="terminate")(desk)
+    idle(action="terminate")(desk)
 
     assert minutes_to_the_end(desk, 120) is None
 
@@ -275,7 +275,7 @@ def test_a_record_that_cannot_be_read_promises_nothing(wrong: str) -> None:
     whole = arguments_of("stop", grace_seconds=1.0, idle_seconds=None, at=NOW, approval=False, heard=False)
 
     assert promise_of("default", whole) is not None
-    assert promise_of("default", {name: told for name, told in whole.items() if name != wrong}) is None
+    assert promise_of("default", {name: text for name, text in whole.items() if name != wrong}) is None
     assert notices.withdrawn(replace(a_notice(), promise=None), "default") is not None
 
 
@@ -284,8 +284,8 @@ REASON = Reason(code="candidate", sentence="It has been idle.")
 
 def given_notice(ledger: Ledger, at: datetime) -> str:
     """A settled notice of i-1; its key."""
-    told = arguments_of("stop", grace_seconds=1.0, idle_seconds=0.0, at=at, approval=True, heard=True)
-    intent = ledger.intend(Verb.NOTICE, "i-1", "default", at, REASON, 1, arguments=told)
+    document = arguments_of("stop", grace_seconds=1.0, idle_seconds=0.0, at=at, approval=True, heard=True)
+    intent = ledger.intend(Verb.NOTICE, "i-1", "default", at, REASON, 1, arguments=document)
     ledger.settle(intent, Status.SETTLED, "its tags are set", at)
     return intent.key
 
@@ -309,10 +309,10 @@ def test_a_forged_entry_of_the_index_is_no_notice() -> None:
     withdrawal = ledger.intend(Verb.WITHDRAW, "i-1", "default", NOW, REASON, 1)
     ledger.settle(withdrawal, Status.SETTLED, "gone", NOW)
 
-    for node_id, told in (("i-1", key), ("i-2", key), ("i-1", "made-up"), ("i-1", withdrawal.key)):
-        forge(ledger, node_id, told)
+    for node_id, text in (("i-1", key), ("i-2", key), ("i-1", "made-up"), ("i-1", withdrawal.key)):
+        forge(ledger, node_id, text)
         view = ledger.view(NOW)
-        assert (view.notices, view.approvals) == ((), ()), (node_id, told)
+        assert (view.notices, view.approvals) == ((), ()), (node_id, text)
     later = given_notice(ledger, NOW + timedelta(minutes=1))
     forge(ledger, "i-1", key)
     assert ledger.view(NOW).notices == ()

@@ -23,7 +23,7 @@ IDS = [f"i-{n}" for n in range(5)]
 ERRORS = [ThrottledError("busy"), ProtectedError("no"), CloudUnavailableError("silence"), NotFoundError("unknown")]
 AFTER = 300.0
 # Short waits, so that a few dozen events make a whole life.
-RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(after=AFTER, notice=120.0))
+RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(timeout=AFTER, grace_period=120.0))
 LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_ratio=0.8)
 
 
@@ -47,7 +47,7 @@ class FleetLife(RuleBasedStateMachine):
     )
     def begin(self, required: float | None, asks: str | None, slow: float) -> None:
         """Five idle machines, long up; now and then a backtest, a message to people or an approval is required."""
-        limits = replace(LIMITS, require_backtest=required, require_told=asks == "told")
+        limits = replace(LIMITS, require_backtest=required, require_notification=asks == "told")
         self.desk = Desk(rules=replace(RULES, approval=asks == "approved"), limits=limits)
         self.asks = asks
         self.spoken: set[str] = set()  # the notices of which people were told, and to which they said yes
@@ -89,10 +89,10 @@ class FleetLife(RuleBasedStateMachine):
             assert self.vouched_for(), f"{node_id} was stopped under rules that no backtest vouches for"
             notice = ledger.view(self.desk.clock.now()).notice(node_id)
             assert notice is not None, f"{node_id} was stopped without a notice"
-            told = self.told[node_id]
-            asks = self.asks == "told" or (self.asks == "approved" and told.rules.approval)
+            result = self.told[node_id]
+            asks = self.asks == "told" or (self.asks == "approved" and result.rules.approval)
             assert not asks or notice.key in self.spoken, f"{node_id} was stopped and nobody had {self.asks} it"
-            self.as_told(node, told, next(each for each in open_intents if each.key == key).verb)
+            self.as_told(node, result, next(each for each in open_intents if each.key == key).verb)
             self.stopped_at.append(self.desk.clock.monotonic())
 
         def watched_settle(intent: Intent, status: Status, detail: str, at: object) -> Outcome:
@@ -109,26 +109,28 @@ class FleetLife(RuleBasedStateMachine):
         fleet.watch_stop = watched_stop
         ledger.settle = watched_settle  # type: ignore[method-assign]
 
-    def as_told(self, node: Node, told: Told, verb: Verb) -> None:
+    def as_told(self, node: Node, result: Told, verb: Verb) -> None:
         """P14: the action, the pool and the grace are those that the owner was told, or milder."""
-        waited = self.desk.clock.monotonic() - told.at
-        assert waited >= told.rules.idle.notice, f"P14: {told.rules.idle.notice} s were promised, it were {waited}"
-        assert verb is Verb.STOP or told.rules.idle.then == "terminate", "P14: a stop was promised"
-        assert told.pool == node.pool, f"P14: the notice was for pool {told.pool}"
-        assert not told.interrupted, "P14: nothing was done for a while since the notice"
+        waited = self.desk.clock.monotonic() - result.at
+        assert waited >= result.rules.idle.grace_period, (
+            f"P14: {result.rules.idle.grace_period} s were promised, it were {waited}"
+        )
+        assert verb is Verb.STOP or result.rules.idle.action == "terminate", "P14: a stop was promised"
+        assert result.pool == node.pool, f"P14: the notice was for pool {result.pool}"
+        assert not result.interrupted, "P14: nothing was done for a while since the notice"
 
     def interrupted(self) -> None:
         """Every notice so far came before this."""
-        self.told = {node_id: replace(told, interrupted=True) for node_id, told in self.told.items()}
+        self.told = {node_id: replace(result, interrupted=True) for node_id, result in self.told.items()}
 
     @rule(
         notice=st.sampled_from([1.0, 120.0, 600.0]),
-        then=st.sampled_from(["stop", "stop", "terminate", "tell"]),
+        then=st.sampled_from(["stop", "stop", "terminate", "report"]),
         approval=st.booleans(),
     )
     def the_settings_change(self, notice: float, then: str, approval: bool) -> None:
         """A file is edited and read anew; the approval goes and comes only where the machine's story has one."""
-        idle = replace(self.desk.rules.idle, notice=notice, then=then)  # type: ignore[arg-type]  # one of its words
+        idle = replace(self.desk.rules.idle, grace_period=notice, action=then)  # type: ignore[arg-type]  # one of its words
         approval = approval and self.asks == "approved"
         self.desk.rules = replace(self.desk.rules, idle=idle, approval=approval)
 

@@ -41,7 +41,7 @@ RULES = PoolRules(
     min_nodes=1,
     max_nodes=8,
     warm_up=600.0,
-    idle=IdleRules(after=300.0, notice=120.0, then="terminate", terminate_after=3600.0),
+    idle=IdleRules(timeout=300.0, grace_period=120.0, action="terminate", terminate_after=3600.0),
     scaling=ScalingRules(
         metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
         cooldown_out=60.0,
@@ -67,7 +67,7 @@ class PoolLife(RuleBasedStateMachine):
     @initialize(after=st.sampled_from([300.0, "learned"]))
     def begin(self, after: float | str) -> None:
         """Three idle machines, one stopped, and a consented group with one member; waits are set or learned."""
-        idle = replace(RULES.idle, after=after)  # type: ignore[arg-type]  # one of its words
+        idle = replace(RULES.idle, timeout=after)  # type: ignore[arg-type]  # one of its words
         self.least = after if isinstance(after, float) else 60.0
         self.desk = Desk(rules=replace(RULES, idle=idle), limits=LIMITS)
         fleet = self.desk.fleet

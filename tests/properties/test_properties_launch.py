@@ -122,7 +122,7 @@ class LaunchLife(RuleBasedStateMachine):
         rules = PoolRules(
             warm_up=0.0,
             start=start,
-            idle=IdleRules(after=300.0, notice=60.0),
+            idle=IdleRules(timeout=300.0, grace_period=60.0),
             launch=LaunchRules(template="lt-1", subnets=("subnet-a", "subnet-b")),
         )
         self.desk = TwoPools(rules=rules, limits=LIMITS)
@@ -137,7 +137,7 @@ class LaunchLife(RuleBasedStateMachine):
     @rule(count=st.integers(0, 6))
     def the_wish_changes(self, count: int) -> None:
         """More or fewer nodes are wanted."""
-        window = {"always": Window(at_least=count)} if count else {}
+        window = {"always": Window(min_nodes=count)} if count else {}
         self.desk.rules = replace(self.desk.rules, schedule=window)
         self.fleet.wanted = count
 

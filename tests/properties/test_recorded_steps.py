@@ -44,26 +44,26 @@ def kept(lost: set[int]) -> list[tuple[int, list[float]]]:
 
 def agents(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     """What PromQL gives of an agent's scrapes."""
-    told: dict[str, dict[float, float]] = {"states": {}, "held": {}, "told_at": {}}
+    document: dict[str, dict[float, float]] = {"states": {}, "held": {}, "told_at": {}}
     for number, scraped in kept(lost):
         states = [Bits.IDLE if busy.until(at) is None else Bits.BUSY for at in scraped]
-        told["states"][number * STEP] = float(Bits.IDLE * (Bits.IDLE in states) + Bits.BUSY * (Bits.BUSY in states))
+        document["states"][number * STEP] = float(Bits.IDLE * (Bits.IDLE in states) + Bits.BUSY * (Bits.BUSY in states))
         if states[-1] is Bits.IDLE:
             since = max([-600.0, *(end for _, end in busy if end <= scraped[-1])])
-            told["held"][number * STEP] = scraped[-1] - since
-        told["told_at"][number * STEP] = scraped[-1]
-    return told
+            document["held"][number * STEP] = scraped[-1] - since
+        document["told_at"][number * STEP] = scraped[-1]
+    return document
 
 
 def exporters(busy: Intervals, lost: set[int]) -> dict[str, dict[float, float]]:
     """What PromQL gives of another exporter's samples."""
-    told: dict[str, dict[float, float]] = {"utilization": {}, "memory": {}, "samples": {}, "work": {}}
+    document: dict[str, dict[float, float]] = {"utilization": {}, "memory": {}, "samples": {}, "work": {}}
     for number, scraped in kept(lost):
-        told["utilization"][number * STEP] = told["memory"][number * STEP] = 1.0
-        told["samples"][number * STEP] = float(len(scraped))
+        document["utilization"][number * STEP] = document["memory"][number * STEP] = 1.0
+        document["samples"][number * STEP] = float(len(scraped))
         if any(busy.until(at) is not None for at in scraped):
-            told["work"][number * STEP] = 0.97
-    return told
+            document["work"][number * STEP] = 0.97
+    return document
 
 
 def folded(fold: Fold, values: Values, cuts: Sequence[int] = ()) -> NodeObservation:
@@ -102,8 +102,8 @@ def test_an_agents_node_is_never_idle_while_it_works(busy: Intervals, lost: set[
 
     for begin, end in found:
         for since, until in busy:
-            told = [at for at in scrapes if max(begin, since) < at < min(end, until)]
-            assert not told, f"idle from {begin} to {end}, at work from {since} to {until}, scraped at {told}"
+            rows = [at for at in scrapes if max(begin, since) < at < min(end, until)]
+            assert not rows, f"idle from {begin} to {end}, at work from {since} to {until}, scraped at {rows}"
 
 
 @given(busy=BUSY, lost=LOST)
@@ -161,10 +161,10 @@ def test_any_work_is_busy_and_any_doubt_unknown(bits: int, since: float | None, 
     """By the states that an agent had within a step, and since when it says that it is idle."""
     held = {} if since is None else {60.0: 55.0 - since}
     values = {"states": {60.0: float(bits)}, "held": held, "told_at": {60.0: 55.0}}
-    told = list(agents_stretches(values, STEP, Remembered()))
+    rows = list(agents_stretches(values, STEP, Remembered()))
 
-    assert [each.kind for each in told] == kinds
-    assert (told[0].begin, told[-1].end) == (0.0, 60.0)
+    assert [each.kind for each in rows] == kinds
+    assert (rows[0].begin, rows[-1].end) == (0.0, 60.0)
 
 
 def test_work_after_the_last_scrape_of_a_step_ends_a_gap() -> None:
@@ -174,9 +174,9 @@ def test_work_after_the_last_scrape_of_a_step_ends_a_gap() -> None:
         "held": {60.0: 500.0, 120.0: 57.0},  # at work from 52 to 58, scraped at 50 and 65
         "told_at": {60.0: 50.0, 120.0: 115.0},
     }
-    told = list(agents_stretches(values, STEP, Remembered()))
+    rows = list(agents_stretches(values, STEP, Remembered()))
 
-    assert [(each.begin, each.end, each.kind) for each in told] == [
+    assert [(each.begin, each.end, each.kind) for each in rows] == [
         (0.0, 60.0, Kind.IDLE),
         (60.0, 61.0, Kind.BUSY),
         (61.0, 120.0, Kind.IDLE),

@@ -170,7 +170,7 @@ def with_numbers(case: tuple[ScalingRules, dict[str, object]], measures: list[Me
 
 def floor(proposal: Proposal) -> int:
     """How many running nodes a proposal keeps."""
-    return max(proposal.want or 0, proposal.at_least or 0)
+    return max(proposal.desired_nodes or 0, proposal.min_nodes or 0)
 
 
 numbers = st.none() | st.floats(0.0, 300.0)
@@ -188,7 +188,7 @@ def test_more_load_never_wants_fewer_nodes(
     )
 
     assert floor(higher) >= floor(less), (less.reason, higher.reason)
-    assert (higher.wish or 0) >= (less.wish or 0)
+    assert (higher.raw_desired_nodes or 0) >= (less.raw_desired_nodes or 0)
 
 
 @settings(max_examples=300, deadline=None)
@@ -197,9 +197,9 @@ def test_an_unknown_number_never_lowers_a_pool(
     case: tuple[ScalingRules, dict[str, object]], data: st.DataObject
 ) -> None:
     """P1: with any number missing, no fewer nodes are kept than there are."""
-    told = sorted(names(case[0]))
-    gone = data.draw(st.sampled_from(told))
-    measures = [a_measure(name, None if name == gone else data.draw(numbers)) for name in told]
+    rows = sorted(names(case[0]))
+    gone = data.draw(st.sampled_from(rows))
+    measures = [a_measure(name, None if name == gone else data.draw(numbers)) for name in rows]
     proposal = with_numbers(case, measures)
 
     assert floor(proposal) >= len(case[1]["members"]), proposal.reason.sentence  # type: ignore[arg-type]
@@ -225,7 +225,7 @@ def test_one_decision_keeps_its_limits(case: tuple[ScalingRules, dict[str, objec
     rules, past = case
     count = len(past["members"])  # type: ignore[arg-type]
     proposal = with_numbers(case, [a_measure(name, data.draw(numbers)) for name in names(rules)])
-    wanted = count if proposal.want is None else proposal.want
+    wanted = count if proposal.desired_nodes is None else proposal.desired_nodes
     out = max(rules.max_out or 1, 1, -(-count * (rules.max_out_ratio or 0) // 1))
 
     assert wanted >= max(0, count - max(rules.max_in or 1, -(-count // 2)))
@@ -244,4 +244,4 @@ def test_numbers_older_than_the_last_change_move_nothing(
     past = {**past, "recent": (done(Verb.START, 900.0),)}
     proposal = with_numbers((rules, past), [a_measure(name, value, at=at) for name in names(rules)])
 
-    assert (proposal.want, proposal.at_least) == (None, len(past["members"]))  # type: ignore[arg-type]
+    assert (proposal.desired_nodes, proposal.min_nodes) == (None, len(past["members"]))  # type: ignore[arg-type]

@@ -14,8 +14,8 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Cycle, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.evidence.base import Moment, Roots
-from gpuwatch.agent.evidence.leases import Leases
-from gpuwatch.agent.evidence.settings import LeaseSettings
+from gpuwatch.agent.evidence.settings import SnoozeSettings
+from gpuwatch.agent.evidence.snoozes import Snoozes
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import Evidence
@@ -45,7 +45,7 @@ class Life:
         boot = folder / "proc/sys/kernel/random/boot_id"
         boot.parent.mkdir(parents=True)
         boot.write_text(BOOT, encoding="ascii")
-        self.leases = Leases(LeaseSettings(directory=str(self.lease_file.parent)), Roots(proc=folder / "proc"))
+        self.snoozes = Snoozes(SnoozeSettings(directory=str(self.lease_file.parent)), Roots(proc=folder / "proc"))
         self.core = AgentCore(
             node_id="node-1",
             clock=self.clock,
@@ -60,14 +60,14 @@ class Life:
             node_id="node-1",
             top_processes=3,
             own_process=False,
-            leases=lambda: self.leases.current,
+            snoozes=lambda: self.snoozes.current,
         )
         self.pid = 1000
         self.seq = 0
 
     def look_for_leases(self, now: float) -> tuple[Evidence, ...]:
         """What the host says; a look at files in every cycle would take the test's time."""
-        return self.leases.look(self.moment(now)) if self.seq % 50 == 0 else ()
+        return self.snoozes.look(self.moment(now)) if self.seq % 50 == 0 else ()
 
     def moment(self, now: float) -> Moment:
         """Now, as a signal gets it."""
@@ -100,7 +100,7 @@ class Life:
         if self.dice.random() < 0.001:
             self.clock.jump(self.dice.choice([-3600.0, 3600.0]))
         if self.seq % 200 == 0:
-            self.lease(60.0 * STEP)
+            self.snooze(60.0 * STEP)
         fate = self.dice.random()
         if fate < 0.01:
             self.core.ingest(
@@ -119,16 +119,16 @@ class Life:
         else:
             self.core.ingest_messages(self.messages())
 
-    def lease(self, seconds: float) -> None:
-        """Somebody keeps the machine for a while, in place of any lease before."""
+    def snooze(self, seconds: float) -> None:
+        """Somebody keeps the machine for a while, in place of any snooze before."""
         now = self.clock.monotonic()
-        told = {
+        document = {
             "boot_id": BOOT,
             "from_monotonic_seconds": now,
             "until_monotonic_seconds": now + seconds,
             "reason": f"run {self.seq}",
         }
-        self.lease_file.write_bytes(msgspec.json.encode(told))
+        self.lease_file.write_bytes(msgspec.json.encode(document))
 
     def series(self) -> int:
         """How many a scrape shows."""

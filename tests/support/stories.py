@@ -15,7 +15,7 @@ _KEY = re.compile(r"gpuwatch-memory-\d+-\w+")
 
 @dataclass(slots=True)
 class Story:
-    """A desk and its diary; `tell` lets rounds pass until a time of the day, `say` is what people do."""
+    """A desk and its diary; `report` lets rounds pass until a time of the day, `say` is what people do."""
 
     desk: Desk
     every_seconds: float = 300.0

@@ -1,12 +1,13 @@
 """The interface of a host signal: a look gives busy, idle, or unknown with a note on why."""
 
 import pwd
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from gpuwatch.agent import command
 from gpuwatch.model.fleet import Evidence, State
 
 
@@ -90,6 +91,19 @@ def say(
     return Evidence(
         name=signal.name, says=says, observed=observed, limit=limit, unit=unit, source=signal.source, note=note
     )
+
+
+def run(argv: Sequence[str], deadline_seconds: float) -> command.CommandResult:
+    """Run a program that answers what a signal asks.
+
+    Raises:
+        UnseenError: the program could not be started, missed its deadline, or wrote too much.
+
+    """
+    try:
+        return command.run(argv, deadline_seconds)
+    except command.CommandError as error:
+        raise UnseenError(str(error)) from None
 
 
 def several(words: list[str], most: int = 5) -> str:

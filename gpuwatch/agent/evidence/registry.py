@@ -5,16 +5,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.agent import command
-from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
-from gpuwatch.agent.evidence.leases import Lease, Leases, make_directory
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
 from gpuwatch.agent.evidence.slurm import Slurm
+from gpuwatch.agent.evidence.snoozes import Snooze, Snoozes, make_directory
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu import GpuReading
@@ -32,7 +31,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
     "inhibitors": lambda settings, roots: Inhibitors(settings.inhibitors, roots),
     "jupyter": lambda settings, roots: Jupyter(settings.jupyter, roots, settings.deadline),
     "slurm": lambda settings, roots: Slurm(settings.slurm, roots, settings.deadline),
-    "keep": lambda settings, roots: Leases(settings.keep, roots),
+    "snooze": lambda settings, roots: Snoozes(settings.snooze, roots),
     "command": lambda settings, _: Command(settings.command, settings.deadline),
 }
 
@@ -69,12 +68,12 @@ class HostSignals:
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
         """Begin; `readings` returns those of the last cycle, which list the GPU processes."""
-        if "keep" in self._signals:
-            directory = Path(self._settings.keep.directory)
+        if "snooze" in self._signals:
+            directory = Path(self._settings.snooze.directory)
             try:
                 make_directory(directory)
             except OSError as error:
-                _LOG.warning("`gpuwatch keep` cannot be used: %s: %s", error.strerror, directory)
+                _LOG.warning("`gpuwatch snooze` cannot be used: %s: %s", error.strerror, directory)
         self._readings = readings
         self.watcher.start()
 
@@ -86,10 +85,10 @@ class HostSignals:
         """What every signal says at that moment; never waits."""
         return self.watcher.evidence(now_monotonic)
 
-    def leases(self) -> tuple[Lease, ...]:
-        """The leases of `gpuwatch keep` that held at the last look."""
-        keep = self._signals.get("keep")
-        return keep.current if isinstance(keep, Leases) else ()
+    def snoozes(self) -> tuple[Snooze, ...]:
+        """The snoozes of `gpuwatch snooze` that held at the last look."""
+        snooze = self._signals.get("snooze")
+        return snooze.current if isinstance(snooze, Snoozes) else ()
 
 
 def gpu_pids(readings: Iterable[GpuReading]) -> frozenset[int] | None:
@@ -113,7 +112,7 @@ class Command:
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding."""
         del now
-        ran = command.run(self._argv, self._deadline_seconds)
+        ran = run(self._argv, self._deadline_seconds)
         status = ran.status
         if _SAYS.get(status) is State.IDLE and ran.complained:
             raise UnseenError(f"{self._argv[0]} ended with status {status}, which is idle, and wrote to standard error")

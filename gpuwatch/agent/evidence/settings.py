@@ -106,19 +106,20 @@ class SlurmSettings(EvidenceSourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseSettings(EvidenceSourceSettings):
-    """Leases that people take with `gpuwatch keep 4h --reason …`: busy until they end."""
+class SnoozeSettings(EvidenceSourceSettings):
+    """Snoozes that people take with `gpuwatch snooze 4h --reason …`: busy until they end."""
 
     interval: Annotated[
         Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
     ] = 2.0
     directory: Annotated[
-        _Text, Setting("Where leases lie; the agent makes it, with mode 1777, if it may. It must not outlive a reboot.")
-    ] = "/run/gpuwatch/leases"
+        _Text,
+        Setting("Where snoozes lie; the agent makes it, with mode 1777, if it may. It must not outlive a reboot."),
+    ] = "/run/gpuwatch/snoozes"
     max: Annotated[
         Seconds,
         Ge(3600),
-        Setting("The longest lease; a longer one ends as if it were that long. Renewing is possible."),
+        Setting("The longest snooze; a longer one ends as if it were that long. Renewing is possible."),
     ] = 86400.0
 
 
@@ -158,5 +159,5 @@ class EvidenceSettings:
     inhibitors: InhibitorSettings = field(default_factory=InhibitorSettings)
     jupyter: JupyterSettings = field(default_factory=JupyterSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
-    keep: LeaseSettings = field(default_factory=LeaseSettings)
+    snooze: SnoozeSettings = field(default_factory=SnoozeSettings)
     command: CommandSettings = field(default_factory=CommandSettings)

@@ -4,8 +4,7 @@ import re
 import shutil
 import socket
 
-from gpuwatch.agent import command
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, run, say, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
 from gpuwatch.model.fleet import Evidence, State
@@ -54,7 +53,7 @@ class Slurm:
             raise UnseenError("slurmd is here, and squeue is not on the PATH: put its folder there")
         # A suspended job gives its CPUs back, so that the node may be idle to Slurm.
         argv = (squeue, "--noheader", "--states=R,CG,CF,S", f"--nodelist={self._node}", "--format=%i")
-        ended = command.run(argv, self._deadline_seconds)
+        ended = run(argv, self._deadline_seconds)
         if ended.status != 0:
             raise UnseenError(f"squeue failed with status {ended.status} for node {self._node}")
         jobs = ended.output.decode("utf-8", "replace").split()
@@ -77,7 +76,7 @@ class Slurm:
         sinfo = shutil.which("sinfo")
         if sinfo is None:
             raise UnseenError("squeue lists no job, and sinfo, which shows signs of hidden jobs, is not on the PATH")
-        ended = command.run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
+        ended = run((sinfo, "--noheader", f"--nodes={self._node}", "--format=%T"), self._deadline_seconds)
         states = sorted(set(ended.output.decode("utf-8", "replace").split()))
         if ended.status != 0 or not states:
             raise UnseenError(f"sinfo gave no state of node {self._node}")

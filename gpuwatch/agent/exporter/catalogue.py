@@ -90,7 +90,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "the process lists",
     ),
     (
-        "gpuwatch_process_memory_remainder_bytes",
+        "gpuwatch_process_memory_other_bytes",
         Kind.GAUGE,
         GPU,
         "Device memory of all processes that have no series of their own.",
@@ -201,11 +201,11 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "the signals of docs/idle-detection.md",
     ),
     (
-        "gpuwatch_keep_lease_expires_timestamp_seconds",
+        "gpuwatch_snooze_expiry_timestamp_seconds",
         Kind.GAUGE,
         ("user",),
-        "Unix time at which a lease taken with `gpuwatch keep` ends; absent without one. The 64 longest are shown.",
-        "the leases that hold",
+        "Unix time at which a snooze taken with `gpuwatch snooze` ends; absent without one. The 64 longest are shown.",
+        "the snoozes that hold",
     ),
     (
         "gpuwatch_node_idle_seconds",

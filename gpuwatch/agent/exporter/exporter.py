@@ -15,7 +15,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from gpuwatch import __version__
 from gpuwatch.agent.attribution.attribution import View
-from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.metadata import metrics as instance_metrics
@@ -34,7 +34,7 @@ _MIG_FIELDS = tuple((field, mig_metric(field), bool(metric.label)) for field, me
 _INFO_FIELDS = tuple(field.name for field in fields(GpuInfo) if field.name not in {"uuid", "index"})
 
 _SAYS = (State.BUSY, State.UNKNOWN, State.IDLE)
-_MOST_LEASES = 64
+_MOST_SNOOZES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
 
@@ -72,7 +72,7 @@ class Exporter:
         node_id: str,
         top_processes: int,
         own_process: bool = True,
-        leases: Callable[[], Iterable[Lease]] = tuple,
+        snoozes: Callable[[], Iterable[Snooze]] = tuple,
         users: Callable[[], View | None] = lambda: None,
         instance: Callable[[], InstanceStatus | None] = lambda: None,
         certificates: Callable[[], Iterable[tuple[str, datetime]]] = tuple,
@@ -81,7 +81,7 @@ class Exporter:
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
-        `leases` returns those of `gpuwatch keep`, the longest first; `users` the owners of processes;
+        `snoozes` returns those of `gpuwatch snooze`, the longest first; `users` the owners of processes;
         `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
         `foreign` adds the metrics of other exporters to a page.
         """
@@ -89,7 +89,7 @@ class Exporter:
         self._clock = clock
         self.node_id = node_id
         self._top_processes = top_processes
-        self._leases = leases
+        self._snoozes = snoozes
         self._users = users
         self._instance = instance
         self._certificates = certificates
@@ -148,8 +148,8 @@ class Exporter:
         yield from instance_metrics.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)
         yield from _evidence_rows(snapshot.host)
-        for lease in islice(self._leases(), _MOST_LEASES):
-            yield "gpuwatch_keep_lease_expires_timestamp_seconds", (lease.user,), round(lease.expires_at.timestamp())
+        for snooze in islice(self._snoozes(), _MOST_SNOOZES):
+            yield "gpuwatch_snooze_expiry_timestamp_seconds", (snooze.user,), round(snooze.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:
             yield from _activity_rows("gpuwatch_gpu", gpu.key, gpu.activity)
             yield from health_rows(gpu)
@@ -259,7 +259,7 @@ def _process_rows(key: tuple[str, str | None], processes: Iterable[GpuProcess], 
     )
     for pid, size in sized[:top]:
         yield "gpuwatch_process_memory_bytes", (*key, str(pid)), size
-    yield "gpuwatch_process_memory_remainder_bytes", key, sum(size for _, size in sized[top:])
+    yield "gpuwatch_process_memory_other_bytes", key, sum(size for _, size in sized[top:])
     if users is not None:
         unsized = [pid for pid, size in sizes.items() if size is None]
         yield from process_rows(key, sizes, [*(pid for pid, _ in sized), *unsized][:top], users)

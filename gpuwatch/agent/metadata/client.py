@@ -146,12 +146,12 @@ class MetadataClient:
             address = ipaddress.ip_address(parts.hostname or "")
             port = parts.port or 80
         except ValueError as error:
-            raise MetadataError("endpoint", f"agent.instance.endpoint {self._endpoint!r}: {error}") from error
+            raise MetadataError("endpoint", f"agent.metadata.endpoint {self._endpoint!r}: {error}") from error
         near = address.is_link_local or address.is_loopback or self._endpoint == self._service.endpoint
         if parts.scheme != "http" or parts.path.strip("/") or not near:
             raise MetadataError(
                 "endpoint",
-                f"agent.instance.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; right would be"
+                f"agent.metadata.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; right would be"
                 f" {self._service.endpoint}",
             )
         return str(address), port

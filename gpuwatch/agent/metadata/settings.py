@@ -1,4 +1,4 @@
-"""The settings of the cloud's metadata. `agent.settings` composes this as `agent.instance`."""
+"""The settings of the cloud's metadata. `agent.settings` composes this as `agent.metadata`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal

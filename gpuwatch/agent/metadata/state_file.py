@@ -102,5 +102,5 @@ class NoticeMemory:
             draft.replace(self._path)
         except OSError as error:
             if not self._logged:
-                _LOG.warning("after a restart agent.instance.on_interruption may run again: %s", error)
+                _LOG.warning("after a restart agent.metadata.on_interruption may run again: %s", error)
             self._logged = True

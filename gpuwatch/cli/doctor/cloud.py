@@ -112,7 +112,7 @@ def templates(case: ControllerCase) -> Iterator[Finding]:
 
 
 def clock(case: ControllerCase) -> Iterator[Finding]:
-    """This clock against the cloud's, whose Date has whole seconds."""
+    """This clock against the cloud's, which shows whole seconds in its Date."""
     where = "this clock against the cloud's"
     try:
         cloud = case.cloud
@@ -180,7 +180,7 @@ def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
     rules = settings.rulebook.pools
     return Needs(
         act=act,
-        terminate=any(each.idle.then == "terminate" for each in rules.values()),
+        terminate=any(each.idle.action == "terminate" for each in rules.values()),
         groups=any(node.enrolled and node.group is not None for node in nodes),
         node_ids=tuple(node.id for node in nodes if node.enrolled and node.protected is None),
         launches=tuple(

@@ -49,13 +49,13 @@ def processes(case: AgentCase) -> Iterator[Finding]:
 
 
 def files(case: AgentCase) -> Iterator[Finding]:
-    """What the agent keeps: state, leases, its control socket."""
+    """What the agent keeps: state, snoozes, its control socket."""
     settings = case.settings
     kept = {
         "agent.control_socket": settings.control_socket,
         "agent.health_file": settings.health_file,
-        "agent.instance.state": settings.instance.state,
-        "agent.evidence.keep.directory": settings.evidence.keep.directory,
+        "agent.metadata.state": settings.metadata.state,
+        "agent.evidence.snooze.directory": settings.evidence.snooze.directory,
     }
     for key, name in kept.items():
         if name == "none":
@@ -68,8 +68,8 @@ def files(case: AgentCase) -> Iterator[Finding]:
 def terminals(case: AgentCase) -> Iterator[Finding]:
     """Whether notices can be written on the terminals that want them; where none is open, by this user's groups."""
     where = f"terminals of others in {case.dev}/pts"
-    if not case.settings.terminals:
-        yield fine("terminals", where, "agent.terminals is false: nothing is written there")
+    if not case.settings.wall:
+        yield fine("terminals", where, "agent.wall is false: nothing is written there")
         return
     nodes = [node for node in sorted((case.dev / "pts").glob("[0-9]*")) if _wants_messages(node)]
     shut = [node.name for node in nodes if not os.access(node, os.W_OK, effective_ids=True)]
@@ -85,7 +85,7 @@ def terminals(case: AgentCase) -> Iterator[Finding]:
 
 def metadata(case: AgentCase) -> Iterator[Finding]:
     """The cloud's metadata service, with a token and without one."""
-    settings = case.settings.instance
+    settings = case.settings.metadata
     service = service_of(settings.provider, case.dmi)
     if service is None:
         yield fine("metadata", "the cloud's metadata service", f"none is asked (provider {settings.provider})")
@@ -122,7 +122,7 @@ def clock(_: object) -> Iterator[Finding]:
 
 def _client(service: MetadataService, case: AgentCase) -> MetadataClient:
     return MetadataClient(
-        service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.settings.instance.endpoint
+        service, case.clock, timeout_seconds=METADATA_SECONDS, endpoint=case.settings.metadata.endpoint
     )
 
 

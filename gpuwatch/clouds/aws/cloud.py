@@ -1,4 +1,4 @@
-"""EC2 and its Auto Scaling groups, in several accounts and regions. boto3 is imported by the aws_* modules alone."""
+"""EC2 and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar

@@ -44,7 +44,7 @@ class Views:
             if now - since <= _FORGET_SECONDS:
                 found[node_id] = replace(node, state=NodeState.UNKNOWN)
             else:
-                log.warning("EC2 in %s no longer tells of %s: it is taken for gone", place.name, node_id)
+                log.warning("EC2 in %s no longer lists %s: it counts as gone", place.name, node_id)
         for node_id in self._missing_since.keys() & (answered | (self._nodes.get(place, {}).keys() - found.keys())):
             del self._missing_since[node_id]
         self._nodes[place] = found

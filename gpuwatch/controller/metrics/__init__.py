@@ -63,7 +63,7 @@ class ControllerMetrics(Collector):
             for act in done.acts:
                 state.count("actions", (act.review.pool, act.review.step.verb.value, act.outcome.status.value))
             for outcome in done.settled:
-                state.count("settled", (outcome.status.value,))
+                state.count("intents_settled", (outcome.status.value,))
 
     def billed(self, rows: Iterable[Row]) -> None:
         """A round has billed this."""
@@ -73,7 +73,7 @@ class ControllerMetrics(Collector):
     def message(self, destination: str, event: str, result: str) -> None:
         """A message about an event was delivered, or was not."""
         with self._lock:
-            self._state.count("messages", (destination, event, result))
+            self._state.count("notifications", (destination, event, result))
 
     def watch_logins(self, failures: Callable[[], Mapping[str, int]]) -> None:
         """Count failed log-ins by result from now on."""

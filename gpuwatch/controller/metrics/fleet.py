@@ -165,7 +165,7 @@ FAMILIES = (
         ),
     ),
     gauge(
-        "fleet_node_activity_held_seconds",
+        "fleet_node_activity_duration_seconds",
         ("node",),
         "For how long that has held, on the host's own clock; none while unknown.",
         ROUND,

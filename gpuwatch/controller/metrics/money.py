@@ -41,7 +41,7 @@ def _effects(state: MetricsState) -> Iterator[Value]:
         if each.blocked is not None:
             yield (each.name, "block_growth"), 1.0
         if each.hastening is not None:
-            yield (each.name, "hasten"), 1.0
+            yield (each.name, "shorten_idle_timeout"), 1.0
 
 
 def _thresholds(state: MetricsState) -> Iterator[Value]:
@@ -95,7 +95,7 @@ FAMILIES = (
     ),
     gauge("budget_forecast_upper_usd", _BUDGET, "Its upper end.", ROUND, _of_budgets(lambda each: each.upper_usd)),
     gauge(
-        "budget_over_probability_ratio",
+        "budget_overrun_probability_ratio",
         _BUDGET,
         "How likely the month ends above the budget; none while the history is too short to tell.",
         ROUND,
@@ -111,7 +111,7 @@ FAMILIES = (
     gauge(
         "budget_effect",
         ("budget", "effect"),
-        "Always 1; what a budget does now: block_growth, hasten.",
+        "Always 1; what a budget does now: block_growth, shorten_idle_timeout.",
         ROUND,
         _effects,
     ),

@@ -140,7 +140,7 @@ FAMILIES = (
         _steps,
     ),
     gauge(
-        "controller_refused_steps",
+        "controller_blocked_actions",
         ("pool", "rule", "verb"),
         "Objections of the guard that stand, by rule.",
         ROUND,
@@ -158,9 +158,9 @@ FAMILIES = (
         "Steps that were carried out or tried, by what came of the call.",
         "rounds",
     ),
-    counter("controller_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
+    counter("controller_intents_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
     counter(
-        "controller_messages_total",
+        "controller_notifications_total",
         ("destination", "event", "result"),
         "Nodes in messages to people (notify) by what came of it: reached, failed (it is tried again), nobody (no "
         "address), moot (over before it was delivered), given_up (older than notify.max_age).",

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
 from gpuwatch.runtime.tls import TlsFiles, client_context
 
@@ -28,7 +28,7 @@ _STATUS = {
     400: "its agent answered HTTP 400: it may speak https only; see signals.scheme",
     401: "its agent refused us (HTTP 401); signals.username and signals.password_file must name a user of the agent",
     403: "its agent does not let us in (HTTP 403); see agent.tls_client_names",
-    421: "its agent does not know this host name (HTTP 421); ask by its address, or add the name to agent.names",
+    421: "its agent does not know this host name (HTTP 421); use its address, or add the name to agent.allowed_hosts",
     429: "its agent has seen too many connections or wrong passwords from this address (HTTP 429)",
 }
 

@@ -151,7 +151,7 @@ def stretches(lookback_seconds: float) -> int:
 def enough(settings: PromqlSettings) -> int:
     """How many samples what counts them must see at least: one for each scrape but those that may be lost."""
     window = RULE_STRETCH if settings.rules else STRETCH
-    return max(1, math.floor(window / settings.scrape_interval) - settings.lost_scrapes * window // STRETCH)
+    return max(1, math.floor(window / settings.scrape_interval) - settings.max_missed_scrapes * window // STRETCH)
 
 
 def agent_queries(settings: PromqlSettings) -> dict[str, str]:

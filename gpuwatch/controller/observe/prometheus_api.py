@@ -19,7 +19,7 @@ from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 
 if TYPE_CHECKING:
     import aiohttp

@@ -25,7 +25,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict, State
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 
 log = logging.getLogger(__name__)
 

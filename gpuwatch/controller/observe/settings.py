@@ -34,7 +34,7 @@ class PromqlSettings:
     scrape_interval: Annotated[
         Seconds, Ge(1), Le(60), Setting("How often the exporters are scraped; fewer samples than that are a gap.")
     ] = 15.0
-    lost_scrapes: Annotated[
+    max_missed_scrapes: Annotated[
         int,
         Ge(0),
         Le(2),

@@ -127,6 +127,8 @@ def _unproven(node: Node, target: Target, settings: PromqlSettings, dialect: Dia
         return f"nobody knows how many GPUs the type {node.instance_type} has"
     if gpus > node.gpu_count:
         return f"Prometheus has {gpus:.0f} GPUs of {target.called}, its type has {node.gpu_count}: is it one target?"
+    if gpus < node.gpu_count:  # one that is lost to the exporter may be at work
+        return f"Prometheus has {gpus:.0f} of the {node.gpu_count} GPUs of {target.called}"
     stretch = RULE_STRETCH if settings.rules else STRETCH
     if samples > _DENSER * stretch / settings.scrape_interval + 1:
         found = format_duration(stretch / samples)

@@ -30,7 +30,7 @@ _STATUS = {
     400: "its agent does not understand it (HTTP 400): it is of another version, or speaks https only",
     403: "its agent lets others have notices written (HTTP 403); see agent.notice_users and agent.tls_client_names",
     404: "its agent is too old to write on terminals; upgrade it",
-    405: "its agent does not write on terminals: it is too old, or its agent.terminals is false",
+    405: "its agent does not write on terminals: it is too old, or its agent.wall is false",
     429: "its agent has written on the terminals less than a minute ago, or turned us away (HTTP 429)",
 }
 

@@ -19,7 +19,7 @@ from gpuwatch.ledger import Ledger, LedgerError, PastRound
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.orders import Approval, Keep, Pause
+from gpuwatch.model.orders import Approval, Pause, Snooze
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.report import cost
 from gpuwatch.money.report.period import period_of
@@ -181,19 +181,19 @@ def _acknowledge(call: Call) -> schemas.Acknowledgement:
     return schemas.Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
 
 
-def _keep(call: Call) -> Keep:
+def _keep(call: Call) -> Snooze:
     state, order, now = call.state, call.body, call.state.clock.now()
     node = _seen_node(call)
-    most = state.rules.pool(node.pool).idle.snooze_max
+    most = state.rules.pool(node.pool).idle.max_snooze
     if order.seconds > most:
-        sentence = f"a node of pool {node.pool} is kept for {format_duration(most)} at most (snooze_max)"
+        sentence = f"a node of pool {node.pool} is kept for {format_duration(most)} at most (max_snooze)"
         raise RefusedError(HTTPStatus.BAD_REQUEST, sentence)
-    return state.ledger.keep(node.id, call.who, order.reason, now, now + timedelta(seconds=order.seconds))
+    return state.ledger.snooze(node.id, call.who, order.reason, now, now + timedelta(seconds=order.seconds))
 
 
-def _let_go(call: Call) -> Keep:
+def _let_go(call: Call) -> Snooze:
     now = call.state.clock.now()
-    return call.state.ledger.keep(_seen_node(call).id, call.who, "", now, now)
+    return call.state.ledger.snooze(_seen_node(call).id, call.who, "", now, now)
 
 
 def _approve(call: Call) -> Approval:
@@ -264,19 +264,19 @@ ENDPOINTS = (
     ),
     Endpoint(
         method="POST",
-        path="/nodes/{node}/keep",
-        summary="Keep a node from being noticed or removed for so long, up to its pool's snooze_max.",
-        answer=Keep,
+        path="/nodes/{node}/snooze",
+        summary="Keep a node from being noticed or removed for so long, up to its pool's max_snooze.",
+        answer=Snooze,
         call=_keep,
-        body=schemas.KeepOrder,
+        body=schemas.SnoozeOrder,
         status=HTTPStatus.CREATED,
         acts=True,
     ),
     Endpoint(
         method="DELETE",
-        path="/nodes/{node}/keep",
+        path="/nodes/{node}/snooze",
         summary="Take that back.",
-        answer=Keep,
+        answer=Snooze,
         call=_let_go,
         acts=True,
     ),

@@ -18,10 +18,10 @@ import msgspec
 
 from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Call, Endpoint, RefusedError, asked
 from gpuwatch.controller.web.headers import SAFE
-from gpuwatch.controller.web.keep_link import KEEP
-from gpuwatch.controller.web.keep_page import KeepLinks
 from gpuwatch.controller.web.openapi import described
 from gpuwatch.controller.web.schemas import Problem
+from gpuwatch.controller.web.snooze_link import SNOOZE
+from gpuwatch.controller.web.snooze_page import SnoozeLinks
 from gpuwatch.controller.web.state import Rendered, State, UnseenError
 from gpuwatch.runtime.http.access import is_known, is_loopback
 from gpuwatch.runtime.http.request import Request, Response
@@ -36,7 +36,7 @@ _ASSETS = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 # Beside the signed links, whose holders may have no password to get the page's own.
-_ASSETS |= {f"{KEEP}{name}": _ASSETS[f"/{name}"] for name in ("page.css", "icon.svg")}
+_ASSETS |= {f"{SNOOZE}{name}": _ASSETS[f"/{name}"] for name in ("page.css", "icon.svg")}
 _READS = frozenset({"GET", "HEAD"})
 _NO_USER = (
     "acting takes a user: set controller.users_file or controller.tls_client_ca, and name the user in "
@@ -54,14 +54,14 @@ class Web:
     state: State
     operators: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
-    links: KeepLinks | None = None
+    links: SnoozeLinks | None = None
     _files: dict[str, Rendered] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Response:
         """Every request that is for no route of the server's own."""
         try:
             path = request.target.partition("?")[0]
-            links = self.links if path.startswith(KEEP) else None
+            links = self.links if path.startswith(SNOOZE) else None
             self._let_in(request, signed=links is not None)
             if path in _ASSETS:
                 return self._asset(path, request)
@@ -77,7 +77,9 @@ class Web:
             sentence = "beyond this machine it takes a user: set controller.users_file or controller.tls_client_ca"
             raise RefusedError(HTTPStatus.FORBIDDEN, sentence)
         if not request.secure and not is_known(request.headers.get("host", ""), self.names):
-            sentence = "this host name is not known here: use an address, localhost, or add it to controller.names"
+            sentence = (
+                "this host name is not known here: use an address, localhost, or add it to controller.allowed_hosts"
+            )
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, sentence)
 
     def _asset(self, path: str, request: Request) -> Response:

@@ -132,13 +132,13 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
     for decision in done.decisions:
         members = [row for row in nodes if row.pool == decision.pool]
         idle, asks = rules.pool(decision.pool).idle, rules.pool(decision.pool).approval
-        after = idle.after.replace("_", "-") if isinstance(idle.after, str) else format_duration(idle.after)
+        after = idle.timeout.replace("_", "-") if isinstance(idle.timeout, str) else format_duration(idle.timeout)
         yield PoolRow(
             name=decision.pool,
             nodes=len(members),
             running=sum(row.activity is not None for row in members),
             gpus=sum(len(row.gpus) for row in members),
-            rule=f"{idle.then} after {after} idle, with {format_duration(idle.notice)} notice"
+            rule=f"{idle.action} after {after} idle, with {format_duration(idle.grace_period)} notice"
             f"{' and an approval' if asks else ''}",
             usd_per_hour=_sum(members),
             target=decision.target,

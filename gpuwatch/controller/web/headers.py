@@ -12,5 +12,5 @@ _OTHERS = (
 )
 # The fleet's page is a script that asks; it has no form that a browser sends by itself.
 SAFE = (("Content-Security-Policy", _SELF.format("script-src 'self'; ", "connect-src 'self'; ", "'none'")), *_OTHERS)
-# The page behind a keep link is a form and has no script.
+# The page behind a snooze link is a form and has no script.
 FORM = (("Content-Security-Policy", _SELF.format("", "", "'self'")), *_OTHERS)

@@ -547,7 +547,7 @@ async function explain(id, again = false) {
   }
   try {
     const page = await ask(`/nodes/${encodeURIComponent(id)}`);
-    const filling = again && document.activeElement?.closest("#keep, #approve");
+    const filling = again && document.activeElement?.closest("#snooze, #approve");
     if (dialog.dataset.node === id && !filling) $("detail-body").replaceChildren(...explained(page));
   } catch (error) {
     if (dialog.dataset.node === id) $("detail-body").replaceChildren(el("p", {}, error.message));
@@ -614,7 +614,7 @@ function approving(page) {
     put(said, "");
     const left = next ? (Date.parse(next.removal_at ?? next.at) - now()) / 1000 : 0;
     const time = left > 5 ? `at ${when(next.removal_at ?? next.at)} at the earliest` : "with the next round";
-    const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${page.step.reason.sentence}${page.keep ? ` It is kept until ${when(page.keep.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
+    const sure = el("p", { id: "approve-sure" }, el("strong", {}, `Let gpuwatch ${next?.verb ?? "remove"} ${title(row)}?`), ` ${row.id} of pool ${row.pool} goes ${time}. ${page.step.reason.sentence}${page.snooze ? ` It is kept until ${when(page.snooze.until)}.` : ""}${why.value ? ` Your reason: ${why.value}` : ""}`);
     const button = el("button", { type: "button", id: "approve-yes", onclick: yes }, `Yes, ${next?.verb ?? "remove"} it`);
     box.replaceChildren(el("div", { role: "group", "aria-labelledby": "approve-sure" }, sure, el("div", { className: "row" }, button, el("button", { type: "button", onclick: ask }, "No, back"))));
     button.focus();
@@ -624,25 +624,25 @@ function approving(page) {
 }
 
 function keeping(page) {
-  const node = page.row.id, path = `/nodes/${encodeURIComponent(node)}/keep`;
+  const node = page.row.id, path = `/nodes/${encodeURIComponent(node)}/snooze`;
   const order = async (method, body) => {
     try {
       await act(method, path, body);
       $("detail").querySelector("[data-close]").focus();
       explain(node, true);
     } catch (error) {
-      put($("keep-status"), `Not done: ${error.message}.`);
+      put($("snooze-status"), `Not done: ${error.message}.`);
     }
   };
-  const kept = page.keep ? `It is kept until ${when(page.keep.until)} by ${page.keep.who}${reasoned(page.keep.reason)}. ` : "";
-  if (!session?.may_act) return el("p", { id: "keep-status" }, kept, "On the node ", el("code", {}, "gpuwatch keep 4h"), ", or in the cloud the tag ", el("code", {}, "gpuwatch:snooze-until"), " with a time.");
-  const times = [[3600, "1 hour"], [14400, "4 hours"], [86400, "1 day"], [259200, "3 days"], [604800, "7 days"]].filter(([seconds]) => seconds <= page.keep_most_seconds);
-  const howLong = el("select", { id: "keep-for" }, ...times.map(([seconds, name]) => el("option", { value: seconds }, name)));
-  const why = el("input", { id: "keep-why", maxLength: 500, autocomplete: "off" });
-  const form = el("form", { id: "keep" }, el("label", {}, "For ", howLong), el("label", { className: "grow" }, "Reason ", why), el("button", { type: "submit" }, "Keep"));
+  const kept = page.snooze ? `It is kept until ${when(page.snooze.until)} by ${page.snooze.who}${reasoned(page.snooze.reason)}. ` : "";
+  if (!session?.may_act) return el("p", { id: "snooze-status" }, kept, "On the node ", el("code", {}, "gpuwatch snooze 4h"), ", or in the cloud the tag ", el("code", {}, "gpuwatch:snooze-until"), " with a time.");
+  const times = [[3600, "1 hour"], [14400, "4 hours"], [86400, "1 day"], [259200, "3 days"], [604800, "7 days"]].filter(([seconds]) => seconds <= page.max_snooze_seconds);
+  const howLong = el("select", { id: "snooze-for" }, ...times.map(([seconds, name]) => el("option", { value: seconds }, name)));
+  const why = el("input", { id: "snooze-why", maxLength: 500, autocomplete: "off" });
+  const form = el("form", { id: "snooze" }, el("label", {}, "For ", howLong), el("label", { className: "grow" }, "Reason ", why), el("button", { type: "submit" }, "Keep"));
   form.onsubmit = (event) => { event.preventDefault(); order("POST", { seconds: Number(howLong.value), reason: why.value }); };
-  const back = page.keep ? el("button", { type: "button", id: "let-go", onclick: () => order("DELETE") }, "Let it go") : null;
-  return el("div", {}, el("p", { id: "keep-status" }, kept, kept ? "It holds from the next round on. " : "", back), times.length ? form : null);
+  const back = page.snooze ? el("button", { type: "button", id: "let-go", onclick: () => order("DELETE") }, "Let it go") : null;
+  return el("div", {}, el("p", { id: "snooze-status" }, kept, kept ? "It holds from the next round on. " : "", back), times.length ? form : null);
 }
 
 const number = (value) => value == null ? "–" : String(Number(value.toPrecision(4)));

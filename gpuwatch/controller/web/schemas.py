@@ -79,8 +79,8 @@ class AcknowledgeOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=
     pool: _Text | None = None
 
 
-class KeepOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For how long; the pool's snooze_max at most."""
+class SnoozeOrder(_Order, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For how long; the pool's max_snooze at most."""
 
     seconds: Annotated[float, Meta(gt=0, le=_YEAR_SECONDS)]
 

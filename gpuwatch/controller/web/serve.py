@@ -14,9 +14,9 @@ from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.credentials import files_of as client_files_of
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.app import Web
-from gpuwatch.controller.web.keep_link import KEEP
-from gpuwatch.controller.web.keep_page import links_of
 from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.controller.web.snooze_link import SNOOZE
+from gpuwatch.controller.web.snooze_page import links_of
 from gpuwatch.controller.web.state import State
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
@@ -125,7 +125,7 @@ def make_observers(
         web=Web(
             state=state,
             operators=frozenset(server.operators),
-            names=frozenset((server.host, *server.names)) - {""},
+            names=frozenset((server.host, *server.allowed_hosts)) - {""},
             links=links_of(link_key_file, state, insecure=server.insecure),
         ),
     )
@@ -161,7 +161,7 @@ def make_server(settings: ControllerSettings, observers: Observers, clock: Clock
         door=replace(
             auth,
             names=auth.names | (frozenset() if web is None else web.names),
-            open=None if web is None or web.links is None else KEEP,
+            open=None if web is None or web.links is None else SNOOZE,
         ),
         app=app,
     )

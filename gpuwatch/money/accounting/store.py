@@ -1,8 +1,8 @@
 """What was billed: rows by hour, later by day, of each node under its terms; and how they are metered and proved.
 
 A round's metering is one transaction with the marks up to which each node is metered: metering it twice, after a crash
-or by another leader, bills nothing twice. A local day that ended `ledger.keep_hours` ago is summed up and sealed: the
-SHA-256 of its rows becomes a record of the chain, and it changes no more.
+or by another leader, bills nothing twice. A local day that ended `ledger.hourly_spend_retention` ago is summed up and
+sealed: the SHA-256 of its rows becomes a record of the chain, and it changes no more.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class SpendBook:
     def __init__(self, ledger: Ledger) -> None:
         """Of an open ledger. Who meters keeps one: it remembers what it has read."""
         self._store = ledger.store
-        self._keep_ms = int(ledger.keep_hours * 1000)
+        self._keep_ms = int(ledger.hourly_spend_retention * 1000)
         self._snapshot: Connection | None = None
         self._known: tuple[int | None, dict[Terms, int]] = (None, {})  # with the epoch in which they were all
         self._met: dict[int, Terms] = {}  # by `billed`

@@ -44,7 +44,7 @@ def make_report(settings: LedgerSettings, clock: Clock, over_seconds: float, pro
         if not kept:
             raise LedgerError(
                 f"{settings.place} keeps no round of the last {format_duration(over_seconds)} whole "
-                "(ledger.keep, ledger.keep_quiet); let `gpuwatch controller` run"
+                "(ledger.retention, ledger.quiet_round_retention); let `gpuwatch controller` run"
             )
         chosen = [kept[number * len(kept) // _MOST_ROUNDS] for number in range(_MOST_ROUNDS)] if _many(kept) else kept
         chosen = [*chosen[:-1], kept[-1]]

@@ -208,8 +208,8 @@ def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
     return replace(
         made,
         blocked=used + coming if reached.get(budget.block_growth) else None,
-        hastening=ShorterWaits(wait_seconds=budget.hasten_to, why=f"the budget {made.name} is {on}")
-        if reached.get(budget.hasten)
+        hastening=ShorterWaits(wait_seconds=budget.shortened_idle_timeout, why=f"the budget {made.name} is {on}")
+        if reached.get(budget.shorten_idle_timeout)
         else None,
     )
 

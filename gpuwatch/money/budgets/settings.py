@@ -44,13 +44,13 @@ class Budget:
     block_growth: Annotated[
         When, Setting("Add no machine to the scope: once all of it is spent (actual), or is forecast to be, or never.")
     ] = "never"
-    hasten: Annotated[
+    shorten_idle_timeout: Annotated[
         When,
         Setting(
             "Idle machines of the scope get their notice sooner: once all is spent, or is forecast to be, or never."
         ),
     ] = "never"
-    hasten_to: Annotated[
+    shortened_idle_timeout: Annotated[
         Seconds, Ge(60), Setting("How long they wait then, where they would wait longer; the grace after it stays.")
     ] = 600.0
 

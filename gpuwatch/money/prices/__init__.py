@@ -1,7 +1,7 @@
 """What an hour of a machine costs: the built-in table, the user's own prices, and what clouds answer when asked.
 
-`catalogue` is the table, `own_file` reads prices.file, `live` keeps what a module for each cloud fetches, `book` weighs
-them, `fleet` asks for all machines of a round, `storage` knows volumes and addresses.
+`catalogue` reads the table (data/prices.tsv and data/types.tsv, edited by hand), `overrides_file` the file of
+`prices.file`, `fetch` keeps what the providers answer, and `price_book` chooses among them.
 """
 
 from datetime import datetime

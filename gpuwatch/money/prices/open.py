@@ -12,7 +12,7 @@ from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.price_book import Book
 from gpuwatch.money.prices.settings import LivePriceSettings, PriceSettings
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 
 # Name in the settings -> what asks it; imported only where it is set, so that each SDK stays an extra.
 _FETCHERS = {

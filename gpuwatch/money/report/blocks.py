@@ -20,7 +20,7 @@ class Table:
     """Texts in rows; columns in `left` are words, the others numbers.
 
     `summed`: the last row is the others' sum. `beneath`: the last column is sentences; where there is no room for them
-    beside the others they stand under their row. `extra` columns are left out where there is little room.
+    with the others they stand under their row. `extra` columns are left out where there is little room.
     """
 
     kind: ClassVar = "table"

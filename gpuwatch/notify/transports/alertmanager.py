@@ -116,7 +116,7 @@ def _alert(document: Mapping[str, Any], node: Mapping[str, Any], part: Content, 
 
 
 def _texts(document: Mapping[str, Any], node: Mapping[str, Any], part: Content) -> Alert:
-    annotations = {"summary": part.title, "description": part.chat(links=False), "keep": node.get("keep_url")}
+    annotations = {"summary": part.title, "description": part.chat(links=False), "snooze": node.get("snooze_url")}
     texts: Alert = {"annotations": {name: text for name, text in annotations.items() if text}}
     if document["page"]:
         texts["generatorURL"] = document["page"]

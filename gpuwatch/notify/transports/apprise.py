@@ -1,7 +1,7 @@
 """The services that apprise knows (github.com/caronc/apprise), loaded when the first message goes there.
 
 Its URLs hold passwords and tokens, and apprise logs them: its log is off, and errors name lines of the file by number.
-Apprise is told that the body is text; otherwise some services would read it as HTML, and names could hold tags.
+Apprise gets the body as plain text; otherwise some services would read it as HTML, and names could hold tags.
 """
 
 import logging
@@ -30,7 +30,7 @@ class AppriseSettings(Transport):
     def send(self, delivery: Delivery) -> str:
         """How many of the file's URLs it went to; those that failed have no second try if any succeeded.
 
-        A keep link is left out where the connection is not encrypted.
+        A snooze link is left out where the connection is not encrypted.
 
         Raises:
             DeliveryError: it reached none of them, or apprise does not know one of the URLs.

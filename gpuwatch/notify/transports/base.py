@@ -38,7 +38,7 @@ class Content(Protocol):
         ...
 
     def chat(self, *, links: bool = True) -> str:
-        """A shorter text for chats and phones; without keep links where others could read them."""
+        """A shorter text for chats and phones; without snooze links where others could read them."""
         ...
 
     def html(self, *, mail: bool) -> str:

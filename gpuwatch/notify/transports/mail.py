@@ -60,7 +60,7 @@ class MailSettings(Transport):
         if self.username is not None and self.security == "none":
             yield Contradiction(
                 keys=((*path, "security"), (*path, "username")),
-                wrong=f"{where}.security is none: others could read the password of {self.username!r}",
+                wrong=f"{where}.security is `none`: others could read the password of {self.username!r}",
                 right="starttls or tls",
             )
 

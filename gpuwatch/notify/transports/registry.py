@@ -32,7 +32,7 @@ class Transports:
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The names of those whose target is set; right is exactly one."""
+        """The names of the transports with a target; exactly one is right."""
         return tuple(name for name, each in self.by_name.items() if getattr(each, each.target))
 
     @property

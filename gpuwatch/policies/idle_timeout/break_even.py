@@ -11,8 +11,8 @@ Rules, all of them:
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.model.decision import Restarts
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies.idle_timeout.restart_times import ENOUGH
 
 MINIMUM_WAIT_SECONDS = 60.0  # no notice comes sooner, however little a restart costs or a budget leaves
@@ -52,7 +52,7 @@ class Restart:
 def restart(
     cost: float | Literal["measured"], known: Restarts, *, usd: float = 0.0, usd_per_hour: float | None = None
 ) -> Restart | None:
-    """A restart by a pool's settings and what is known of its starts; None: it takes a price, and there is none."""
+    """A restart by a pool's settings and what is known of its starts; None: it takes a price, which is not known."""
     machine = cost if cost != "measured" else UNMEASURED_SECONDS if known.seconds is None else known.seconds
     seconds = restart_seconds(machine, usd=usd, usd_per_hour=usd_per_hour, capacity_errors=known.failed)
     return None if seconds is None else Restart(seconds=seconds, measures=cost == "measured", known=known, usd=usd)
@@ -61,7 +61,7 @@ def restart(
 def restart_seconds(
     machine_seconds: float, *, usd: float = 0.0, usd_per_hour: float | None = None, capacity_errors: int = 0
 ) -> float | None:
-    """What a restart costs in seconds of rental; None: it takes a price, and there is none."""
+    """What a restart costs in seconds of rental; None: it takes a price, which is not known."""
     scarcity = min(_MOST, 1 + _MORE_PER_ERROR * capacity_errors)
     if not usd:
         return machine_seconds * scarcity

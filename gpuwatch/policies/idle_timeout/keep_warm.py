@@ -1,4 +1,4 @@
-"""PURE: idle nodes whose wait is over and that are kept all the same, as they are about to be needed.
+"""PURE: idle nodes that are kept although their wait is over, as they are about to be needed.
 
 Rules, all of them:
 
@@ -46,7 +46,7 @@ def keep_warm(
 def _queued(observation: Observation, pool: str, rules: IdleRules, ending: list[tuple[Step, Node]]) -> Iterator[Step]:
     """Rule 2."""
     queued = observation.queued.get(pool)
-    if queued is None or rules.after == "learned":
+    if queued is None or rules.timeout == "learned":
         return
     sentence = f"work has waited for the pool for {format_duration(queued)}, which it may take"
     for step, node in ending:
@@ -70,7 +70,7 @@ def _scheduled(
     if not costs:
         return
     ahead = {
-        notice: schedule.coming(windows, observation.now, max(costs) + rules.notice * notice)
+        notice: schedule.coming(windows, observation.now, max(costs) + rules.grace_period * notice)
         for notice in (False, True)
     }
     count = capacity.now(observation, pool)
@@ -82,7 +82,7 @@ def _scheduled(
         name, at, floor = found
         left = format_duration((at - observation.now).total_seconds())
         sentence = f"the window {name} opens in {left} and asks for {floor} nodes: it would be started again at once"
-        yield _hold(step, "window_ahead", sentence, "A lower at_least of that window.")
+        yield _hold(step, "window_ahead", sentence, "A lower min_nodes of that window.")
 
 
 def _hold(step: Step, code: str, why: str, change: str) -> Step:

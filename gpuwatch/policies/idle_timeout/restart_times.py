@@ -2,11 +2,11 @@
 
 Rules, all of them:
 
-1. A start is a launch time: clouds renew it whenever a machine starts, whoever started it.
+1. A start is a launch time: clouds renew it at every start of a machine.
 2. From there to the beginning of its first busy verdict is one measurement, if that lies within an hour. A machine that
    was started and left idle for longer is no measure of a restart, and neither is one that claims work from before.
-3. The newest 64 measurements count. Their median is what a restart costs, once there are five: whoever had to wait for
-   its users, or was looked at late, seems slow, so a mean or a higher quantile would be too dear.
+3. The newest 64 measurements count. Their median is what a restart costs, once there are five. A machine
+   that waited for its users, or was looked at late, seems slow, so a mean or a higher quantile would be too dear.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ _KEPT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starts:
-    """A pool's measurements, the newest last, and whose start of the last hour they hold already, by its time."""
+    """A pool's measurements, the newest last; `counted` has the starts of the last hour that they hold already."""
 
     seconds: tuple[float, ...] = ()
     counted: dict[str, float] = field(default_factory=dict)

@@ -1,11 +1,12 @@
-"""PURE: what a round tells each pool of its starts and gaps, and the waits that come of it."""
+"""PURE: what each pool learns of its starts and gaps in a round, and the waits that follow."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from gpuwatch.model.decision import ADDITIONS, Observation, Restarts, Status, Wait
+from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
 from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies import PoolRules, capacity, idle, schedule
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.demand import demand_of
@@ -59,7 +60,7 @@ def _waits(
 
     The cheapest node's price decides what a restart costs. A pool at its floor is followed and has no waits.
     """
-    if rules.idle.after != "learned":
+    if rules.idle.timeout != "learned":
         return {}, history
     nodes = observation.fleet.roster(pool).nodes
     prices = [price for node in nodes if (price := observation.price(node)) is not None]
@@ -80,7 +81,7 @@ def _floor(observation: Observation, pool: str, rules: PoolRules, restart: float
     wishes = [each for each in observation.ledger.wishes if each.pool == pool]
     return max(
         rules.min_nodes,
-        *(each.at_least or 0 for each in schedule.in_force(rules.schedule, observation.now)),
+        *(each.min_nodes or 0 for each in schedule.in_force(rules.schedule, observation.now)),
         0 if ahead is None else ahead[2],
         max(wishes, key=lambda each: each.at).want if wishes else 0,
     )

@@ -6,7 +6,7 @@ Rules, all of them:
    between.
 2. A node that works, or that runs again after it was reclaimed, was needed.
 3. Of a node that is not known, nothing is learned; its gap waits for sight of it.
-4. A gap whose node is not seen at all is lost, unless gpuwatch itself reclaimed the node: tell such nodes as reclaimed
+4. A gap is lost if its node is not seen at all, unless gpuwatch itself reclaimed the node. Pass such nodes as reclaimed
    for as long as their return would show, and as needed when something is launched in their place.
 """
 

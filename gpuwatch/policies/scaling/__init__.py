@@ -64,7 +64,13 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
         sentence = f"{sentences}; all {members} running nodes stay."
         reason = Reason(code="unknown", sentence=sentence)
         return Proposal(
-            policy=POLICY, pool=pool, reason=reason, at_least=members, grows=False, wish=has.count, advice=advice
+            policy=POLICY,
+            pool=pool,
+            reason=reason,
+            min_nodes=members,
+            grows=False,
+            raw_desired_nodes=has.count,
+            advice=advice,
         )
     verdict = _Verdict(code="steady", want=has.count)
     if largest > has.count:
@@ -75,9 +81,9 @@ def propose(observation: Observation, pool: str, rules: ScalingRules, *, warm_up
         policy=POLICY,
         pool=pool,
         reason=Reason(code=verdict.code, sentence=f"{sentences}{verdict.limited}."),
-        want=verdict.want,
+        desired_nodes=verdict.want,
         grows=True,
-        wish=largest,
+        raw_desired_nodes=largest,
         advice=advice,
     )
 

@@ -107,7 +107,7 @@ def adjustment(when: str, then: str) -> Adjustment:
     """A step as it is written.
 
     Raises:
-        ValueError: it is none; the message says what would be right.
+        ValueError: it is no step; the message says what would be right.
 
     """
     threshold, change = _WHEN.fullmatch(when.strip()), _THEN.fullmatch(then.strip())

@@ -20,7 +20,7 @@ _ROUNDING = 1e-9  # what floating point may add: 0.9 / 0.6 is a little more than
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
-    """A pool's nodes: all that it has or is getting, those whose readings there can be, and those past warm-up."""
+    """A pool's nodes: all that it has or is getting, those that can have readings, and those past warm-up."""
 
     count: int
     running: int
@@ -28,7 +28,7 @@ class Strength:
 
 
 def strength(observation: Observation, pool: str, warm_up: float) -> Strength:
-    """The pool's nodes now; one whose start is not known, or lies ahead, is young."""
+    """The pool's nodes now; one with a start that is unknown, or lies ahead, is young."""
     roster = observation.fleet.roster(pool)
     leaving = {entry.intent.node_id for entry in observation.ledger.open_intents if entry.intent.verb in REMOVALS}
     started = [
@@ -43,7 +43,7 @@ def strength(observation: Observation, pool: str, warm_up: float) -> Strength:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """How many nodes a metric wants; None is unknown. The sentence tells the arithmetic."""
+    """How many nodes a metric wants; None is unknown. The sentence has the arithmetic."""
 
     wants: int | None
     sentence: str
@@ -52,7 +52,7 @@ class Recommendation:
 def judge(
     metric: Metric, measure: MetricValue | None, has: Strength, *, tolerance: float, changed: datetime | None, name: str
 ) -> Recommendation:
-    """One metric's ballot; `changed` is when the pool's size last changed: an older number tells of another pool."""
+    """One metric's ballot; `changed` is when the pool's size last changed: an older number is about another pool."""
     doubt = _doubt(measure, changed)
     if measure is None or measure.value is None or doubt is not None:
         return Recommendation(wants=None, sentence=f"{name} is unknown: {doubt}")

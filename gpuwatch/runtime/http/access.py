@@ -96,7 +96,7 @@ def _is_address(name: str) -> bool:
 
 
 def client_of(address: str) -> str:
-    """Whom an address counts for: itself, or its /64 in IPv6, where each host has as many as it likes."""
+    """What the limits count an address as: itself, or its /64 in IPv6, where a host has as many as it likes."""
     try:
         parsed = ipaddress.ip_address(address.split("%", 1)[0])
     except ValueError:
@@ -112,7 +112,7 @@ def parse_users(text: str, where: str) -> dict[str, str]:
     """Hashes by user from lines of `user:hash`, as htpasswd -B writes them; empty lines and # comments are skipped.
 
     Raises:
-        ValueError: a line is something else, a user is there twice, or there is none.
+        ValueError: a line is something else, a user is there twice, or no line has a user.
 
     """
     users: dict[str, str] = {}

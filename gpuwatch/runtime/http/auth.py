@@ -22,7 +22,7 @@ from gpuwatch.runtime.http.access import LoginLimiter, basic_credentials, client
 from gpuwatch.runtime.http.request import TEXT, Response
 from gpuwatch.runtime.http.server import ServerAuth
 from gpuwatch.runtime.http.settings import ServerSettings
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.tls import TlsFiles, server_context
 
 _LOG = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def make_auth(settings: ServerSettings, clock: Clock, section: str) -> ServerAut
         secure=None if contexts is None else lambda: contexts.value,
         max_per_client=settings.max_connections_per_client,
         client_names=frozenset(settings.tls_client_names),
-        names=frozenset((settings.host, *settings.names)),
+        names=frozenset((settings.host, *settings.allowed_hosts)),
     )
 
 
@@ -263,7 +263,7 @@ def users_of(settings: ServerSettings, section: str) -> ReloadingFile[Mapping[st
 
 
 class FairLock:
-    """A lock whose waiters are served by rank, the lowest first, and within a rank as they came."""
+    """A lock that serves its waiters by rank, the lowest first, and within a rank as they came."""
 
     def __init__(self) -> None:
         """Free."""

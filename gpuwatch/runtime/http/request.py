@@ -86,7 +86,7 @@ class LimitedReader(io.BufferedIOBase):
 
 
 def ambiguous(headers: Message) -> bool:
-    """Whether two readers may differ on where the request ends, for whom it is, or who sends it."""
+    """Whether two readers may differ on the end, the recipient or the sender of the request."""
     twice = any(len(headers.get_all(name, ())) > 1 for name in _ONCE)
     return twice or ("Content-Length" in headers and "Transfer-Encoding" in headers)
 

@@ -50,7 +50,7 @@ class ServerSettings:
         dict[str, str],
         Setting("Further users and their bcrypt hashes; a user of the file goes before one of the same name."),
     ] = field(default_factory=dict, repr=False)
-    names: Annotated[
+    allowed_hosts: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
             "Names for requests over plain http on loopback without users, besides localhost and addresses: "

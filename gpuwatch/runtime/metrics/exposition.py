@@ -1,7 +1,7 @@
 """Samples as text, byte for byte what prometheus-client writes of them, at a fraction of its cost.
 
 A page repeats its labels each second, so their text is kept from page to page. `head` and `labels_text` also write
-other exporters' families, whose counters prometheus-client would rename.
+other exporters' families; prometheus-client would rename their counters.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _GO_DIFFERS = 1e6  # from here on Go writes an exponent where Python does not
 
 
 class Exposition:
-    """Writes pages of some families, whose names and labels are of ASCII letters, digits and `_`."""
+    """Writes pages of some families; their names and labels are of ASCII letters, digits and `_`."""
 
     def __init__(self, families: Mapping[str, Family]) -> None:
         """The families by name, in the order of the page."""
@@ -96,7 +96,7 @@ def head(name: str, about: str, kind: str, unit: str = "", *, openmetrics: bool)
 
 
 def labels_text(labels: Iterable[tuple[str, str | None]]) -> str:
-    """Labels as they follow the name, in this order, without those that are None; nothing where there are none."""
+    """Labels as they follow the name, in this order, without those that are None; nothing if no label is left."""
     pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels if value is not None)
     return f"{{{pairs}}}" if pairs else ""
 

@@ -21,26 +21,26 @@ from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 
 Rule = Literal["break_even", "learned"]
 _RULES: Mapping[str, Rule] = {"break_even": "break_even", "learned": "learned"}
-_RIGHT = "never, after=<duration> such as after=10m, after=break_even or after=learned"
+_RIGHT = "never, timeout=<duration> such as timeout=10m, timeout=break_even or timeout=learned"
 _HOUR = 3600.0
 _DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy by its name. `after` is seconds or a rule's name, infinite for `never`.
+    """A policy by its name. `timeout` is seconds or a rule's name, infinite for `never`.
 
-    `rules` are a pool's own, where they and not `after` alone are to be tried.
+    `rules` are a pool's own, where they and not `timeout` alone are to be tried.
     """
 
     name: str
-    after: float | Rule
+    timeout: float | Rule
     rules: PoolRules | None = None
 
     @property
     def never(self) -> bool:
         """Whether it stops nothing."""
-        return self.after == math.inf
+        return self.timeout == math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +92,19 @@ def policy_of(text: str) -> Policy:
 
     """
     if text == "never":
-        return Policy(name=text, after=math.inf)
+        return Policy(name=text, timeout=math.inf)
     key, _, value = text.partition("=")
-    if key != "after":
+    if key != "timeout":
         raise ValueError(f"{text!r} is not a policy; right would be {_RIGHT}")
     if value in _RULES:
-        return Policy(name=text, after=_RULES[value])
+        return Policy(name=text, timeout=_RULES[value])
     try:
         seconds = parse_duration(value)
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}, or {_RIGHT}") from error
     if not isinstance(seconds, float) or not 0 < seconds < math.inf:
         raise ValueError(f"{text!r}: the duration is not above 0; right would be {_RIGHT}")
-    return Policy(name=text, after=seconds)
+    return Policy(name=text, timeout=seconds)
 
 
 def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[float]:
@@ -113,9 +113,9 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
         idle = policy.rules.idle
         own = waits_of(replace(policy, rules=None), gaps, pool_rules.restart_seconds(idle))
         return [pool_rules.in_all(idle, wait) for wait in own]
-    if policy.after == "learned":
+    if policy.timeout == "learned":
         return learned_waits(gaps, restart)
-    return [restart if policy.after == "break_even" else policy.after] * len(gaps)
+    return [restart if policy.timeout == "break_even" else policy.timeout] * len(gaps)
 
 
 def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
@@ -126,7 +126,7 @@ def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
 def optimum_of(history: History, terms: Terms) -> Figures:
     """Who knew every end: keeps what is needed sooner than a restart is worth, and stops all else at once."""
     waits = [math.inf if gap.needed and gap.seconds <= terms.restart else 0.0 for gap in history.gaps]
-    return _charged(Policy(name="optimum", after=0.0), waits, history, terms)
+    return _charged(Policy(name="optimum", timeout=0.0), waits, history, terms)
 
 
 def _charged(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> Figures:

@@ -154,14 +154,14 @@ def _all_foreseen(rules: Rulebook, lives: Sequence[Workload]) -> dict[State, flo
 def foreseen(rules: PoolRules) -> dict[State, float] | None:
     """By state how long it must hold before anything is decided; None where that is not known ahead of time."""
     idle = rules.idle
-    wait = idle.restart_cost if idle.after == "break_even" and not idle.restart_usd else idle.after
+    wait = idle.restart_cost if idle.timeout == "break_even" and not idle.restart_usd else idle.timeout
     if isinstance(wait, str):
         return None
     if rules.scaling.metrics or rules.schedule or idle.demand:
         return None
     if idle.terminate_after is not None or idle.max_age is not None:
         return None
-    waits = {State.IDLE: (idle.then, wait), State.PARKED: (idle.parked, idle.parked_after)}
+    waits = {State.IDLE: (idle.action, wait), State.PARKED: (idle.parked, idle.parked_timeout)}
     return {state: seconds for state, (then, seconds) in waits.items() if then in _REMOVES}
 
 

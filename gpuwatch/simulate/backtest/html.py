@@ -87,7 +87,7 @@ def _charts(result: Backtest, figures: Sequence[Figures]) -> Iterator[_Chart]:
 
 
 def _cost_chart(result: Backtest, figures: Sequence[Figures], colour: dict[int, int]) -> _Chart:
-    even = figures_of(policy_of("after=break_even"), result.history, result.terms).idle_cost_ratio_to_optimum
+    even = figures_of(policy_of("timeout=break_even"), result.history, result.terms).idle_cost_ratio_to_optimum
     items = [
         Item(label=each.policy.name, x=ratio, written=f"{ratio:.2f}", colour=colour[id(each)])
         for each in figures

@@ -18,14 +18,14 @@ def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
     """What is played, once for each wait that the pool may use: its own first."""
     idle = replace(
         rules.idle,
-        then="stop" if rules.idle.then == "terminate" else rules.idle.then,
+        action="stop" if rules.idle.action == "terminate" else rules.idle.action,
         parked="stop" if rules.idle.parked == "terminate" else rules.idle.parked,
         terminate_after=None,
         instance_store="discard",
-        requires=(),
+        required_evidence=(),
         demand={},
     )
-    return tuple(PoolRules(warm_up=rules.warm_up, idle=replace(idle, after=after)) for after in waits(rules))
+    return tuple(PoolRules(warm_up=rules.warm_up, idle=replace(idle, timeout=after)) for after in waits(rules))
 
 
 def restart_seconds(idle: IdleRules) -> float:
@@ -35,20 +35,20 @@ def restart_seconds(idle: IdleRules) -> float:
 
 def in_all(idle: IdleRules, wait: float) -> float:
     """From turning idle to removal: a wait that is set comes before the notice, a learned one includes it."""
-    if idle.after == "learned":
-        return max(MINIMUM_WAIT_SECONDS, wait - idle.notice) + idle.notice
-    return wait + idle.notice
+    if idle.timeout == "learned":
+        return max(MINIMUM_WAIT_SECONDS, wait - idle.grace_period) + idle.grace_period
+    return wait + idle.grace_period
 
 
 def least_seconds(idle: IdleRules) -> float:
     """The shortest idleness after which these rules may stop a node; 0 where it depends on what is measured."""
     after: float
-    if isinstance(idle.after, float):
-        after = idle.after
+    if isinstance(idle.timeout, float):
+        after = idle.timeout
     elif idle.restart_cost == "measured":
         return 0.0
     else:
-        after = idle.restart_cost if idle.after == "break_even" else min(MINIMUM_WAIT_SECONDS, idle.restart_cost)
-    parked = idle.parked_after if idle.parked != "tell" else math.inf
+        after = idle.restart_cost if idle.timeout == "break_even" else min(MINIMUM_WAIT_SECONDS, idle.restart_cost)
+    parked = idle.parked_timeout if idle.parked != "report" else math.inf
     too_old = OLD_NODE_WAIT_SECONDS if idle.max_age is not None else math.inf
     return min(after, parked, too_old)

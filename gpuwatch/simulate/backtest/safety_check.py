@@ -80,7 +80,7 @@ def check(
 
 def _rules_of(policy: Policy, restart: float) -> PoolRules:
     """A policy that is a wait alone, as a pool that meets as much as it can."""
-    idle = IdleRules(after=policy.after, restart_cost=restart, notice=0.0, instance_store="discard")
+    idle = IdleRules(timeout=policy.timeout, restart_cost=restart, grace_period=0.0, instance_store="discard")
     return PoolRules(warm_up=_WARM_UP_SECONDS, idle=idle)
 
 

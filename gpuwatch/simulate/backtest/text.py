@@ -28,7 +28,7 @@ _TROUBLE = {
     "waited": "people_waited_seconds",
     "suspect": "suspected_wrong_stops",
     "of stops": "suspected_wrong_ratio",
-    "stopped again": "nodes_stopped_again",
+    "re-stopped": "nodes_stopped_again",
     "most a day": "most_stops_in_a_day",
 }
 _CHECKS = ("wrong", "violations")

@@ -69,6 +69,6 @@ def _failures(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def _policy(pool: str, rules: PoolRules) -> Policy:
-    after = rules.idle.after
+    after = rules.idle.timeout
     wait = after if isinstance(after, str) else format_duration(after)
-    return Policy(name=f"{pool}:after={wait}", after=after, rules=rules)
+    return Policy(name=f"{pool}:timeout={wait}", timeout=after, rules=rules)

@@ -35,24 +35,28 @@ class Options:
     trace: Path | None = None
     gpus_per_node: int = 1
     instance_type: str | None = None
-    after: float = 600.0
-    idle: IdleRules | None = None  # in the place of `after`, `notice` and `parked`
-    notice: float = 300.0
+    timeout: float = 600.0
+    idle: IdleRules | None = None  # in the place of `timeout`, `notice` and `parked`
+    grace_period: float = 300.0
     warm_up: float = 600.0
     interval: float = 60.0
     sample: float = 60.0
     boot: float = 180.0
     confirmation: float = 5.0
-    parked: Literal["stop", "tell"] | None = None
+    parked: Literal["stop", "report"] | None = None
     speed: float = 60.0
     seconds: float | None = None  # of real time, live only
 
     @property
     def pool(self) -> PoolRules:
         """The pool's rules. A recorded node has nobody at it, so its held memory may be reclaimed like idleness."""
-        parked = self.parked or ("tell" if self.trace is None else "stop")
+        parked = self.parked or ("report" if self.trace is None else "stop")
         idle = IdleRules(
-            after=self.after, notice=self.notice, parked=parked, parked_after=self.after, instance_store="discard"
+            timeout=self.timeout,
+            grace_period=self.grace_period,
+            parked=parked,
+            parked_timeout=self.timeout,
+            instance_store="discard",
         )
         return PoolRules(warm_up=self.warm_up, idle=self.idle or idle)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpuwatch.agent.evidence.leases import keep
-from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
+from gpuwatch.agent.evidence.snoozes import snooze
 from gpuwatch.model.fleet import NodeVerdict, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.nvml import StubDriver
@@ -31,7 +31,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.leases = folder / "leases"
+        self.snoozes = folder / "snoozes"
         self.looks = folder / "looks"
         for name in ("jobs", "command", "slow"):
             (folder / name).write_text("", encoding="ascii")
@@ -55,14 +55,14 @@ class Site:
 
     def agent(self, driver: StubDriver) -> RunningAgent:
         """An agent that looks at everything once, and then not again within any test."""
-        hourly = {f"evidence__{name}__interval": 300.0 for name in ("slurm", "keep", "command")}
+        hourly = {f"evidence__{name}__interval": 300.0 for name in ("slurm", "snooze", "command")}
         environment = {**driver.environment, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
         return RunningAgent(
             environment,
             interval=30.0,
             activity__max_gap="5m",
             evidence__enabled=True,
-            evidence__keep__directory=self.leases,
+            evidence__snooze__directory=self.snoozes,
             evidence__command__argv=f'["{self.folder}/bin/rendering"]',
             **QUIET,
             **hourly,
@@ -88,16 +88,16 @@ def settled(agent: RunningAgent) -> None:
     eventually(lambda: confirmed(agent).activity.state is State.IDLE, agent.verdict)
 
 
-def take_a_lease(site: Site) -> None:
-    """As `gpuwatch keep` does."""
-    keep(EvidenceSettings(keep=LeaseSettings(directory=str(site.leases))), 3600.0, "evaluation", SystemClock())
+def take_a_snooze(site: Site) -> None:
+    """As `gpuwatch snooze` does."""
+    snooze(EvidenceSettings(snooze=SnoozeSettings(directory=str(site.snoozes))), 3600.0, "evaluation", SystemClock())
 
 
 WORK: dict[str, Callable[[Site, StubDriver], object]] = {
     "slurm": lambda site, _: site.write("jobs", "4711\n"),
     "slurm plans a job": lambda site, _: site.script("sinfo", "echo planned"),
     "command": lambda site, _: site.write("command", "yes"),
-    "keep": lambda site, _: take_a_lease(site),
+    "snooze": lambda site, _: take_a_snooze(site),
     "kernels": lambda _, driver: driver.gpu(0).utilization(0.5),
     "power": lambda _, driver: driver.gpu(0).set(power=600_000),
 }
@@ -110,13 +110,13 @@ def test_work_that_began_after_the_last_look_is_seen(driver: StubDriver, site: S
         settled(agent)
         WORK[work](site, driver)
         cached = agent.verdict()
-        told = confirmed(agent)
+        verdict = confirmed(agent)
         after = agent.verdict()
 
-    assert (cached.activity.state, told.activity.state, after.activity.state) == (State.IDLE, State.BUSY, State.BUSY)
-    assert (told.confirm, cached.confirm) == (NONCE, None)
-    assert told.looked_seconds is not None
-    assert 0.0 <= told.looked_seconds < ANSWER_SECONDS
+    assert (cached.activity.state, verdict.activity.state, after.activity.state) == (State.IDLE, State.BUSY, State.BUSY)
+    assert (verdict.confirm, cached.confirm) == (NONCE, None)
+    assert verdict.looked_seconds is not None
+    assert 0.0 <= verdict.looked_seconds < ANSWER_SECONDS
 
 
 def test_a_process_that_began_to_hold_a_gpu_is_seen(driver: StubDriver, site: Site) -> None:
@@ -134,10 +134,10 @@ def test_a_script_that_hangs_is_in_doubt(driver: StubDriver, site: Site) -> None
     with site.agent(driver) as agent:
         settled(agent)
         site.write("slow", "20")
-        told = confirmed(agent)
+        verdict = confirmed(agent)
 
-    assert told.activity.state is State.UNKNOWN
-    assert "slurm" in (told.activity.doubt or "")
+    assert verdict.activity.state is State.UNKNOWN
+    assert "slurm" in (verdict.activity.doubt or "")
 
 
 def test_a_gpu_that_hangs_is_in_doubt(driver: StubDriver, site: Site) -> None:
@@ -145,9 +145,9 @@ def test_a_gpu_that_hangs_is_in_doubt(driver: StubDriver, site: Site) -> None:
     with site.agent(driver) as agent:
         settled(agent)
         driver.hang(0)
-        told = confirmed(agent)
+        verdict = confirmed(agent)
 
-    assert told.activity.state is State.UNKNOWN
+    assert verdict.activity.state is State.UNKNOWN
 
 
 def test_many_questions_do_not_overload_it(driver: StubDriver, site: Site) -> None:

@@ -1,4 +1,4 @@
-"""The host's evidence all the way: from a lease or a broken file to the verdict, the metrics and `explain`."""
+"""The host's evidence all the way: from a snooze or a broken file to the verdict, the metrics and `explain`."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.cli import render as show
@@ -24,7 +24,7 @@ from tests.support.real.agents import RunningAgent, eventually
 
 STALE_AFTER = 8.0
 
-# On the tester's machine people are at work and disks turn; leases alone are looked at.
+# On the tester's machine people are at work and disks turn; snoozes alone are looked at.
 LEASES_ALONE = {
     f"evidence__{name}__enabled": False
     for name in ("people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "jupyter", "slurm")
@@ -38,7 +38,7 @@ class Exported:
         """An idle GPU, and a host that says nothing."""
         self.clock = ManualClock()
         self.host: tuple[Evidence, ...] = ()
-        self.leases: tuple[Lease, ...] = ()
+        self.snoozes: tuple[Snooze, ...] = ()
         self.core = AgentCore(
             node_id="n",
             clock=self.clock,
@@ -48,7 +48,7 @@ class Exported:
             host=lambda _: self.host,
         )
         self.exporter = Exporter(
-            self.core, self.clock, node_id="n", top_processes=1, own_process=False, leases=lambda: self.leases
+            self.core, self.clock, node_id="n", top_processes=1, own_process=False, snoozes=lambda: self.snoozes
         )
 
     def cycle(self, *says: tuple[str, State]) -> None:
@@ -74,15 +74,17 @@ def exported() -> Exported:
 
 def test_each_signal_is_exported_with_what_it_says(exported: Exported) -> None:
     """One of three series is 1; of several findings busy wins, then unknown; a signal that says nothing has none."""
-    exported.cycle(("people", State.IDLE), ("keep", State.UNKNOWN), ("keep", State.BUSY), ("jupyter", State.UNKNOWN))
-    told = exported.series("gpuwatch_node_evidence")
+    exported.cycle(
+        ("people", State.IDLE), ("snooze", State.UNKNOWN), ("snooze", State.BUSY), ("jupyter", State.UNKNOWN)
+    )
+    document = exported.series("gpuwatch_node_evidence")
 
-    assert {labels for labels, value in told.items() if value == 1} == {
+    assert {labels for labels, value in document.items() if value == 1} == {
         'says="idle",signal="people"',
-        'says="busy",signal="keep"',
+        'says="busy",signal="snooze"',
         'says="unknown",signal="jupyter"',
     }
-    assert len(told) == 9
+    assert len(document) == 9
 
 
 def test_evidence_ages_with_its_cycle(exported: Exported) -> None:
@@ -93,12 +95,12 @@ def test_evidence_ages_with_its_cycle(exported: Exported) -> None:
     assert exported.series("gpuwatch_node_evidence") == {}
 
 
-def test_a_lease_is_exported_with_its_end(exported: Exported) -> None:
+def test_a_snooze_is_exported_with_its_end(exported: Exported) -> None:
     """By user, as a time; the reason stays in the verdict."""
-    exported.leases = (Lease(user="alice", reason="eval", expires_at=START, left_seconds=60.0),)
+    exported.snoozes = (Snooze(user="alice", reason="eval", expires_at=START, left_seconds=60.0),)
     exported.cycle()
 
-    assert exported.series("gpuwatch_keep_lease_expires_timestamp_seconds") == {'user="alice"': START.timestamp()}
+    assert exported.series("gpuwatch_snooze_expiry_timestamp_seconds") == {'user="alice"': START.timestamp()}
 
 
 def test_the_verdict_says_who_and_why(exported: Exported) -> None:
@@ -137,36 +139,36 @@ def test_explain_prints_the_note() -> None:
     assert "people = 12 seconds since input (limit 1800) says busy; source: utmp; alice on pts/0\n" in text
 
 
-def test_a_lease_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) -> None:
-    """`gpuwatch keep` makes it busy and `--end` idle again; a lease that cannot be read makes it unknown."""
-    directory = tmp_path / "leases"
-    variable = {"GPUWATCH_AGENT__EVIDENCE__KEEP__DIRECTORY": str(directory)}
+def test_a_snooze_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) -> None:
+    """`gpuwatch snooze` makes it busy and `--end` idle again; a snooze that cannot be read makes it unknown."""
+    directory = tmp_path / "snoozes"
+    variable = {"GPUWATCH_AGENT__EVIDENCE__SNOOZE__DIRECTORY": str(directory)}
 
     def keep(*arguments: str) -> None:
-        command = [sys.executable, "-m", "gpuwatch", "keep", *arguments]
+        command = [sys.executable, "-m", "gpuwatch", "snooze", *arguments]
         subprocess.run(command, env={**os.environ, **variable}, check=True, capture_output=True)
 
-    settings = {**LEASES_ALONE, "evidence__keep__directory": directory, "evidence__keep__interval": 0.1}
+    settings = {**LEASES_ALONE, "evidence__snooze__directory": directory, "evidence__snooze__interval": 0.1}
     with RunningAgent(driver.environment, evidence__enabled=True, **settings) as agent:
         eventually(lambda: agent.verdict().activity.state is State.IDLE, agent.verdict)
         keep("4h", "--reason", "evaluation")
         eventually(lambda: agent.verdict().activity.state is State.BUSY, agent.verdict)
         (evidence,) = agent.verdict().activity.evidence
-        eventually(lambda: "gpuwatch_keep_lease_expires_timestamp_seconds{" in agent.get("/metrics"))
+        eventually(lambda: "gpuwatch_snooze_expiry_timestamp_seconds{" in agent.get("/metrics"))
         keep("--end")
         eventually(lambda: agent.verdict().activity.state is State.IDLE, agent.verdict)
         (directory / "4711.json").touch()
         eventually(lambda: agent.verdict().activity.state is State.UNKNOWN, agent.verdict)
 
-    assert evidence.name == "keep"
+    assert evidence.name == "snooze"
     assert (evidence.note or "").endswith(": evaluation")
 
 
 def test_an_agent_at_its_defaults_tells_of_every_signal(driver: StubDriver, tmp_path: Path) -> None:
     """On whatever machine this runs, each signal that is there says something and none fails by a flaw."""
-    directory = tmp_path / "leases"
-    with RunningAgent(driver.environment, evidence__enabled=True, evidence__keep__directory=directory) as agent:
-        always = {"people", "gpu_process_cpu", "cpu", "disk", "network", "keep"}
+    directory = tmp_path / "snoozes"
+    with RunningAgent(driver.environment, evidence__enabled=True, evidence__snooze__directory=directory) as agent:
+        always = {"people", "gpu_process_cpu", "cpu", "disk", "network", "snooze"}
 
         def told() -> set[str]:
             return set(re.findall(r'gpuwatch_node_evidence\{says="\w+",signal="(\w+)"\}', agent.get("/metrics")))

@@ -57,11 +57,11 @@ def test_a_process_outside_kubernetes_has_no_pod(tmp_path: Path, kubelet: Kubele
 
 def test_a_gpu_given_and_not_used_is_told(tmp_path: Path, kubelet: Kubelet) -> None:
     """Allocated and idle, or allocated and lost: who pays for it is known without any process."""
-    told = ['{container="main",namespace="team-a",pod="train-0"} 1.0']
+    rows = ['{container="main",namespace="team-a",pod="train-0"} 1.0']
     host = Host(tmp_path)
 
-    assert host.cycle(a_reading()).lines("gpuwatch_gpu_pod_info") == told
-    assert host.cycle(a_down()).lines("gpuwatch_gpu_pod_info") == told
+    assert host.cycle(a_reading()).lines("gpuwatch_gpu_pod_info") == rows
+    assert host.cycle(a_down()).lines("gpuwatch_gpu_pod_info") == rows
     assert kubelet.asked == [b""]
 
 

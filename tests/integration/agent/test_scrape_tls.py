@@ -211,6 +211,6 @@ def test_the_agents_log_and_pages_hold_no_secret(agent: RunningAgent, site: Site
     ).stdout
 
     assert "gpuwatch_gpu_up" in page
-    for told in (page, agent.log):
-        assert PASSWORD not in told
-        assert "$2b$" not in told
+    for text in (page, agent.log):
+        assert PASSWORD not in text
+        assert "$2b$" not in text

@@ -121,20 +121,20 @@ def heard(site: Site, tmp_path: Path) -> Iterator[Heard]:
     with (
         mail_server("gpuwatch", authority.issue("mail")) as (smarthost, mails),
         web(pages) as (address, posted),
-        alertmanager(tmp_path / "alertmanager", smarthost, authority.ca, address) as told,
+        alertmanager(tmp_path / "alertmanager", smarthost, authority.ca, address) as text,
     ):
         jobs = {"gpuwatch-controller": "/controller", "gpuwatch": "/agent"}
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(impatient_rules(tmp_path))],
-            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [told]}]}]},
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [text]}]}]},
             "scrape_configs": [
                 {"job_name": job, "metrics_path": path, "static_configs": [{"targets": [address]}]}
                 for job, path in jobs.items()
             ],
         }
         with prometheus(tmp_path / "prometheus", History(), yaml.safe_dump(configuration)):
-            yield Heard(mails=mails, posted=posted, alertmanager=told)
+            yield Heard(mails=mails, posted=posted, alertmanager=text)
 
 
 def test_what_happens_reaches_people_once_and_in_words_they_can_act_on(site: Site, heard: Heard) -> None:

@@ -152,11 +152,11 @@ def test_the_same_rows_without_the_hole_are_idleness(tmp_path: Path) -> None:
     assert run_headless(Options(trace=trace))["stopped"] == 1
 
 
-@pytest.mark.parametrize(("parked", "stopped"), [("stop", 1), ("tell", 0)])
+@pytest.mark.parametrize(("parked", "stopped"), [("stop", 1), ("report", 0)])
 def test_held_memory_of_a_recording_is_reclaimed_unless_told_otherwise(
     tmp_path: Path, parked: str, stopped: int
 ) -> None:
-    """A recorded node has nobody at it, so its pool says `parked: stop`; --parked tell leaves such nodes alone."""
+    """A recorded node has nobody at it, so its pool says `parked: stop`; --parked report leaves such nodes alone."""
     rows = (f"{at},n,0,0,20000000000" for at in range(0, 7200, 60))
     trace = a_trace(tmp_path, f"{HEADER},memory_bytes", *rows)
     done = run_demo("--headless", "--trace", str(trace), "--parked", parked, "--json")
@@ -179,8 +179,8 @@ def test_a_broken_recording_ends_the_demo_with_one_sentence(tmp_path: Path) -> N
     ("arguments", "complaint"),
     [
         (("--hours", "3"), "belong to --headless"),
-        (("--headless", "--after", "soon"), "'soon' is not a duration; write for example 90s"),
-        (("--headless", "--notice", "0"), "'0' is not above 0"),
+        (("--headless", "--timeout", "soon"), "'soon' is not a duration; write for example 90s"),
+        (("--headless", "--grace-period", "0"), "'0' is not above 0"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(arguments: tuple[str, ...], complaint: str) -> None:
@@ -283,11 +283,11 @@ def fetched(url: str) -> str:
 def seen(url: str) -> dict[str, Any]:
     """The fleet; empty before the first round."""
     try:
-        told: dict[str, Any] = json.loads(fetched(f"{url}/api/v1/fleet"))
+        document: dict[str, Any] = json.loads(fetched(f"{url}/api/v1/fleet"))
     except HTTPError as error:
         error.close()
         return {}
-    return told
+    return document
 
 
 def test_the_live_demo_shows_its_fleet_on_the_controllers_own_page(url: str) -> None:

@@ -122,10 +122,10 @@ def test_a_node_is_explained_with_every_rule_of_the_guard(browser: Browser, site
     with a_visit(browser, site.url) as visit:
         visit.page.click("#rows tr:first-child .name")
         visit.page.wait_for_selector("#detail h3")
-        told = visit.text("#detail")
+        text = visit.text("#detail")
 
         for part in ("What would change it", "Evidence", "The guard, were it to stop now", "mass_idleness", "Ledger"):
-            assert part in told
+            assert part in text
 
 
 def test_a_round_shows_without_a_reload(browser: Browser) -> None:
@@ -232,16 +232,16 @@ def test_an_operator_keeps_a_node_on_the_page(browser: Browser, tmp_path: Path) 
         ann = {"username": "ann", "password": "ann"}
         with a_visit(browser, site.url, http_credentials=ann) as visit:
             visit.page.click("#rows tr:first-child .name")
-            visit.page.select_option("#keep-for", "14400")
-            visit.page.fill("#keep-why", "a demo")
+            visit.page.select_option("#snooze-for", "14400")
+            visit.page.fill("#snooze-why", "a demo")
             visit.page.keyboard.press("Enter")
-            expect(visit.page.locator("#keep-status")).to_contain_text("by ann@127.0.0.1: a demo")
-            [keep] = desk.ledger.view(desk.clock.now()).keeps
+            expect(visit.page.locator("#snooze-status")).to_contain_text("by ann@127.0.0.1: a demo")
+            [keep] = desk.ledger.view(desk.clock.now()).snoozes
             visit.page.click("#let-go")
             expect(visit.page.locator("#let-go")).to_have_count(0)
 
     assert (keep.node_id, (keep.until - keep.at).total_seconds()) == ("i-1", 14400.0)
-    assert desk.ledger.view(desk.clock.now()).keeps == ()
+    assert desk.ledger.view(desk.clock.now()).snoozes == ()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

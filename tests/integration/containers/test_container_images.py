@@ -94,7 +94,7 @@ def test_an_agent_runs_hardened(images: Images) -> None:
         assert images.status("exec", container, "touch", "/opt/gpuwatch/x") != 0
         assert images.status("exec", container, "touch", "/run/gpuwatch/x") == 0
         assert "WARNING" not in images.podman("logs", container)
-        assert images.podman("exec", container, "gpuwatch", "keep", "--list")
+        assert images.podman("exec", container, "gpuwatch", "snooze", "--list")
 
 
 @for_real

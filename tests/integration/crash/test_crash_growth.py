@@ -23,7 +23,7 @@ QUEUE = ScalingRules(
 )
 RULES = PoolRules(
     warm_up=0.0,
-    idle=IdleRules(after=300.0, notice=120.0, then="terminate"),
+    idle=IdleRules(timeout=300.0, grace_period=120.0, action="terminate"),
     scaling=QUEUE,
     launch=LaunchRules(template="lt-1"),
     start="any",

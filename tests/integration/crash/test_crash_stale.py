@@ -12,7 +12,7 @@ from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.crash_points import Story, every_cut
 
-SOON = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=120.0))
+SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0))
 ONE_AN_HOUR = Limits(max_stops_per_hour=1, max_stops_per_hour_ratio=1.0, mass_idleness_nodes=99)
 GONE = {NodeState.STOPPED, NodeState.TERMINATED}
 
@@ -29,7 +29,7 @@ def always_old(_now: float) -> float:
 
 def a_story(then: str, ages: object) -> Story:
     """Two idle machines and one stop an hour; the story ends within that hour, so one machine goes."""
-    desk = Desk(rules=replace(SOON, idle=replace(SOON.idle, then=then)), limits=ONE_AN_HOUR)  # type: ignore[arg-type]
+    desk = Desk(rules=replace(SOON, idle=replace(SOON.idle, action=then)), limits=ONE_AN_HOUR)  # type: ignore[arg-type]
     desk.fleet.stale = ages  # type: ignore[assignment]
     for node_id in ("i-1", "i-2"):
         desk.fleet.put(a_node(node_id, held=0.0))

@@ -18,7 +18,7 @@ def main(file: Path) -> None:
         prometheus(Path(folder) / "story", story.history, lookback=LOOKBACK) as url,
     ):
         asked = Asked(url, story)
-        told = {
+        document = {
             name: {
                 "board": (board := load(name)),
                 "answers": {
@@ -28,7 +28,7 @@ def main(file: Path) -> None:
             }
             for name in NAMES
         }
-    file.write_text(json.dumps({"ends": ENDS, "step": STEP, "boards": told}), encoding="utf-8")
+    file.write_text(json.dumps({"ends": ENDS, "step": STEP, "boards": document}), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ from tests.support.real.certificates import Authority
 
 # In apprise 2.2 with Python before 3.13.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-LINK = "https://gpuwatch.example.com/keep/1.abc.def"
+LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 
 
 def a_parcel(*to: str, copies: tuple[str, ...] = (), mentions: tuple[str, ...] = ()) -> Delivery:
-    """A notice with a keep link."""
+    """A notice with a snooze link."""
     message = composed([an_event()], about(link=lambda *_: LINK))
     return a_delivery(message, to=to, copies=copies, mentions=mentions)
 
@@ -80,17 +80,17 @@ def test_slack_and_a_webhook_get_their_forms(tmp_path: Path) -> None:
     """Slack a text that mentions the owner; the webhook a document with the message's key beside it."""
     with serving(lambda _: Answer(body="ok")) as server:
         slack = Receiver(slack=SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET")))
-        told = [
+        rows = [
             sent(a_parcel(mentions=("U1AB",)), slack),
             sent(a_parcel(), Receiver(webhook=WebhookSettings(url=f"{server.url}/in"))),
         ]
         first, second = server.asked
     slack_text, document = json.loads(first.body)["text"], json.loads(second.body)
 
-    assert told == ["Slack", "127.0.0.1"]
+    assert rows == ["Slack", "127.0.0.1"]
     assert slack_text.startswith("<@U1AB> gpuwatch will stop trainer at ")
     assert f"Keep it: <{LINK}>" in slack_text
-    assert (document["event"], document["nodes"][0]["keep_url"]) == ("notice", LINK)
+    assert (document["event"], document["nodes"][0]["snooze_url"]) == ("notice", LINK)
     assert second.headers["idempotency-key"] == document["key"] == "gpuwatch-notice-1"
 
 

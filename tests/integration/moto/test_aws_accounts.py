@@ -41,8 +41,8 @@ def test_accounts_are_listed_together_and_acted_on_apart(ec2: MotoFaults) -> Non
 
     cloud.stop(there, "key", permit=a_permit())
 
-    told = {node.id: (node.account, node.region, node.state) for node in cloud.nodes()}
-    assert told == {here: (ACCOUNT, REGION, NodeState.RUNNING), there: (OTHER, "eu-west-1", NodeState.STOPPED)}
+    document = {node.id: (node.account, node.region, node.state) for node in cloud.nodes()}
+    assert document == {here: (ACCOUNT, REGION, NodeState.RUNNING), there: (OTHER, "eu-west-1", NodeState.STOPPED)}
 
 
 def test_a_role_is_assumed_under_our_name_with_its_external_id(ec2: MotoFaults) -> None:

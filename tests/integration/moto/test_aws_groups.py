@@ -256,10 +256,10 @@ def test_what_was_left_is_told_whole(ec2: MotoFaults) -> None:
     ec2.client.associate_address(AllocationId=ids[1], InstanceId=stopped)
     ec2.client.stop_instances(InstanceIds=[stopped])
 
-    told = {each.id: each for each in a_cloud(ec2).leftovers()}
+    document = {each.id: each for each in a_cloud(ec2).leftovers()}
 
-    assert (told[volume].iops, told[volume].name) == (4000, "scratch")
-    assert told[volume].throughput_bytes_per_second == 250 * 1024**2
-    assert ids[0] not in told
-    assert (told[ids[1]].kind.value, told[ids[1]].node_id) == ("address_of_a_stopped_machine", stopped)
-    assert (told[ids[2]].kind.value, told[ids[2]].node_id) == ("unused_address", None)
+    assert (document[volume].iops, document[volume].name) == (4000, "scratch")
+    assert document[volume].throughput_bytes_per_second == 250 * 1024**2
+    assert ids[0] not in document
+    assert (document[ids[1]].kind.value, document[ids[1]].node_id) == ("address_of_a_stopped_machine", stopped)
+    assert (document[ids[2]].kind.value, document[ids[2]].node_id) == ("unused_address", None)

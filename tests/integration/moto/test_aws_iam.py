@@ -180,9 +180,9 @@ def test_every_change_is_held_to_the_fleets_tag(role: str) -> None:
     for each in document["Statement"]:
         if each["Effect"] == "Allow" and any(":Describe" not in action for action in each["Action"]):
             assert "Condition" in each, f"{each['Sid']} is not held to anything"
-            told = json.dumps(each["Condition"])
-            own = '"lab"' in told or "RunInstances" in told or "LaunchTemplate" in told or "PassedToService" in told
-            assert own, f"{each['Sid']} is held to {told}"
+            text = json.dumps(each["Condition"])
+            own = '"lab"' in text or "RunInstances" in text or "LaunchTemplate" in text or "PassedToService" in text
+            assert own, f"{each['Sid']} is held to {text}"
 
 
 def test_only_our_own_tags_can_be_written() -> None:

@@ -246,13 +246,13 @@ def test_a_dedicated_host_is_paid_anyway(ec2: OddFaults) -> None:
     """Tenancy host is prepaid; a dedicated instance is paid by itself."""
     cloud = a_cloud(ec2, ManualClock())
     place, instance = cloud._look_for(ec2.launch(MINE))
-    told = []
+    rows = []
     for tenancy in ("default", "dedicated", "host"):
         placement: Any = {**instance.described["Placement"], "Tenancy": tenancy}
         instance.described["Placement"] = placement
-        told.append(cloud._node_of(place, instance).capacity_type)
+        rows.append(cloud._node_of(place, instance).capacity_type)
 
-    assert told == [CapacityType.ON_DEMAND, CapacityType.ON_DEMAND, CapacityType.DEDICATED_HOST]
+    assert rows == [CapacityType.ON_DEMAND, CapacityType.ON_DEMAND, CapacityType.DEDICATED_HOST]
 
 
 A_SPOT: Any = {"SpotInstanceRequestId": "sir-1"}
@@ -273,9 +273,9 @@ A_SPOT: Any = {"SpotInstanceRequestId": "sir-1"}
 def test_what_a_spot_request_forbids(request_: SpotRequest, stop: str | None, terminate: str | None) -> None:
     """EC2 stops what a persistent request launched, and launches again what of it is terminated."""
     requests = {"sir-1": request_}
-    for word, told in ((stop, cannot_stop(A_SPOT, requests)), (terminate, cannot_terminate(A_SPOT, requests))):
-        assert (told is None) is (word is None)
-        assert word is None or (told is not None and word in told)
+    for word, text in ((stop, cannot_stop(A_SPOT, requests)), (terminate, cannot_terminate(A_SPOT, requests))):
+        assert (text is None) is (word is None)
+        assert word is None or (text is not None and word in text)
 
 
 def test_what_is_not_spot_may_be_stopped_and_terminated() -> None:
@@ -308,10 +308,10 @@ def test_without_the_permission_spot_machines_are_not_terminated(ec2: OddFaults)
     node_id = ec2.launch_spot(MINE, "one-time")
     ec2.refuse("DescribeSpotInstanceRequests", "UnauthorizedOperation", status=403, times=3)
 
-    told = a_cloud(ec2, ManualClock()).node(node_id).cannot_terminate
+    text = a_cloud(ec2, ManualClock()).node(node_id).cannot_terminate
 
-    assert told is not None
-    assert "UnauthorizedOperation" in told
+    assert text is not None
+    assert "UnauthorizedOperation" in text
 
 
 EMPTY_TYPES = (

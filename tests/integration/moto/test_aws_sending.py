@@ -301,10 +301,10 @@ def test_a_process_that_is_suspended_before_it_sends_does_not_send_when_it_goes_
             goes_on.set()
             if suspended:
                 process.send_signal(signal.SIGCONT)
-            told, _ = process.communicate(timeout=30)
+            text, _ = process.communicate(timeout=30)
         finally:
             process.kill()
             process.wait(10)
 
-    assert told.split()[0] == ("PermitExpiredError" if suspended else "sent"), told
+    assert text.split()[0] == ("PermitExpiredError" if suspended else "sent"), text
     assert len(sink.requests) == (0 if suspended else 1)

@@ -26,7 +26,7 @@ ACTS = ("StopInstances", "StartInstances", "CreateTags", "TerminateInstances", "
 ENFORCE = {
     "mode": "enforce",
     "pools": {
-        "default": PoolRules(idle=IdleRules(then="terminate"), launch=LaunchRules(template=TEMPLATE, region=REGION))
+        "default": PoolRules(idle=IdleRules(action="terminate"), launch=LaunchRules(template=TEMPLATE, region=REGION))
     },
 }
 
@@ -61,8 +61,8 @@ def test_every_call_that_enforcing_needs_is_tried_and_none_is_carried_out(ec2: M
     assert [call for action in (*ACTS, "RunInstances") for call in ec2.done(action)] == []
     assert ec2.client.describe_instances()["Reservations"] == before
     assert ec2.state(node_id) == "running"
-    (told,) = (each.seen for each in findings if each.severity is Severity.FINE)
-    assert all(action in told for action in (*ACTS, "RunInstances"))
+    (text,) = (each.seen for each in findings if each.severity is Severity.FINE)
+    assert all(action in text for action in (*ACTS, "RunInstances"))
 
 
 @pytest.mark.parametrize("action", ["StopInstances", "CreateTags", "RunInstances", "DescribeVolumes"])

@@ -132,8 +132,8 @@ def test_where_moto_lies_about_launches_and_ends() -> None:
         client.modify_instance_attribute(InstanceId=launched[1], DisableApiTermination={"Value": True})
         with pytest.raises(client.exceptions.ClientError, match="OperationNotPermitted"):
             client.terminate_instances(InstanceIds=[launched[1], launched[0], launched[2]])
-        told = client.describe_instances(InstanceIds=launched)["Reservations"]
-        states = [each["Instances"][0]["State"]["Name"] for each in told]
+        rows = client.describe_instances(InstanceIds=launched)["Reservations"]
+        states = [each["Instances"][0]["State"]["Name"] for each in rows]
         assert states == ["running"] * 3, "EC2: the machine in the other zone ends"
 
         client.run_instances(**image, ClientToken="token")

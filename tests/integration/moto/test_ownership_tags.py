@@ -126,9 +126,9 @@ def test_a_time_protects_exactly_until_it_comes(until: datetime, key: str) -> No
 @pytest.mark.parametrize("value", ["", "true", "false", "2020-01-01T00:00Z", "prod"])
 def test_a_key_that_is_almost_ours_protects(key: str, right: str, value: str) -> None:
     """A slip in the key of a tag protects, whatever its value says, and the sentence names both keys."""
-    told = claims({FLEET_TAG: FLEET, key: value}, fleet=FLEET, now=NOW)["protected"]
+    text = claims({FLEET_TAG: FLEET, key: value}, fleet=FLEET, now=NOW)["protected"]
 
-    assert told == f"tag {key!r} is no tag of gpuwatch, {right} is: it protects until it is corrected"
+    assert text == f"tag {key!r} is no tag of gpuwatch, {right} is: it protects until it is corrected"
 
 
 @pytest.mark.parametrize(

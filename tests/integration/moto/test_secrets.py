@@ -315,9 +315,9 @@ def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
 @pytest.mark.parametrize(
     ("named", "words"),
     [
-        ("ssm:", "it names nothing"),
-        ("secretsmanager:#key", "it names nothing"),
-        ("secretsmanager:name#", "it names nothing"),
+        ("ssm:", "it has no name"),
+        ("secretsmanager:#key", "it has no name"),
+        ("secretsmanager:name#", "it has no name"),
         ("credential:../shadow", "a credential's name cannot be a path"),
     ],
 )

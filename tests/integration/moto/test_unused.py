@@ -68,10 +68,10 @@ def test_nothing_left_is_said_in_a_sentence() -> None:
 @pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
 def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
-    told = json.loads(json.dumps(unused.as_object(found)))
+    result = json.loads(json.dumps(unused.as_object(found)))
 
-    assert [row["usd_per_month"] for row in told["unused"]] == ["8.00", "3.65", None][: len(found)]
-    assert told["usd_per_month"] == ("11.65" if found else "0.00")
+    assert [row["usd_per_month"] for row in result["unused"]] == ["8.00", "3.65", None][: len(found)]
+    assert result["usd_per_month"] == ("11.65" if found else "0.00")
 
 
 def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,8 @@ def test_the_command_asks_the_cloud_of_the_settings(tmp_path: Path, monkeypatch:
         volume = ec2.client.create_volume(AvailabilityZone=f"{REGION}a", Size=10, VolumeType="gp3")["VolumeId"]
         ec2.calls.clear()
 
-        told = CliRunner().invoke(commands, ["unused", "--config", str(file), "--json"])
+        result = CliRunner().invoke(commands, ["unused", "--config", str(file), "--json"])
 
-        assert told.exit_code == 0, told.output
-        assert [row["id"] for row in json.loads(told.stdout)["unused"]] == [volume]
+        assert result.exit_code == 0, result.output
+        assert [row["id"] for row in json.loads(result.stdout)["unused"]] == [volume]
         assert {call.action for call in ec2.calls if not call.action.startswith(("Describe", "GetCaller"))} == set()

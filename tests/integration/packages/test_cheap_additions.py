@@ -1,94 +1,21 @@
-"""What CONTRIBUTING.md promises: a metric, a guard rule, a policy or a cloud is added in as few files as it says.
+"""What CONTRIBUTING.md promises: each addition touches as few files as it says.
 
-Each is added to a copy of the repository, where the files are counted. Then `make docs` and the golden files are
-written there, the copy's own tests run, and so does each addition, in a process of its own.
+A metric, a guard rule, a policy, a notification transport and a cloud are added to a copy of the repository, where the
+files are counted. Then `make docs` and the golden files are written there, the copy's own tests run, and so does each
+addition, in a process of its own.
 """
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.fakes.nvml import StubDriver
-from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
-
-FOLDERS = ("gpuwatch/", "tools/", "tests/", "docs/", "examples/", "alerts/", "pyproject.toml")
-_CACHES = {"__pycache__", ".hypothesis", ".pytest_cache"}
-
-
-class Tree:
-    """A copy of the repository that remembers what is changed in it."""
-
-    def __init__(self, root: Path) -> None:
-        """Copy what git tracks, and new files that it does not ignore."""
-        self.root = root
-        listed = subprocess.run(
-            ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, root / name)
-        self._before = self._files()
-
-    def write(self, name: str, text: str) -> None:
-        """A new file."""
-        path = self.root / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-
-    def insert(self, name: str, before: str, text: str) -> None:
-        """Text of an existing file, put before the first place that reads so."""
-        path = self.root / name
-        head, found, tail = path.read_text(encoding="utf-8").partition(before)
-        assert found, f"{name} has no {before!r}"
-        path.write_text(head + text + found + tail, encoding="utf-8")
-
-    def find(self, name: str) -> str:
-        """The one file of that name."""
-        (found,) = self.root.rglob(name)
-        return found.relative_to(self.root).as_posix()
-
-    def run(self, *arguments: str, **variables: str) -> str:
-        """What Python prints; the modules are those of this copy."""
-        done = subprocess.run(
-            [sys.executable, "-P", *arguments],
-            cwd=self.root,
-            env=self.environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """That of a process that imports this copy."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "PYTEST_"))}
-        return {**kept, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def changes(self) -> set[str]:
-        """The files that were written since the copy was made, or since the last call."""
-        after = self._files()
-        changed = {name for name, text in after.items() if self._before.get(name) != text}
-        self._before = after
-        return changed
-
-    def _files(self) -> dict[str, bytes]:
-        files = (path for path in self.root.rglob("*") if path.is_file() and not {*path.parts} & _CACHES)
-        return {str(path.relative_to(self.root)): path.read_bytes() for path in files}
+from tests.support.real.repository_copies import RepositoryCopy
 
 
 def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver: StubDriver) -> None:
     """What is generated from the code follows by itself, the copy's tests pass, and every addition works."""
-    tree = Tree(tmp_path / "tree")
+    tree = RepositoryCopy(tmp_path / "tree")
     add_a_metric(tree)
     assert tree.changes() == {"gpuwatch/model/gpu.py", "gpuwatch/agent/devices/nvml/rows.py"}
     add_a_guard_rule(tree)
@@ -99,6 +26,8 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
     }
     add_a_policy(tree)
     assert tree.changes() == {"gpuwatch/policies/standby.py", "gpuwatch/policies/__init__.py"}
+    add_a_transport(tree)
+    assert tree.changes() == {"gpuwatch/notify/transports/pager.py", "gpuwatch/notify/transports/registry.py"}
     add_a_cloud(tree)
     package = {f"gpuwatch/clouds/nimbus/{name}.py" for name in ("__init__", "settings", "cloud")}
     assert tree.changes() == {*package, "gpuwatch/clouds/settings.py", "pyproject.toml"}
@@ -122,10 +51,11 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
     the_metric_is_exported(tree, driver)
     the_rule_is_broken_by_make_mutate_too(tree)
     the_policy_proposes(tree)
+    the_transport_sends(tree)
     the_cloud_is_reached(tree)
 
 
-def add_a_metric(tree: Tree) -> None:
+def add_a_metric(tree: RepositoryCopy) -> None:
     """A field, and a row that says which function of NVML it comes from."""
     tree.insert(
         "gpuwatch/model/gpu.py",
@@ -142,7 +72,7 @@ def add_a_metric(tree: Tree) -> None:
     )
 
 
-def the_metric_is_exported(tree: Tree, driver: StubDriver) -> None:
+def the_metric_is_exported(tree: RepositoryCopy, driver: StubDriver) -> None:
     """By a real agent, on a stand-in driver."""
     driver.gpu(0).field(192, 450_000)
     command = (sys.executable, "-P", "-m", "gpuwatch")
@@ -150,7 +80,7 @@ def the_metric_is_exported(tree: Tree, driver: StubDriver) -> None:
         eventually(lambda: "gpuwatch_gpu_power_limit_requested_watts{" in agent.get("/metrics"), lambda: agent.log)
 
 
-def add_a_guard_rule(tree: Tree) -> None:
+def add_a_guard_rule(tree: RepositoryCopy) -> None:
     """A function, its registration, and its case in the tests."""
     tree.write(
         "gpuwatch/guard/keepsake.py",
@@ -178,7 +108,7 @@ def keepsake(case: Case) -> Finding:
     )
 
 
-def the_rule_is_broken_by_make_mutate_too(tree: Tree) -> None:
+def the_rule_is_broken_by_make_mutate_too(tree: RepositoryCopy) -> None:
     """That the rule refuses is shown by its case, in the copy's own tests."""
     mutants = "from tests.mutation.mutate_guard import mutants; print(*(each.name for each in mutants()), sep='\\n')"
     assert "keepsake: never objects" in tree.run("-c", mutants)
@@ -186,7 +116,7 @@ def the_rule_is_broken_by_make_mutate_too(tree: Tree) -> None:
     assert "## keepsake\n\nRefuses the removal" in (tree.root / "docs/guard.md").read_text(encoding="utf-8")
 
 
-def add_a_policy(tree: Tree) -> None:
+def add_a_policy(tree: RepositoryCopy) -> None:
     """A file with its settings, and its registration."""
     tree.write(
         "gpuwatch/policies/standby.py",
@@ -213,7 +143,7 @@ class StandbyRules:
 def propose(observation: Observation, pool: str, rules: StandbyRules) -> Proposal:
     """At least so many nodes."""
     reason = Reason(code="standby", sentence=f"{rules.nodes} nodes stay ready.")
-    return Proposal(policy="standby", pool=pool, reason=reason, at_least=rules.nodes)
+    return Proposal(policy="standby", pool=pool, reason=reason, min_nodes=rules.nodes)
 ''',
     )
     policies = "gpuwatch/policies/__init__.py"
@@ -243,7 +173,7 @@ def propose(observation: Observation, pool: str, rules: StandbyRules) -> Proposa
     tree.insert(policies, '    "bounds": _bounds,\n', '    "standby": _standby,\n')
 
 
-def the_policy_proposes(tree: Tree) -> None:
+def the_policy_proposes(tree: RepositoryCopy) -> None:
     """Under its own setting: a machine that would be stopped stays."""
     tree.write("gpuwatch.yaml", "pools: {default: {standby: {nodes: 1}}}\n")
     proposed = """
@@ -257,7 +187,7 @@ observation = an_observation(a_node(), notices=(a_notice(),))
 proposals = propose(observation, "default", rules)
 print(*(each.reason.sentence for each in proposals))
 for standing in (1, 0):
-    chosen = [replace(each, at_least=standing) if each.policy == "standby" else each for each in proposals]
+    chosen = [replace(each, min_nodes=standing) if each.policy == "standby" else each for each in proposals]
     print(*(step.verb for step in resolve(observation, "default", chosen, rules).steps))
 """
     sentences, with_it, without_it = tree.run("-c", proposed).splitlines()
@@ -265,7 +195,53 @@ for standing in (1, 0):
     assert (with_it, without_it) == ("hold", "stop")
 
 
-def add_a_cloud(tree: Tree) -> None:
+def add_a_transport(tree: RepositoryCopy) -> None:
+    """A file with its settings and its sending, and its registration."""
+    tree.write(
+        "gpuwatch/notify/transports/pager.py",
+        '''"""Messages to a pager."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from gpuwatch.model.setting import STRICT, Setting
+from gpuwatch.notify.transports.base import Delivery, Transport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagerSettings(Transport):
+    """The settings of one pager."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    target: ClassVar[str] = "device"
+
+    device: Annotated[str | None, Setting("The device that shows the message.")] = None
+
+    def send(self, delivery: Delivery) -> str:
+        """Write the title."""
+        Path(self.device or "").write_text(delivery.content.title, encoding="utf-8")
+        return f"pager {self.device}"
+''',
+    )
+    registry = "gpuwatch/notify/transports/registry.py"
+    tree.insert(
+        registry,
+        "from gpuwatch.notify.transports.web",
+        "from gpuwatch.notify.transports.pager import PagerSettings\n",
+    )
+    tree.insert(registry, "    mail: MailSettings", "    pager: PagerSettings = field(default_factory=PagerSettings)\n")
+
+
+def the_transport_sends(tree: RepositoryCopy) -> None:
+    """A test message, after `config check` has read its settings."""
+    tree.write("pager.yaml", "notify: {receivers: {ops: {pager: {device: page.txt}}}}\n")
+    assert tree.run("-m", "gpuwatch", "config", "check", "--config", "pager.yaml").startswith("OK: ")
+    assert "pager page.txt" in tree.run("-m", "gpuwatch", "notify", "test", "--config", "pager.yaml")
+    assert "gpuwatch" in (tree.root / "page.txt").read_text(encoding="utf-8")
+
+
+def add_a_cloud(tree: RepositoryCopy) -> None:
     """A package, a field of the settings, and an extra."""
     tree.write("gpuwatch/clouds/nimbus/__init__.py", '"""The cloud of Nimbus."""\n')
     tree.write(
@@ -357,7 +333,7 @@ class NimbusCloud:
     tree.insert("pyproject.toml", "aws = [", 'nimbus = ["gpuwatch[controller]", "nimbus-sdk"]\n')
 
 
-def the_cloud_is_reached(tree: Tree) -> None:
+def the_cloud_is_reached(tree: RepositoryCopy) -> None:
     """`config check` knows it with its settings, regions and secrets; `connect` reaches it, or names its extra."""
     tree.write(
         "right.yaml",

@@ -130,7 +130,7 @@ def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> N
     ("arguments", "words"),
     [
         (("probe", "--once", "--source", "simulated"), '"uuid"'),
-        (("keep", "--list"), "No lease holds."),
+        (("snooze", "--list"), "No snooze holds."),
         (("--version",), "gpuwatch"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -140,7 +140,7 @@ def test_one_file_is_what_a_host_needs(
 ) -> None:
     """Probe and keep, too."""
     environment = {**os.environ, "SHIV_ROOT": str(tmp_path / "shiv"), "HOME": str(tmp_path)}
-    environment["GPUWATCH_AGENT__EVIDENCE__KEEP__DIRECTORY"] = str(tmp_path / "leases")
+    environment["GPUWATCH_AGENT__EVIDENCE__SNOOZE__DIRECTORY"] = str(tmp_path / "snoozes")
     done = subprocess.run([bare_python, pyz, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr

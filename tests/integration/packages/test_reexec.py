@@ -62,11 +62,11 @@ def test_an_agent_runs_out_of_what_it_was_packed_in(driver: StubDriver, bare_pyt
 
 def test_a_mistake_in_the_settings_is_told_from_there_too(bare_python: Path, packed: Path) -> None:
     """With the words and the exit status of an installed agent."""
-    told = subprocess.run(
+    result = subprocess.run(
         [bare_python, packed, "agent", "--interval", "never"], capture_output=True, text=True, check=False
     )
 
-    assert (told.returncode, "agent.interval" in told.stderr) == (2, True), told.stderr
+    assert (result.returncode, "agent.interval" in result.stderr) == (2, True), result.stderr
 
 
 def test_an_installed_one_never_takes_the_working_directorys() -> None:

@@ -44,8 +44,8 @@ class House:
 
     def configure(self, **sections: dict[str, Any]) -> None:
         """Other settings."""
-        told = json.loads(self.file.read_text(encoding="utf-8"))
-        self.file.write_text(json.dumps(told | sections), encoding="utf-8")
+        result = json.loads(self.file.read_text(encoding="utf-8"))
+        self.file.write_text(json.dumps(result | sections), encoding="utf-8")
 
 
 @pytest.fixture
@@ -109,19 +109,19 @@ def test_the_command_that_a_refusal_names_ends_the_refusal(house: House) -> None
 def test_a_trace_is_taken_for_the_pools_load_and_what_came_of_it_is_kept(house: House, trace: Path) -> None:
     """The pool's own rules stand first among those that are compared; what is kept says who, when and over what."""
     done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "--keep", "--json")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     (made,) = house.kept
 
     assert done.exit_code == 0, done.output
-    assert [each["name"] for each in told["policies"]] == ["training:after=30m", "never"]
+    assert [each["name"] for each in result["policies"]] == ["training:timeout=30m", "never"]
     assert (made.pool, made.source, made.who, made.failure) == ("training", str(trace), operator_name(), None)
-    assert (made.stops, made.checked_stops) == (told["policies"][0]["stops"], told["policies"][0]["checked_stops"])
+    assert (made.stops, made.checked_stops) == (result["policies"][0]["stops"], result["policies"][0]["checked_stops"])
     assert timedelta(0) <= SystemClock().now() - made.at < timedelta(minutes=5)
 
 
 def test_rules_that_fail_are_kept_as_such(house: House, trace: Path) -> None:
     """Exit status 1, and the guard goes by it."""
-    house.configure(pools={"training": {"idle": {"after": "25m"}}})
+    house.configure(pools={"training": {"idle": {"timeout": "25m"}}})
     done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "--keep")
     (made,) = house.kept
 
@@ -135,7 +135,7 @@ def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> N
     done = house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--compare", "never", "pool", "--json")
 
     assert done.exit_code == 0, done.output
-    assert [each["name"] for each in json.loads(done.stdout)["policies"]] == ["never", "training:after=30m"]
+    assert [each["name"] for each in json.loads(done.stdout)["policies"]] == ["never", "training:timeout=30m"]
     assert house.kept == ()
 
 
@@ -144,7 +144,7 @@ def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> N
     [
         (["--keep"], "--pool is missing"),
         (["--compare", "pool"], "--pool is missing"),
-        (["--pool", "telling", "--keep"], "the rules of pool 'telling' never let a node go"),
+        (["--pool", "telling", "--keep"], "the rules of pool 'telling' never remove a node"),
         (["--pool", "training", "--keep", "--regret", "1m"], "--keep goes by --regret 15m"),
         (["--pool", "training", "--keep", "--check-hours", "0"], "--keep needs a check"),
         (["--pool", "parking", "--keep", "--parked", "busy"], "right would be --parked idle"),
@@ -156,7 +156,7 @@ def test_what_could_not_be_kept_is_said_before_the_work(
 ) -> None:
     """Exit status 2, and what would be right."""
     house.configure(
-        pools={"training": {}, "telling": {"idle": {"then": "tell"}}, "parking": {"idle": {"parked": "stop"}}}
+        pools={"training": {}, "telling": {"idle": {"action": "report"}}, "parking": {"idle": {"parked": "stop"}}}
     )
     done = house.gpuwatch("backtest", "--trace", trace, *arguments)
 
@@ -182,10 +182,10 @@ def test_config_check_names_the_pools_that_wait(house: House, trace: Path) -> No
 
     assert (before.exit_code, after.exit_code) == (0, 0)
     assert (
-        "Warning: pool training lets no node go: No backtest of the pool is on record.\n"
+        "Warning: pool training removes no node: No backtest of the pool is on record.\n"
         "    Run `gpuwatch backtest --ledger --pool training --keep`.\n"
     ) in before.stdout
-    assert "pool default lets no node go" in after.stdout
+    assert "pool default removes no node" in after.stdout
     assert "training lets" not in after.stdout
     house.configure(limits={})
     assert "Warning" not in house.gpuwatch("config", "check").stdout

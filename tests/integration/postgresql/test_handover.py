@@ -58,22 +58,22 @@ def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machin
     for _ in range(10):
         one_round(parts_on(desk, first))
         desk.rest(60.0)
-    told: list[str] = []
+    rows: list[str] = []
     session: int = first.store._session  # type: ignore[attr-defined]  # PostgreSQL's
 
     def suspended(call: str, _: str) -> CloudError | None:
-        if call == "stop" and not told:
-            told.append(call)
+        if call == "stop" and not rows:
+            rows.append(call)
             desk.clock.suspend(90.0)
             desk.fleet.show("i-1", State.BUSY)
-            postgresql().execute("postgres", f"SELECT pg_terminate_backend({session})")  # as after `hand_over`
+            postgresql().execute("postgres", f"SELECT pg_terminate_backend({session})")  # as after `leader_timeout`
             assert one_round(parts_on(desk, second)) is not None
         return None
 
     desk.fleet.fault = suspended
 
     assert one_round(parts_on(desk, first)) is None
-    assert told == ["stop"]
+    assert rows == ["stop"]
     assert (first.leading(), second.leading()) == (False, True)
     for _ in range(5):
         one_round(parts_on(desk, first))

@@ -71,12 +71,12 @@ def test_a_server_without_tls_gets_no_password(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with a_server(b"N") as (port, heard):
-        told = refused(tmp_path, f"postgresql://gpuwatch:{SECRET}@{ELSEWHERE}:{port}/gpuwatch")
+        text = refused(tmp_path, f"postgresql://gpuwatch:{SECRET}@{ELSEWHERE}:{port}/gpuwatch")
 
     assert heard
-    assert SECRET not in told
+    assert SECRET not in text
     assert not [each for each in heard if SECRET.encode() in each]
-    assert "docs/ledger.md, TLS" in told
+    assert "docs/ledger.md, TLS" in text
 
 
 def test_less_holds_where_the_url_says_so(tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ def test_a_real_server_is_believed_by_its_certificate_alone(
     file = tmp_path / "url"
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "certificate verify failed" in refused(tmp_path, url)
-    for told, trusted in ((f"{url}?sslrootcert={authority}", None), (url, authority)):
+    for text, trusted in ((f"{url}?sslrootcert={authority}", None), (url, authority)):
         if trusted is not None:
             monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-        file.write_text(told, encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
         with closing(Ledger.connect(LedgerSettings(url_file=str(file)))) as ledger:
             assert ledger.lead()
     other = url.replace(ELSEWHERE, "localhost") + f"?sslmode=verify-full&sslrootcert={authority}"

@@ -147,7 +147,7 @@ def test_a_lost_connection_is_a_lost_lead_and_the_next_round_competes_again(clus
 @on_postgresql
 def test_a_leader_that_says_nothing_for_too_long_makes_room(cluster: Cluster) -> None:
     """It hangs, its machine lives: the database ends its session and another one leads."""
-    place = Place(LedgerSettings(url=cluster.database(), hand_over=0.2))
+    place = Place(LedgerSettings(url=cluster.database(), leader_timeout=0.2))
     silent, other = place.open(), place.beside(read_only=False)
 
     eventually(other.lead, lambda: f"{other.leader()} still leads")
@@ -234,8 +234,8 @@ def test_the_password_is_in_no_error(cluster: Cluster, tmp_path: Path) -> None:
         file.write_text(url + "\n", encoding="utf-8")
         with pytest.raises(LedgerError) as caught:
             Ledger.connect(settings)
-        told = caught.value
-        return f"{told} {told.__cause__} {told.__context__ if not told.__suppress_context__ else ''}"
+        error = caught.value
+        return f"{error} {error.__cause__} {error.__context__ if not error.__suppress_context__ else ''}"
 
     wrong = refused(f"postgresql://gpuwatch:secret-88@127.0.0.1:{cluster.port}/{name}")
     assert "password authentication failed" in wrong

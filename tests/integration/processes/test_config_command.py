@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_right_file_is_confirmed_in_one_line(file: Path) -> None:
     """`config check` says in one line what is in force, and ends with 0."""
-    file.write_text("fleet: research\npools: {training: {idle: {after: 1h}}}")
+    file.write_text("fleet: research\npools: {training: {idle: {timeout: 1h}}}")
 
     done = gpuwatch("config", "check", "--config", str(file), GPUWATCH_MODE="enforce")
 

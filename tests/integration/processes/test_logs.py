@@ -36,8 +36,8 @@ def printed(form: str, *, journal: bool = False) -> list[str]:
     environment = {**os.environ, "JOURNAL_STREAM": stream}
     subprocess.run([sys.executable, "-c", script], stderr=writing, env=environment, check=True)
     os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as told:
-        return told.read().splitlines()
+    with os.fdopen(reading, encoding="utf-8") as iowrapper:
+        return iowrapper.read().splitlines()
 
 
 def test_lines_for_the_journal_have_their_priority() -> None:
@@ -105,7 +105,7 @@ def test_a_service_logs_json_from_its_first_line_to_its_last(service: str, tmp_p
             "script": str(tmp_path / "quiet.yaml"),
             "control_socket": "none",
             "health_file": "none",
-            "instance": {"provider": "none"},
+            "metadata": {"provider": "none"},
         },
     }
     file.write_text(json.dumps({"log_format": "json", **settings}), encoding="utf-8")

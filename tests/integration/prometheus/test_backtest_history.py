@@ -85,19 +85,19 @@ def test_the_same_load_has_the_same_gaps_from_a_file_and_from_each_dialect(
     file = tmp_path / "trace.csv"
     file.write_text(as_csv(PLAIN))
     truth = history_of(Options(trace=file, gpus_per_node=4))
-    told = a_range(engine, dialect, step=step).history(Options())
+    history = a_range(engine, dialect, step=step).history(Options())
 
     for name, load in PLAIN.items():
         expected = [gap for gap in gaps_of(truth, name) if gap[1] - gap[0] > 2 * step]
         found = [
-            gap for gap in gaps_of(told, name) if any(gap[0] < end and gap[1] > begin for begin, end, _ in expected)
+            gap for gap in gaps_of(history, name) if any(gap[0] < end and gap[1] > begin for begin, end, _ in expected)
         ]
         assert [needed for *_, needed in found] == [needed for *_, needed in expected], name
         for (begin, end, _), (since, until, _) in zip(found, expected, strict=True):
             assert since - 1 <= begin <= since + step + EVERY, name
             assert until - step - EVERY <= end <= until, name
-        assert told.node_seconds[name] == END
-        life = next(life for life in told.lives if life.name == name)
+        assert history.node_seconds[name] == END
+        life = next(life for life in history.lives if life.name == name)
         assert len(life.gpus) == load.gpus
         assert life.pool == ("agents" if dialect == "gpuwatch" else "others")
 
@@ -105,13 +105,13 @@ def test_the_same_load_has_the_same_gaps_from_a_file_and_from_each_dialect(
 @pytest.mark.parametrize("dialect", EVERY_DIALECT)
 def test_silence_is_neither_idle_nor_paid_for(engine: str, dialect: str) -> None:
     """A gap that silence ends has no known end; what follows is a new one, from the first step with samples on."""
-    told = a_range(engine, dialect).history(Options())
-    first, second, third = gaps_of(told, "silent")
+    history = a_range(engine, dialect).history(Options())
+    first, second, third = gaps_of(history, "silent")
 
     assert first == (pytest.approx(600, abs=61), 3000.0, False)
     assert second == (3600.0, 9000.0, False)
     assert third == (pytest.approx(14000, abs=61), END, False), "the work at 12000 was not seen"
-    assert told.node_seconds["silent"] == pytest.approx(END - 600 - 5000, abs=61)
+    assert history.node_seconds["silent"] == pytest.approx(END - 600 - 5000, abs=61)
 
 
 @pytest.mark.parametrize("dialect", EVERY_DIALECT)
@@ -158,14 +158,14 @@ def test_an_agent_that_was_restarted_proves_no_work(engine: str) -> None:
 @pytest.mark.parametrize("dialect", EVERY_DIALECT)
 def test_evidence_says_why_a_gap_is_one(engine: str, dialect: str) -> None:
     """The agent's own words, or what the samples show and what was there before."""
-    told = a_range(engine, dialect).history(Options())
-    begin = gaps_of(told, "forgotten")[0][0]
+    history = a_range(engine, dialect).history(Options())
+    begin = gaps_of(history, "forgotten")[0][0]
     since = f"{datetime.fromtimestamp(BEGIN + 3600, UTC):%Y-%m-%d %H:%M:%S}"
 
     if dialect == "gpuwatch":
-        assert told.evidence["forgotten", begin] == f"idle since {since} UTC by its agent"
+        assert history.evidence["forgotten", begin] == f"idle since {since} UTC by its agent"
     else:
-        assert told.evidence["forgotten", begin] == "8 GPUs below 1 %, after 97%"
+        assert history.evidence["forgotten", begin] == "8 GPUs below 1 %, after 97%"
 
 
 def test_a_file_has_evidence_too(tmp_path: Path) -> None:
@@ -183,18 +183,18 @@ def test_a_file_has_evidence_too(tmp_path: Path) -> None:
 
 def test_an_address_that_changes_hands_is_two_nodes(engine: str) -> None:
     """A target is the node that it was called at the time, whatever it is called later."""
-    told = a_range(engine, "gpuwatch").history(Options())
+    history = a_range(engine, "gpuwatch").history(Options())
 
-    assert gaps_of(told, "first") == [(600.0, pytest.approx(7000, abs=61), False)]
-    assert gaps_of(told, "second") == []
-    assert told.node_seconds["second"] == pytest.approx(END - 9000, abs=61)
+    assert gaps_of(history, "first") == [(600.0, pytest.approx(7000, abs=61), False)]
+    assert gaps_of(history, "second") == []
+    assert history.node_seconds["second"] == pytest.approx(END - 9000, abs=61)
 
 
 def test_two_targets_that_claim_to_be_one_node_are_unknown(engine: str) -> None:
     """While only one tells, it is believed."""
-    told = a_range(engine, "gpuwatch").history(Options())
+    history = a_range(engine, "gpuwatch").history(Options())
 
-    assert gaps_of(told, "twice") == [(0.0, pytest.approx(7200, abs=61), False)]
+    assert gaps_of(history, "twice") == [(0.0, pytest.approx(7200, abs=61), False)]
 
 
 @pytest.mark.parametrize("points", [1, 500, 5000])
@@ -226,9 +226,9 @@ def test_what_a_server_refuses_is_asked_in_smaller_parts(engine: str, monkeypatc
 
 def test_a_pool_is_told_by_its_label(engine: str) -> None:
     """Only targets with that label are asked about, and no target is an error that names it."""
-    told = a_range(engine, "gpuwatch", pool="agents").history(Options())
+    history = a_range(engine, "gpuwatch", pool="agents").history(Options())
 
-    assert {life.name for life in told.lives} == set(TOLD)
+    assert {life.name for life in history.lives} == set(TOLD)
     with pytest.raises(SourceError, match="tells of no node whose label pool is 'nobodys'"):
         a_range(engine, "gpuwatch", pool="nobodys").history(Options())
 

@@ -23,7 +23,7 @@ SPAN = [
     "--to",
     f"{datetime.fromtimestamp(BEGIN + HOURS * 3600, UTC):%Y-%m-%dT%H:%M:%SZ}",
 ]
-UNPLAYED = ["--compare", "after=10m", "--check-hours", "0", "--json"]
+UNPLAYED = ["--compare", "timeout=10m", "--check-hours", "0", "--json"]
 MACHINES = ["--instance-type", "g6.xlarge"]
 
 
@@ -60,12 +60,12 @@ def run(*arguments: object) -> Result:
 def test_a_prometheus_is_a_source(url: str, dialect: tuple[str, ...], nodes: int) -> None:
     """Our own agents where nobody says whose metrics are meant; the source is told with its time."""
     done = run("--prometheus", url, *SPAN, *dialect, *MACHINES, *UNPLAYED)
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert (told["nodes"], told["node_hours"]) == (nodes, nodes * 2.0)
-    assert told["trace"].startswith(f"{url} ({dialect[1] if dialect else 'gpuwatch'}), {SPAN[1][:10]} ")
-    assert told["policies"][0]["stops"] == {1: 1, 2: 3}[nodes]
+    assert (result["nodes"], result["node_hours"]) == (nodes, nodes * 2.0)
+    assert result["trace"].startswith(f"{url} ({dialect[1] if dialect else 'gpuwatch'}), {SPAN[1][:10]} ")
+    assert result["policies"][0]["stops"] == {1: 1, 2: 3}[nodes]
 
 
 @pytest.mark.component("prometheus")
@@ -73,13 +73,23 @@ def test_the_real_controller_plays_what_a_prometheus_told(url: str, tmp_path: Pa
     """The check and the page work as they do for a file, with the agents' own words as evidence."""
     page = tmp_path / "report.html"
     done = run(
-        "--prometheus", url, *SPAN, *MACHINES, "--compare", "after=10m", "--check-hours", "2", "--json", "--html", page
+        "--prometheus",
+        url,
+        *SPAN,
+        *MACHINES,
+        "--compare",
+        "timeout=10m",
+        "--check-hours",
+        "2",
+        "--json",
+        "--html",
+        page,
     )
-    told = json.loads(done.stdout)["policies"][0]
+    result = json.loads(done.stdout)["policies"][0]
 
     assert done.exit_code == 0, done.output
-    assert (told["wrongly_stopped"], told["violations"]) == (0, 0)
-    assert told["checked_stops"] >= 2
+    assert (result["wrongly_stopped"], result["violations"]) == (0, 0)
+    assert result["checked_stops"] >= 2
     assert "by its agent" in page.read_text(encoding="utf-8")
 
 
@@ -103,12 +113,12 @@ def test_a_ledger_is_a_source(ledger: Path, tmp_path: Path) -> None:
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(f"ledger: {{path: {ledger}}}")
     named, configured = run("--ledger", ledger, *UNPLAYED), run("--ledger", "--config", file, *UNPLAYED)
-    told = json.loads(named.stdout)
+    result = json.loads(named.stdout)
 
     assert (named.exit_code, configured.exit_code) == (0, 0), named.output + configured.output
-    assert (told["trace"], told["nodes"]) == (f"the ledger {ledger}", 2)
-    assert told["policies"][0]["stops"] >= 2
-    assert json.loads(configured.stdout)["policies"] == told["policies"]
+    assert (result["trace"], result["nodes"]) == (f"the ledger {ledger}", 2)
+    assert result["policies"][0]["stops"] >= 2
+    assert json.loads(configured.stdout)["policies"] == result["policies"]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +172,7 @@ def test_a_ledger_without_rounds_is_no_source(ledger: Path) -> None:
     done = run("--ledger", ledger, "--from", "2020-01-01", "--to", "2020-02-01")
 
     assert done.exit_code == 2, done.output
-    assert "keeps 0 rounds of that time whole, and a backtest needs two (ledger.keep_quiet, ledger.keep)" in done.output
+    assert (
+        "keeps 0 rounds of that time whole, and a backtest needs two (ledger.quiet_round_retention, ledger.retention)"
+        in done.output
+    )

@@ -58,11 +58,11 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     history = History()
     for number, story in enumerate(STORIES.values()):
         one = History()
-        told = {"node_id": f"i-{number}", "instance": f"10.0.1.{number}:9460", **story.told}
-        told["node_id"] = str(told["node_id"]).replace("NAME", f"i-{number}-name")
-        an_agent(one, **told)  # type: ignore[arg-type]
+        document = {"node_id": f"i-{number}", "instance": f"10.0.1.{number}:9460", **story.told}
+        document["node_id"] = str(document["node_id"]).replace("NAME", f"i-{number}-name")
+        an_agent(one, **document)  # type: ignore[arg-type]
         if story.again is not None:
-            an_agent(one, **{**told, **story.again})  # type: ignore[arg-type]
+            an_agent(one, **{**document, **story.again})  # type: ignore[arg-type]
         one.lines.pop(story.drop, None)
         one.lines.get(story.behind, [None]).pop()
         for name, lines in one.lines.items():

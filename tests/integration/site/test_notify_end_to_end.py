@@ -1,4 +1,4 @@
-"""Owners are told by the real controller: a mail with a keep link, and what came of it, from driver to mailbox."""
+"""Owners are told by the real controller: a mail with a snooze link, and what came of it, from driver to mailbox."""
 
 import re
 import socket
@@ -27,9 +27,9 @@ def test_a_mail_before_the_stop_a_link_that_keeps_and_a_mail_after_it(tmp_path: 
             "url": f"http://127.0.0.1:{port}",
             "link_key_file": str(key),
             "owner_mail": "{owner}@example.com",
-            "to": {"owners": {"mail": server, "owners": True}},
+            "receivers": {"owners": {"mail": server, "owners": True}},
         }
-        limits = {"max_stops_per_hour_ratio": 1.0, "require_told": True, "allow_short_waits": True}
+        limits = {"max_stops_per_hour_ratio": 1.0, "require_notification": True, "allow_short_waits": True}
         more = {"notify": notify, "limits": limits, "controller": {"port": port}}
         site.controller(site.configure("enforce", "8s", more))
         eventually(lambda: mails.to("ann@example.com") and mails.to("bob@example.com"), site.log)
@@ -51,7 +51,7 @@ def test_a_mail_before_the_stop_a_link_that_keeps_and_a_mail_after_it(tmp_path: 
 
     assert f"gpuwatch will stop trainer ({kept}) at " in notice
     assert "trainer" in shown
-    assert "put it off" in shown
+    assert "can be put off until" in shown
     assert "on record as by link:ann" in done
     assert after == "running"
     assert stopped["Subject"] == "gpuwatch stopped forgotten"

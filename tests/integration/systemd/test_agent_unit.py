@@ -25,13 +25,13 @@ agent:
   deadline: 1s
   start_deadline: 4s
   restart_max: 1s
-  instance: {provider: none}
+  metadata: {provider: none}
   evidence:
     people: {interval: 200ms}
     gpu_process_cpu: {interval: 500ms}
     inhibitors: {interval: 200ms}
     jupyter: {interval: 500ms}
-    keep: {interval: 200ms}
+    snooze: {interval: 200ms}
     cpu: {enabled: false}      # this machine computes, and its own disks turn
     disk: {enabled: false}
     network: {enabled: false}
@@ -151,13 +151,13 @@ def test_the_journal_can_be_read(host: Host) -> None:
 def test_killed_it_comes_back_with_the_leases(host: Host) -> None:
     """Whatever ends it, systemd starts it again; who has kept the machine has kept it still, and it is theirs."""
     killed = host.restart()
-    host.run(*GPUWATCH, "keep", "1h", "--reason", "a run", user="alice")
-    host.becomes(State.BUSY, "keep")
+    host.run(*GPUWATCH, "snooze", "1h", "--reason", "a run", user="alice")
+    host.becomes(State.BUSY, "snooze")
     host.run("kill", "-KILL", str(killed))
     eventually(lambda: host.agent not in (0, killed), lambda: host.journal(AGENT))
-    host.becomes(State.BUSY, "keep")
+    host.becomes(State.BUSY, "snooze")
     (kept,) = host.evidence()
-    host.run(*GPUWATCH, "keep", "--end", user="alice")
+    host.run(*GPUWATCH, "snooze", "--end", user="alice")
     host.becomes(State.IDLE)
 
     assert str(kept.note).startswith("alice until ")
@@ -178,9 +178,9 @@ def test_one_that_hangs_is_replaced(host: Host) -> None:
     finally:
         host.run("rm", "/run/gpuwatch/health.new")
     eventually(lambda: host.agent not in (0, hung), lambda: host.journal(AGENT))
-    told = host.journal(AGENT)
+    text = host.journal(AGENT)
 
-    assert "health/watch.py" in told, told
+    assert "health/watch.py" in text, text
 
 
 def test_new_settings_are_taken_without_a_new_process(host: Host) -> None:

@@ -131,8 +131,8 @@ def test_a_secret_that_systemd_hands_over_is_read_by_its_name(office: Office) ->
     doctor = [*(f"--setenv={name}={value}" for name, value in office.environment.items()), *GPUWATCH]
     doctor += ["doctor", "controller"]
     without = office.run(*unit, *doctor, check=False)
-    told = office.run(*unit, "--property=LoadCredential=agents:/root/agents", *doctor, check=False)
+    text = office.run(*unit, "--property=LoadCredential=agents:/root/agents", *doctor, check=False)
 
     assert "signals.password_file: credential:agents [secret.unread]" in without
-    assert "signals.password_file: credential:agents [secret]" in told
-    assert "correct horse" not in told
+    assert "signals.password_file: credential:agents [secret]" in text
+    assert "correct horse" not in text

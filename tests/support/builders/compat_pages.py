@@ -188,8 +188,8 @@ class Page:
         self.clock.advance(1.0)
         self.seq += 1
         begin, *rest = a_cycle(self.seq, self.clock.monotonic(), *entries)
-        told = [] if xid is None else [Event(seq=self.seq, uuid=entries[0].info.uuid, xid=xid)]
-        self.core.ingest_messages([begin, *told, *rest])
+        rows = [] if xid is None else [Event(seq=self.seq, uuid=entries[0].info.uuid, xid=xid)]
+        self.core.ingest_messages([begin, *rows, *rest])
         return self
 
     def text(self, accept: str = PLAIN) -> str:

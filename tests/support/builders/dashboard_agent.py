@@ -11,7 +11,7 @@ from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.attribution.pods import Workload
 from gpuwatch.agent.attribution.process import Owner
 from gpuwatch.agent.devices.messages import Event
-from gpuwatch.agent.evidence.leases import Lease
+from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.metadata.base import Facts, NoticeKind
@@ -50,7 +50,7 @@ class Patient:
             clock,
             node_id=node_id,
             top_processes=2,
-            leases=lambda: [_lease(clock.now())],
+            snoozes=lambda: [_lease(clock.now())],
             users=lambda: _view(clock.monotonic()),
             instance=lambda: _instance(node_id, clock.now()),
         )
@@ -149,8 +149,8 @@ def _says(name: str, says: State) -> Evidence:
 _EVIDENCE = (_says("people", State.BUSY), _says("slurm", State.BUSY), _says("disk", State.IDLE))
 
 
-def _lease(now: datetime) -> Lease:
-    return Lease(user="ana", reason="a paper", expires_at=now + timedelta(hours=3), left_seconds=3 * 3600.0)
+def _lease(now: datetime) -> Snooze:
+    return Snooze(user="ana", reason="a paper", expires_at=now + timedelta(hours=3), left_seconds=3 * 3600.0)
 
 
 def _view(monotonic: float) -> View:

@@ -48,9 +48,9 @@ class Story:
     def played(self) -> "Story":
         """Let it happen."""
         horizon = HOURS * 3600
-        told = (*demo_fleet(0, horizon), _ending("late-1", 3.6), _ending("late-2", 3.72))
+        rows = (*demo_fleet(0, horizon), _ending("late-1", 3.6), _ending("late-2", 3.72))
         ledger = Ledger.in_memory()
-        parts, world = staged(self.options, told, horizon, ledger)
+        parts, world = staged(self.options, rows, horizon, ledger)
         self._own(parts)
         parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
         leader = ControllerMetrics("enforce", "demo", parts.clock)

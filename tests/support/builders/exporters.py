@@ -44,10 +44,10 @@ def an_exporter(
     labels: dict[str, str] | None = None,
 ) -> None:
     """A target with GPUs at rest, but for what `change` makes of their points."""
-    told = DIALECTS[dialect]
+    result = DIALECTS[dialect]
     for gpu in range(gpus):
-        mine = {"job": dialect, "instance": instance, told.gpu_label: f"GPU-{gpu}", **(labels or {})}
-        for sign in told.signs:
+        mine = {"job": dialect, "instance": instance, result.gpu_label: f"GPU-{gpu}", **(labels or {})}
+        for sign in result.signs:
             if sign.name == "processes" and sign.metric == "process_info_info":
                 continue  # one series for each process
             points = [(at, 0.0) for at in times()]
@@ -186,9 +186,9 @@ class _Damaged:
     worked: list[float] = field(default_factory=list)
 
     def __call__(self, sign: str, gpu: int, points: list[tuple[float, float]]) -> Points:
-        told = list(self.work(sign, gpu, points))
-        self.worked += [at for at, value in told if value == WORK]
-        return self.damage(sign, gpu, told)
+        rows = list(self.work(sign, gpu, points))
+        self.worked += [at for at, value in rows if value == WORK]
+        return self.damage(sign, gpu, rows)
 
 
 def at_rest(node: Node) -> Callable[[float], bool]:

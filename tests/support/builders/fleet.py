@@ -35,7 +35,7 @@ from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.promise import a_promise
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(after=1800.0, notice=600.0))
+RULES = PoolRules(min_nodes=0, warm_up=900.0, idle=IdleRules(timeout=1800.0, grace_period=600.0))
 HOUR = 3600.0
 
 
@@ -101,9 +101,9 @@ def an_observation(*nodes: Node, now: datetime = NOW, **ledger: object) -> Obser
     return Observation(now=now, fleet=Fleet(observed_at=now, nodes=nodes), ledger=view)
 
 
-def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, **told: object) -> Notice:
+def a_notice(node_id: str = "i-1", *, age: float = 900.0, now: datetime = NOW, **value: object) -> Notice:
     """A notice in force, older than the grace period unless told otherwise; `told` is what it promised otherwise."""
-    promise = a_promise(age, now, told)
+    promise = a_promise(age, now, value)
     return Notice(node_id=node_id, key="gpuwatch-test-1", at=now - timedelta(seconds=age), promise=promise)
 
 

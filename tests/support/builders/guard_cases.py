@@ -70,9 +70,9 @@ def blind(case: Case) -> Case:
     return replace(case, observation=replace(case.observation, fleet=fleet))
 
 
-def promising(case: Case, *, age: float = 900.0, **told: Any) -> Case:  # noqa: ANN401  of a Promise
+def promising(case: Case, *, age: float = 900.0, **document: Any) -> Case:  # noqa: ANN401  of a Promise
     """The case whose notice is so old and promised something else."""
-    return with_ledger(case, notices=(a_notice(age=age, **told),))
+    return with_ledger(case, notices=(a_notice(age=age, **document),))
 
 
 def with_group(case: Case, **changes: object) -> Case:
@@ -88,7 +88,7 @@ def with_group(case: Case, **changes: object) -> Case:
         step=replace(case.step, verb=Verb.TERMINATE),
         node=replace(case.node, group=group.id),
         group=group,
-        pool_rules=with_idle(then="terminate"),
+        pool_rules=with_idle(action="terminate"),
         observation=replace(case.observation, fleet=fleet),
     )
 
@@ -185,7 +185,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("young", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=899)), "14m59s"),
     ("unknown age", "warm_up", lambda c: with_node(c, launched_at=None), "start time is unknown"),
     ("impossible", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=7000)), "claims"),
-    ("mostly deaf pool", "blind", blind, "3 of 7"),
+    ("mostly deaf pool", "low_coverage", blind, "3 of 7"),
     ("failed lately", "cooling_down", lambda c: with_ledger(c, recent=(a_done("i-1", Status.FAILED),)), "given up"),
     ("nobody knows", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.UNAVAILABLE),)), "i-1"),
     ("accepted", "in_flight", lambda c: with_ledger(c, open_intents=(an_open("i-1", Status.ACCEPTED),)), "i-1"),
@@ -212,7 +212,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("no notice", "no_notice", lambda c: with_ledger(c, notices=()), "no notice"),
     ("young notice", "no_notice", lambda c: promising(c, age=599.0), "Wait for 1s"),
-    ("minimum", "floor", lambda c: replace(c, pool_rules=replace(RULES, min_nodes=3)), "2 running nodes"),
+    ("minimum", "min_nodes", lambda c: replace(c, pool_rules=replace(RULES, min_nodes=3)), "2 running nodes"),
     ("per round", "blast_radius", lambda c: replace(c, limits=Limits(max_stops_per_round=0)), "max_stops_per_round"),
     (
         "per hour",
@@ -239,8 +239,8 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("group protected", "protected", lambda c: with_group(c, protected="tag gpuwatch:protect"), "gpuwatch:protect"),
     ("stop of a member", "owned", lambda c: replace(with_group(c), step=c.step), "terminate"),
     ("group not listed", "owned", lambda c: replace(with_group(c), group=None), "g-1"),
-    ("block", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.CAPACITY_BLOCK), "Capacity Block"),
-    ("reserved", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.RESERVED), "reservation"),
+    ("block", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.CAPACITY_BLOCK), "Capacity Block"),
+    ("reserved", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.RESERVED), "reservation"),
     ("local disks", "data_loss", lambda c: with_node(c, instance_store=True), "discard"),
     ("smallest group", "group", lambda c: with_group(c, min_size=3), "MinSize"),
     ("suspended", "group", lambda c: with_group(c, suspended=frozenset({"Terminate"})), "Terminate"),
@@ -248,22 +248,32 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("largest group", "group", lambda c: a_growth(c, size=10), "MaxSize"),
     ("no launches", "group", lambda c: a_growth(c, suspended=frozenset({"Launch"})), "Launch"),
     ("running", "not_running", lambda c: replace(c, step=replace(c.step, verb=Verb.START)), "stopped"),
-    ("kept for good", "ladder", lambda c: asleep(c, terminate_after=None), "terminate_after"),
-    ("not its time", "ladder", lambda c: asleep(c, days=6.0), "6d"),
-    ("others stopped it", "ladder", lambda c: with_ledger(asleep(c), stopped=()), "Somebody else"),
-    ("started since", "ladder", lambda c: with_node(asleep(c), launched_at=NOW - timedelta(days=1)), "again"),
+    ("kept for good", "not_stopped_by_us", lambda c: asleep(c, terminate_after=None), "terminate_after"),
+    ("not its time", "not_stopped_by_us", lambda c: asleep(c, days=6.0), "6d"),
+    ("others stopped it", "not_stopped_by_us", lambda c: with_ledger(asleep(c), stopped=()), "Somebody else"),
+    (
+        "started since",
+        "not_stopped_by_us",
+        lambda c: with_node(asleep(c), launched_at=NOW - timedelta(days=1)),
+        "again",
+    ),
     ("all at once", "mass_idleness", lambda c: replace(c, burst=SUDDEN), "9 of 10"),
     ("all at once, unshielded", "mass_idleness", lambda c: replace(unshielding(c), burst=SUDDEN), "9 of 10"),
-    ("blind, unshielded", "blind", lambda c: blind(unshielding(c)), "3 of 7"),
+    ("blind, unshielded", "low_coverage", lambda c: blind(unshielding(c)), "3 of 7"),
     ("protected, unshielded", "protected", lambda c: with_node(unshielding(c), protected="a tag"), "a tag"),
     ("snoozed", "snoozed", lambda c: with_node(c, snoozed="2026-03-03T12:00Z"), "2026-03-03T12:00Z"),
     ("snoozed, unshielded", "snoozed", lambda c: with_node(unshielding(c), snoozed="2026-03-03T12:00Z"), "12:00Z"),
     ("snoozed asleep", "snoozed", lambda c: with_node(asleep(c, days=7.0), snoozed="2026-03-03T12:00Z"), "at most"),
-    ("only told", "opt_in", lambda c: replace(c, pool_rules=with_idle(then="tell")), "tell"),
-    ("only advice", "opt_in", lambda c: replace(c, pool_rules=with_idle(then="resize-advice")), "resize-advice"),
+    ("only told", "action_not_enabled", lambda c: replace(c, pool_rules=with_idle(action="report")), "report"),
+    (
+        "only advice",
+        "action_not_enabled",
+        lambda c: replace(c, pool_rules=with_idle(action="resize-advice")),
+        "resize-advice",
+    ),
     ("never tried", "backtest", lambda c: replace(c, limits=Limits(require_backtest=86400.0)), "No backtest"),
     ("another pool tried", "backtest", lambda c: tried(c, pool="training"), "No backtest"),
-    ("changed since", "backtest", lambda c: replace(tried(c), pool_rules=with_idle(after=1200.0)), "other rules"),
+    ("changed since", "backtest", lambda c: replace(tried(c), pool_rules=with_idle(timeout=1200.0)), "other rules"),
     ("trial failed", "backtest", lambda c: tried(c, failure="wrong stops, 2 of 9"), "wrong stops"),
     ("trial too old", "backtest", lambda c: tried(c, at=NOW - timedelta(days=31)), "31d old"),
     ("trial not yet", "backtest", lambda c: tried(c, at=NOW + timedelta(hours=1)), "clock"),
@@ -273,10 +283,10 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: replace(unshielding(c), limits=Limits(require_backtest=86400.0)),
         "No backtest",
     ),
-    ("only stops", "opt_in", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
-    ("only tells parked", "opt_in", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
-    ("only tells stalled", "opt_in", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),
-    ("busy, unopted", "opt_in", lambda c: in_state(c, State.BUSY), "No setting"),
+    ("only stops", "action_not_enabled", lambda c: replace(c, step=a_step(verb=Verb.TERMINATE)), "stop"),
+    ("only tells parked", "action_not_enabled", lambda c: in_state(c, State.PARKED, stalled="stop"), "idle.parked"),
+    ("only tells stalled", "action_not_enabled", lambda c: in_state(c, State.STALLED, parked="stop"), "idle.stalled"),
+    ("busy, unopted", "action_not_enabled", lambda c: in_state(c, State.BUSY), "No setting"),
     ("stopped by its owner", "no_notice", lambda c: with_ledger(asleep(c), notices=(a_notice(age=8 * 86400.0),)), "no"),
     ("start of a member", "owned", lambda c: replace(with_group(c), step=a_step(verb=Verb.START)), "group"),
     (
@@ -288,7 +298,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("grown meanwhile", "group", lambda c: a_growth(c, size=4, desired=4), "has 4 nodes now"),
     ("shrunk meanwhile", "group", lambda c: a_growth(c, size=4, desired=2), "has 2 nodes now"),
     ("clock set back", "warm_up", lambda c: with_node(c, launched_at=NOW + timedelta(hours=1)), "warms up"),
-    ("largest pool", "ceiling", lambda c: replace(a_growth(c), pool_rules=replace(RULES, max_nodes=3)), "max_nodes"),
+    ("largest pool", "max_nodes", lambda c: replace(a_growth(c), pool_rules=replace(RULES, max_nodes=3)), "max_nodes"),
     (
         "per owner",
         "blast_radius",
@@ -325,17 +335,22 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     (
         "too dear",
-        "budget",
+        "hourly_cost_limit",
         lambda c: priced(replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(39)))),
         "max_usd_per_hour",
     ),
-    ("month used up", "month_budget", lambda c: budgeted(a_growth(c)), "$5120.00 of the $5000.00"),
+    ("month used up", "month_budget", lambda c: budgeted(a_growth(c)), "$5,120.00 of the $5,000.00"),
     ("month used up, start", "month_budget", lambda c: budgeted(a_start(c), scope=Scope(pool="default")), "ml"),
     ("month used up, launch", "month_budget", lambda c: budgeted(a_launch(c), scope=Scope(pool="default")), "ml"),
     ("month not known", "month_budget", lambda c: budgeted(a_growth(c), blocked=None, doubt="no ledger"), "no ledger"),
     ("two budgets", "month_budget", lambda c: budgeted(budgeted(a_growth(c), name="b", blocked=None)), "budget ml"),
     ("nobody's pool", "month_budget", lambda c: budgeted(alone(a_launch(c)), scope=Scope(owner="ann")), "budget ml"),
-    ("no price", "budget", lambda c: replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(39))), "price"),
+    (
+        "no price",
+        "hourly_cost_limit",
+        lambda c: replace(a_growth(c), limits=Limits(max_usd_per_hour=Decimal(39))),
+        "price",
+    ),
     (
         "failed start",
         "cooling_down",

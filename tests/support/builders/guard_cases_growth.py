@@ -78,7 +78,7 @@ def failing(node_id: str) -> NodeReport:
 def terminating(case: Case, **node: object) -> Case:
     """A termination in a pool that terminates."""
     case = promising(case, action="terminate")
-    case = replace(case, step=a_step(verb=Verb.TERMINATE), pool_rules=with_idle(then="terminate"))
+    case = replace(case, step=a_step(verb=Verb.TERMINATE), pool_rules=with_idle(action="terminate"))
     return with_node(case, **node)
 
 
@@ -151,19 +151,19 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_node(replace(asleep(c), step=a_step(verb=Verb.NOTICE)), cannot_terminate=COMES_BACK),
         "launch it again",
     ),
-    ("host", "prepaid", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
+    ("host", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
     ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
     ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
-    ("dead agent", "floor", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more are unknown"),
-    ("failing", "floor", lambda c: beside(c, signal=failing("i-2")), "1 more are unknown"),
+    ("dead agent", "min_nodes", lambda c: beside(c, signal=NodeReport(failure="no answer")), "1 more are unknown"),
+    ("failing", "min_nodes", lambda c: beside(c, signal=failing("i-2")), "1 more are unknown"),
     (
         "deadlock",
-        "floor",
+        "min_nodes",
         lambda c: beside(c, signal=NodeReport(verdict=a_verdict("i-2", State.STALLED))),
         "1 running nodes",
     ),
-    ("pending", "floor", lambda c: beside(c, state=NodeState.PENDING), "1 running nodes"),
-    ("state of another not known", "floor", lambda c: beside(c, state=NodeState.UNKNOWN), "1 running nodes"),
+    ("pending", "min_nodes", lambda c: beside(c, state=NodeState.PENDING), "1 running nodes"),
+    ("state of another not known", "min_nodes", lambda c: beside(c, state=NodeState.UNKNOWN), "1 running nodes"),
 ]
 
 FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [

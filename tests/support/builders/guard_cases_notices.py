@@ -16,14 +16,16 @@ from tests.support.builders.past_steps import a_step
 def interrupted(case: Case, why: str, *, minutes: float = 5.0, until: float | None = 1.0) -> Case:
     """The case whose notice came before a time without action, which ended so many minutes ago; None: it lasts."""
     end = None if until is None else NOW - timedelta(minutes=until)
-    told = Interruption(why=why, since=(end or NOW) - timedelta(minutes=minutes), until=end)  # type: ignore[arg-type]
-    return with_ledger(case, notices=(replace(a_notice(), interruptions=(told,)),))
+    interruption = Interruption(why=why, since=(end or NOW) - timedelta(minutes=minutes), until=end)  # type: ignore[arg-type]
+    return with_ledger(case, notices=(replace(a_notice(), interruptions=(interruption,)),))
 
 
 def told(case: Case, seconds_ago: float | None) -> Case:
     """The case where somebody must have been told, and was so long ago."""
     at = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
-    return with_ledger(replace(case, limits=Limits(require_told=True)), notices=(replace(a_notice(), told_at=at),))
+    return with_ledger(
+        replace(case, limits=Limits(require_notification=True)), notices=(replace(a_notice(), told_at=at),)
+    )
 
 
 def approved(case: Case, **changes: object) -> Case:
@@ -40,7 +42,7 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("no notice, unshielded", "no_notice", lambda c: with_ledger(unshielding(c), notices=()), "no notice"),
     ("promised for later", "no_notice", lambda c: promising(c, stop_at=NOW + timedelta(seconds=1)), "Wait for 1s"),
     ("promised a longer grace", "no_notice", lambda c: promising(c, grace_seconds=901.0), "Wait for 1s"),
-    ("more grace by now", "no_notice", lambda c: replace(c, pool_rules=with_idle(notice=901.0)), "Wait for 1s"),
+    ("more grace by now", "no_notice", lambda c: replace(c, pool_rules=with_idle(grace_period=901.0)), "Wait for 1s"),
     ("clock set forward", "no_notice", lambda c: promising(c, idle_seconds=6601.0), "Wait for 1s"),
     ("out of date", "no_notice", lambda c: promising(c, age=600.0 + 86401.0, idle_seconds=0.0), "1d1s ago"),
     ("of an earlier version", "no_notice", lambda c: with_ledger(c, notices=(replace(a_notice(), promise=None),)), "s"),
@@ -56,30 +58,35 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: replace(with_node(with_group(c), scale_in_protected=True), step=a_step(verb=Verb.NOTICE)),
         "else",
     ),
-    ("unshielded where it stops", "opt_in", lambda c: replace(unshielding(c), pool_rules=RULES), "stop"),
-    ("unshielded where it tells", "opt_in", lambda c: replace(unshielding(c), pool_rules=with_idle(then="tell")), "t"),
+    ("unshielded where it stops", "action_not_enabled", lambda c: replace(unshielding(c), pool_rules=RULES), "stop"),
+    (
+        "unshielded where it tells",
+        "action_not_enabled",
+        lambda c: replace(unshielding(c), pool_rules=with_idle(action="report")),
+        "t",
+    ),
     ("promised an approval", "approval", lambda c: promising(c, approval=True), "No operator"),
-    ("promised to be heard", "unheard", lambda c: promising(c, heard=True), "delivered"),
+    ("promised to be heard", "not_notified", lambda c: promising(c, heard=True), "delivered"),
     (
         "promised a longer hearing",
-        "unheard",
+        "not_notified",
         lambda c: with_ledger(
             c,
             notices=(replace(a_notice(heard=True, grace=700.0), told_at=NOW - timedelta(seconds=699)),),
         ),
         "11m40s",
     ),
-    ("nobody told", "unheard", lambda c: told(c, None), "delivered"),
-    ("told just now", "unheard", lambda c: told(c, 599.0), "9m59s"),
-    ("told tomorrow", "unheard", lambda c: told(c, -86400.0), "-"),
-    ("told of no notice", "unheard", lambda c: with_ledger(told(c, 700.0), notices=()), "delivered"),
+    ("nobody told", "not_notified", lambda c: told(c, None), "delivered"),
+    ("told just now", "not_notified", lambda c: told(c, 599.0), "9m59s"),
+    ("told tomorrow", "not_notified", lambda c: told(c, -86400.0), "-"),
+    ("told of no notice", "not_notified", lambda c: with_ledger(told(c, 700.0), notices=()), "delivered"),
     ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
     ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
     ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),
 ]
 FAIR_NOTICES: list[tuple[str, Callable[[Case], Case]]] = [
     ("stop where a termination was promised", lambda c: promising(c, action="terminate")),
-    ("less grace by now", lambda c: replace(c, pool_rules=with_idle(notice=1.0))),
+    ("less grace by now", lambda c: replace(c, pool_rules=with_idle(grace_period=1.0))),
     ("promised for now", lambda c: promising(c, stop_at=NOW)),
     ("away for a moment", lambda c: interrupted(c, "away", minutes=10.0)),
     ("a day after its time", lambda c: promising(c, age=600.0 + 86400.0, idle_seconds=0.0)),

@@ -65,12 +65,12 @@ def tell_agent(history: History, node_id: str, load: Load, hours: float, *, inst
 
 def tell_exporter(history: History, dialect: str, node: str, load: Load, hours: float, **labels: str) -> None:
     """Another exporter's series; the last GPU works, all hold memory."""
-    told = DIALECTS[dialect]
+    result = DIALECTS[dialect]
     for gpu in range(load.gpus):
-        for sign in told.signs:
+        for sign in result.signs:
             if sign.name not in {"utilization", "memory_used", "encoder"}:
                 continue
-            mine = {"job": dialect, "instance": f"{node}:9400", told.gpu_label: f"{node}-{gpu}", **labels}
+            mine = {"job": dialect, "instance": f"{node}:9400", result.gpu_label: f"{node}-{gpu}", **labels}
             points = []
             for at in load.scrapes(hours, phase=7.4):
                 state = load.state(at)

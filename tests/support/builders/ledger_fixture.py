@@ -121,22 +121,22 @@ def at(day: date, hour: int, minute: int = 0) -> datetime:
 
 def a_fortnight(ledger: Ledger | None = None, until: datetime | None = None) -> Fortnight:
     """From the 14th of March to the morning after the 28th, which is the day that is told; or longer."""
-    told = Fortnight() if ledger is None else Fortnight(ledger=ledger)
+    fortnight = Fortnight() if ledger is None else Fortnight(ledger=ledger)
     first = at(date(2026, 3, 14), 0)
     for number in (1, 2, 3, 4):
-        told.put(f"train-{number}", "p4d.24xlarge", 8, State.BUSY, first)
+        fortnight.put(f"train-{number}", "p4d.24xlarge", 8, State.BUSY, first)
     for number in (1, 2, 3):
-        told.put(f"serve-{number}", "g6.xlarge", 1, State.BUSY, first)
-    told.put("note-1", "g6.xlarge", 1, State.IDLE, first)
-    told.put("odd-1", "unheard.of", 1, State.PARKED, at(date(2026, 3, 27), 12))
-    told.ill = "train-2"
+        fortnight.put(f"serve-{number}", "g6.xlarge", 1, State.BUSY, first)
+    fortnight.put("note-1", "g6.xlarge", 1, State.IDLE, first)
+    fortnight.put("odd-1", "unheard.of", 1, State.PARKED, at(date(2026, 3, 27), 12))
+    fortnight.ill = "train-2"
     now = first.astimezone(UTC)
     while now <= (until or at(date(2026, 3, 29), 7)).astimezone(UTC):
-        _happens(told, now.astimezone(BERLIN))
+        _happens(fortnight, now.astimezone(BERLIN))
         if not at(DAY, 1) < now < at(DAY, 6):
-            told.round(now)
+            fortnight.round(now)
         now += _HOUR
-    return told
+    return fortnight
 
 
 @cache
@@ -145,23 +145,23 @@ def the_fortnight() -> Ledger:
     return a_fortnight().ledger
 
 
-def _happens(told: Fortnight, now: datetime) -> None:
+def _happens(fortnight: Fortnight, now: datetime) -> None:
     """What changes right before a round."""
     day, hour = now.date(), now.hour
-    told.states["train-1"] = State.BUSY if 8 <= hour < 20 else State.IDLE
+    fortnight.states["train-1"] = State.BUSY if 8 <= hour < 20 else State.IDLE
     if (day, hour) == (date(2026, 3, 27), 18):
-        told.states["train-4"] = State.IDLE
-        told.stop("train-4", now)
+        fortnight.states["train-4"] = State.IDLE
+        fortnight.stop("train-4", now)
     if (day, hour) == (DAY, 12):
-        told.done(Verb.NOTICE, "note-1", now)
-        told.done(Verb.STOP, "note-1", now, Status.CANCELLED)
+        fortnight.done(Verb.NOTICE, "note-1", now)
+        fortnight.done(Verb.STOP, "note-1", now, Status.CANCELLED)
     if (day, hour) == (DAY, 14):
-        told.stop("train-3", now)
-        told.ledger.pause("serving", "carol@host", "a launch", now, now + 2 * _HOUR)
+        fortnight.stop("train-3", now)
+        fortnight.ledger.pause("serving", "carol@host", "a launch", now, now + 2 * _HOUR)
     if (day, hour) == (DAY, 20):
-        told.start("train-3", now)
+        fortnight.start("train-3", now)
     if (day, hour) == (DAY, 16):
-        told.usd["g6.xlarge"] = "0.9000"
+        fortnight.usd["g6.xlarge"] = "0.9000"
 
 
 def a_report(ledger: Ledger, day: date = DAY, days: int = 1, now: datetime | None = None) -> Report:

@@ -32,7 +32,7 @@ from tests.support.builders.fleet import NOW, a_node
 from tests.support.real.alerting import Mails
 
 GRACE = timedelta(minutes=10)
-POOLS = {"default": PoolRules(idle=IdleRules(notice=GRACE.total_seconds()))}
+POOLS = {"default": PoolRules(idle=IdleRules(grace_period=GRACE.total_seconds()))}
 SEEN = Evidence(name="gpu0.utilization_max", says=State.IDLE, observed=0.0, limit=0.01, unit="ratio", source="NVML")
 
 

@@ -53,8 +53,8 @@ def proposed(observation: Observation, rules: ScalingRules, *, warm_up: float = 
 def utilization(value: float | None, count: int = 6, **rules: object) -> Proposal:
     """What a target of 0.6 makes of a mean utilization of so many nodes."""
     unhindered = {**FREE, **rules}
-    told = ScalingRules(metrics={"load": TARGET}, **unhindered)  # type: ignore[arg-type]
-    return proposed(seen(count, a_measure("gpu_utilization", value)), told)
+    result = ScalingRules(metrics={"load": TARGET}, **unhindered)  # type: ignore[arg-type]
+    return proposed(seen(count, a_measure("gpu_utilization", value)), result)
 
 
 def done(verb: Verb, age: float, *, node_id: str = "i-0", status: Status = Status.SETTLED) -> Done:
@@ -111,13 +111,13 @@ class Loop:
         self._due = [left for left in self._due if left > 0]
         self._numbers.append((self.now, self.number(len(self._born))))
         proposal = scaling.propose(self._observation(), POOL, self.rules, warm_up=self.warm_up)
-        if proposal.wish is not None:
+        if proposal.raw_desired_nodes is not None:
             self._wishes = [
                 *self._wishes[-90:],
-                DesiredNodes(pool=POOL, policy="scaling", at=self.now, want=proposal.wish),
+                DesiredNodes(pool=POOL, policy="scaling", at=self.now, want=proposal.raw_desired_nodes),
             ]
-        if proposal.want is not None:
-            self._obey(min(most, proposal.want))
+        if proposal.desired_nodes is not None:
+            self._obey(min(most, proposal.desired_nodes))
         self.sizes.append(len(self._born) + len(self._due))
         self.now += timedelta(minutes=1)
 

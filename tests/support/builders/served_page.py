@@ -18,9 +18,9 @@ from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import step
 from gpuwatch.controller.web.app import Web
-from gpuwatch.controller.web.keep_page import KeepLinks
 from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.controller.web.snooze_page import SnoozeLinks
 from gpuwatch.controller.web.state import State as Told
 from gpuwatch.model.fleet import Activity, GpuUse, GpuVerdict, NodeReport, NodeState, State
 from gpuwatch.model.health import GpuHealth, Health
@@ -28,7 +28,7 @@ from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict, an_activity
 
 HOUR = 3600.0
@@ -90,7 +90,7 @@ METERING = Metering(zone=ZoneInfo("UTC"), tags=(), silent_after_seconds=300.0)
 
 @contextmanager
 def a_site(desk: Desk, settings: ControllerSettings | None = None, *, secret: bytes | None = None) -> Iterator[Site]:
-    """The controller's server over a desk that has seen no round yet; with a secret it knows keep links."""
+    """The controller's server over a desk that has seen no round yet; with a secret it knows snooze links."""
     settings = replace(settings or ControllerSettings(), port=0)
     state = Told(
         fleet="test",
@@ -104,9 +104,11 @@ def a_site(desk: Desk, settings: ControllerSettings | None = None, *, secret: by
     links = (
         None
         if secret is None
-        else KeepLinks(state=state, key=ReloadingFile([], lambda: secret), insecure=settings.insecure)
+        else SnoozeLinks(state=state, key=ReloadingFile([], lambda: secret), insecure=settings.insecure)
     )
-    web = Web(state=state, operators=frozenset(settings.operators), names=frozenset(settings.names), links=links)
+    web = Web(
+        state=state, operators=frozenset(settings.operators), names=frozenset(settings.allowed_hosts), links=links
+    )
     metrics = ControllerMetrics("enforce", "test", desk.clock)
     observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics, web=web)
     server = make_server(settings, observers, desk.clock)

@@ -42,14 +42,16 @@ class Patient:
         times: int = 1,
         every: float = 1.0,
         reloaded: bool = False,
-        **told: Any,  # noqa: ANN401  fields of XidEvent
+        **document: Any,  # noqa: ANN401  fields of XidEvent
     ) -> GpuHealth:
         """So many looks that see the same; the XIDs came just before the first."""
         for number in range(times):
             self.seconds += every
             at = START + timedelta(seconds=self.seconds)
             events = tuple(
-                XidEvent(uuid="GPU-0", xid=xid, at=at, monotonic_seconds=self.seconds, witness=XidSource.KERNEL, **told)
+                XidEvent(
+                    uuid="GPU-0", xid=xid, at=at, monotonic_seconds=self.seconds, witness=XidSource.KERNEL, **document
+                )
                 for xid in xids
             )
             look = Look(

@@ -48,8 +48,8 @@ def a_list(pods: Pods) -> bytes:
 def a_claimed_device(device: str, driver: str = "gpu.nvidia.com", cdi: Sequence[str] = ()) -> bytes:
     """A ClaimResource as Kubernetes 1.31 and newer send it; with no device and driver as those before."""
     names = b"".join(field(1, field(1, name)) for name in cdi)
-    told = ((2, driver), (3, "node-1"), (4, device)) if device else ()
-    return names + b"".join(field(number, text) for number, text in told)
+    rows = ((2, driver), (3, "node-1"), (4, device)) if device else ()
+    return names + b"".join(field(number, text) for number, text in rows)
 
 
 ONE: Pods = {("team-a", "train-0"): {"main": ["GPU-0"]}}

@@ -139,9 +139,9 @@ class MotoFaults:
         if account is None:
             return self.client if region == REGION else self.session.client("ec2", region_name=region)
         role: Any = {"RoleArn": f"arn:aws:iam::{account}:role/people", "RoleSessionName": "people"}
-        told = self.session.client("sts", region_name=region).assume_role(**role)["Credentials"]
+        result = self.session.client("sts", region_name=region).assume_role(**role)["Credentials"]
         self.calls.clear()
-        keys = (told["AccessKeyId"], told["SecretAccessKey"], told["SessionToken"])
+        keys = (result["AccessKeyId"], result["SecretAccessKey"], result["SessionToken"])
         return boto3.Session(*keys, region_name=region).client("ec2")
 
     def add_template(

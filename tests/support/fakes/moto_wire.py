@@ -34,10 +34,10 @@ def answer_of(request: AWSPreparedRequest, status: int, body: str) -> AWSRespons
 
 def error_of(request: AWSPreparedRequest, code: str, message: str) -> str:
     """EC2 has its own form; the other services share another."""
-    told = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
     if "//ec2." in str(request.url):
-        return f"<Response><Errors>{told}</Errors><RequestID>0</RequestID></Response>"
-    return f"<ErrorResponse>{told}<RequestId>0</RequestId></ErrorResponse>"
+        return f"<Response><Errors>{text}</Errors><RequestID>0</RequestID></Response>"
+    return f"<ErrorResponse>{text}<RequestId>0</RequestId></ErrorResponse>"
 
 
 def disconnect(request: AWSPreparedRequest) -> NoReturn:

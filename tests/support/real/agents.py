@@ -54,7 +54,7 @@ class RunningAgent:
         """Start it with settings such as `interval=0.1`, on any free port; a float is a number of seconds."""
         settings = {"host": "127.0.0.1", "port": 0, "interval": 0.1, "node_id": "node-1", "control_socket": "none"}
         settings |= {"kernel_log": "none", "health_file": "none", **changes}
-        settings.setdefault("instance__provider", "none")  # nor may it ask the metadata service of a tester's cloud
+        settings.setdefault("metadata__provider", "none")  # nor may it ask the metadata service of a tester's cloud
         settings.setdefault("evidence__enabled", False)  # what else runs on the tester's machine is another matter
         variables = {f"GPUWATCH_AGENT__{name.upper()}": _written(name, value) for name, value in settings.items()}
         self.process = subprocess.Popen(

@@ -27,8 +27,8 @@ class History:
 
     def add(self, name: str, labels: Mapping[str, str], points: Points) -> None:
         """One series."""
-        told = ",".join(f'{label}="{value}"' for label, value in labels.items())
-        self.lines.setdefault(name, []).extend((f"{name}{{{told}}}", at, value) for at, value in points)
+        text = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        self.lines.setdefault(name, []).extend((f"{name}{{{text}}}", at, value) for at, value in points)
 
     def openmetrics(self) -> str:
         """As promtool wants it: family by family, in seconds."""

@@ -235,7 +235,7 @@ STALLED = a_reading(utilization_ratio=1.0, utilization_max_ratio=1.0)
 
 
 def test_full_utilization_at_idle_power_becomes_stalled() -> None:
-    """A deadlock is busy until it has lasted for stalled_after, then stalled, and never idle."""
+    """A deadlock is busy until it has lasted for stalled_timeout, then stalled, and never idle."""
     states = [folded(*at_rest(range(0, last, 10), STALLED)).activity.state for last in (600, 611)]
 
     assert states == [State.BUSY, State.STALLED]

@@ -14,7 +14,7 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.evidence.base import Moment, UnseenError
 from gpuwatch.agent.evidence.registry import HostSignals
-from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Evidence, State
@@ -261,7 +261,7 @@ def test_every_signal_is_looked_at_again(tmp_path: Path) -> None:
     host = FolderHost(tmp_path)
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)
     host.write("proc/net/dev", "Inter-|\n face |\n  eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
-    settings = EvidenceSettings(keep=LeaseSettings(directory=str(tmp_path / "run/gpuwatch/leases")))
+    settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(tmp_path / "run/gpuwatch/snoozes")))
     clock = SystemClock()
     signals = HostSignals(settings, clock, host.roots)
     signals.start(lambda: (a_reading(),))

@@ -86,9 +86,9 @@ def test_a_verdict_with_and_without_a_tally_is_read() -> None:
     host.cycle(a_reading(0))
     host.cycle(a_reading(0))
     verdict = host.core.verdict(host.clock.monotonic())
-    told = msgspec.json.decode(msgspec.json.encode(verdict))
-    with_it = msgspec.json.decode(msgspec.json.encode(told), type=NodeVerdict)
-    del told["tally"]
+    result = msgspec.json.decode(msgspec.json.encode(verdict))
+    with_it = msgspec.json.decode(msgspec.json.encode(result), type=NodeVerdict)
+    del result["tally"]
 
     assert with_it.tally == verdict.tally
-    assert msgspec.json.decode(msgspec.json.encode(told), type=NodeVerdict).tally is None
+    assert msgspec.json.decode(msgspec.json.encode(result), type=NodeVerdict).tally is None

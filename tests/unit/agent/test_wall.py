@@ -22,7 +22,7 @@ from tests.support.real.agents import eventually
 HALF_AN_HOUR = 1800.0
 NOTICE = (
     b"gpuwatch: box is to be stopped at 2026-01-05 00:46 UTC, in 30 minutes.\n"
-    b"To keep it, on this machine:     gpuwatch keep 4h\n"
+    b"To keep it, on this machine:     gpuwatch snooze 4h\n"
     b"Why, where the controller runs:  gpuwatch explain i-1\n"
 )
 STAYS = b"gpuwatch: box stays on; the notice of its stop is withdrawn.\n"
@@ -360,7 +360,7 @@ def test_a_key_after_a_notice_is_presence(host: FolderHost, seat: Seat) -> None:
     host.tells(people)
     announce(terminals, host)
     terminals.stop()
-    os.write(seat.master, b"gpuwatch keep 4h\n")
+    os.write(seat.master, b"gpuwatch snooze 4h\n")
     os.read(seat.slave, 100)
 
     assert host.tells(people).says is State.BUSY

@@ -26,7 +26,7 @@ from gpuwatch.simulate.cloud_proxy import PassedOn
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.fleet import a_permit
 
-COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]
+COMPARED = ["timeout=10m", "timeout=break_even", "timeout=learned", "never"]
 HOUR = 3600
 
 
@@ -47,53 +47,55 @@ def run(*arguments: str | Path) -> Result:
 def test_the_command_for_tools_prints_one_object(trace: Path) -> None:
     """The documented command line gives the documented keys, the policies in the order asked for."""
     done = run("--trace", trace, "--restart-cost", "10m", "--compare", *COMPARED, "--json", "--check-hours", "3")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert (told["trace"], told["nodes"]) == (str(trace), 3)
-    assert [policy["name"] for policy in told["policies"]] == COMPARED
-    for policy in told["policies"]:
+    assert (result["trace"], result["nodes"]) == (str(trace), 3)
+    assert [policy["name"] for policy in result["policies"]] == COMPARED
+    for policy in result["policies"]:
         assert set(policy) >= {"idle_cost_ratio_to_optimum", "bill_saved_ratio", "restarts_per_node_day"}, policy
         assert (policy["wrongly_stopped"], policy["violations"]) == (0, 0), policy
         assert policy["checked_node_hours"] == (0.0 if policy["name"] == "never" else 9.0), policy
-    assert told["policies"][0]["checked_stops"] >= 3, "the forgotten one once, the other every hour"
-    assert told["policies"][0]["bill_saved_ratio"] <= told["optimum"]["bill_saved_ratio"]
-    assert told["policies"][3]["bill_saved_ratio"] == 0.0
+    assert result["policies"][0]["checked_stops"] >= 3, "the forgotten one once, the other every hour"
+    assert result["policies"][0]["bill_saved_ratio"] <= result["optimum"]["bill_saved_ratio"]
+    assert result["policies"][3]["bill_saved_ratio"] == 0.0
 
 
 def test_without_a_check_nothing_is_known_of_wrong_stops(trace: Path) -> None:
     """--check-hours 0 plays nothing: null, not zero; --compare may be repeated and each policy counts once."""
-    done = run("--trace", trace, "--compare", "never", "--compare", "after=1h", "never", "--check-hours", "0", "--json")
-    told = json.loads(done.stdout)
+    done = run(
+        "--trace", trace, "--compare", "never", "--compare", "timeout=1h", "never", "--check-hours", "0", "--json"
+    )
+    result = json.loads(done.stdout)
 
-    assert [(each["name"], each["wrongly_stopped"], each["violations"]) for each in told["policies"]] == [
+    assert [(each["name"], each["wrongly_stopped"], each["violations"]) for each in result["policies"]] == [
         ("never", None, None),
-        ("after=1h", None, None),
+        ("timeout=1h", None, None),
     ]
 
 
 def test_the_object_says_what_each_policy_is_beside_the_optimum(trace: Path) -> None:
     """Every figure that can be compared, once more as a ratio to the optimum's; null where that is 0."""
     done = run("--trace", trace, "--compare", *COMPARED, "--check-hours", "0", "--json")
-    told = json.loads(done.stdout)
-    optimum, learned, never = told["optimum"], told["policies"][2], told["policies"][3]
+    result = json.loads(done.stdout)
+    optimum, learned, never = result["optimum"], result["policies"][2], result["policies"][3]
 
     assert optimum["idle_cost_ratio_to_optimum"] == 1.0
     assert learned["to_optimum"]["node_hours_saved"] == pytest.approx(
         learned["node_hours_saved"] / optimum["node_hours_saved"], abs=1e-5
     )
     assert (never["to_optimum"]["saved_usd"], never["to_optimum"]["restarts"]) == (0.0, 0.0)
-    assert never["node_hours_billed"] == told["node_hours"] == 18.0
+    assert never["node_hours_billed"] == result["node_hours"] == 18.0
     assert never["billed_usd"] == pytest.approx(18 * 0.8048, abs=0.01)
-    assert [(each["instance_type"], each["usd_per_hour"]) for each in told["prices"]] == [("g6.xlarge", 0.8048)]
-    assert all(each["as_of"] and each["source"] for each in told["prices"])
+    assert [(each["instance_type"], each["usd_per_hour"]) for each in result["prices"]] == [("g6.xlarge", 0.8048)]
+    assert all(each["as_of"] and each["source"] for each in result["prices"])
     assert never["would_have_stopped"] == []
 
 
 @pytest.mark.parametrize(("asked", "listed"), [([], 7), (["--stops", "2"], 2), (["--stops", "all"], 7)])
 def test_the_object_lists_as_many_stops_as_asked_for(trace: Path, asked: list[str], listed: int) -> None:
     """Their number stands beside the list."""
-    done = run("--trace", trace, "--compare", "after=10m", "--check-hours", "0", "--json", *asked)
+    done = run("--trace", trace, "--compare", "timeout=10m", "--check-hours", "0", "--json", *asked)
     (policy,) = json.loads(done.stdout)["policies"]
 
     assert (policy["stops"], len(policy["would_have_stopped"])) == (7, listed)
@@ -106,7 +108,7 @@ def test_people_get_tables_and_sentences(trace: Path) -> None:
 
     assert [line.split()[0] for line in lines[:6]] == ["policy", *COMPARED, "optimum"]
     assert [line.split()[0] for line in lines[7:13]] == ["policy", *COMPARED, "optimum"]
-    assert "after=10m would have stopped nodes 7 times; the first 1, suspects before the largest savings:" in lines
+    assert "timeout=10m would have stopped nodes 7 times; the first 1, suspects before the largest savings:" in lines
     assert "3 nodes, 18 node-hours, 7 idle gaps." in done.stdout
     assert "Priced as g6.xlarge 0.8048 USD an hour: AWS on-demand list price" in done.stdout
     assert "wrong stops and violations are not known" in done.stdout
@@ -116,8 +118,8 @@ def test_people_get_tables_and_sentences(trace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--compare", "after=soon"], "'after=soon'"),
-        (["--compare", "never", "whenever"], "'whenever' is not a policy; right would be never, after=<duration>"),
+        (["--compare", "timeout=soon"], "'timeout=soon'"),
+        (["--compare", "never", "whenever"], "'whenever' is not a policy; right would be never, timeout=<duration>"),
         (["never"], "'never' stands alone; policies follow --compare"),
         (["--restart-cost", "0"], "'0' is not above 0"),
         (["--stops", "many"], "'many' is neither a whole number from 0 on nor 'all'"),
@@ -138,11 +140,11 @@ def test_a_wrong_option_is_refused_with_what_would_be_right(trace: Path, argumen
 @pytest.mark.parametrize("seen", [Checked(wrongly_stopped=1), Checked(violations=("n: P1",)), Checked(stops=9), None])
 def test_a_backtest_is_sound_unless_a_check_saw_something(trace: Path, seen: Checked | None) -> None:
     """One wrong stop or one violation under any policy, and the command ends with 1."""
-    options, policies = Options(trace=trace), [policy_of("never"), policy_of("after=1h")]
-    told = backtest("load.csv", history_of(options), options, policies, Terms(), None, SystemClock())
-    lines = (told.lines[0], replace(told.lines[1], checked=seen))
+    options, policies = Options(trace=trace), [policy_of("never"), policy_of("timeout=1h")]
+    result = backtest("load.csv", history_of(options), options, policies, Terms(), None, SystemClock())
+    lines = (result.lines[0], replace(result.lines[1], checked=seen))
 
-    assert replace(told, lines=lines).sound is (seen is None or seen.stops == 9)
+    assert replace(result, lines=lines).sound is (seen is None or seen.stops == 9)
 
 
 def in_place_of_the_controller(misdeed: Callable[[ControllerContext], object]) -> Controller:
@@ -160,15 +162,15 @@ def checked(trace: Path, controller: Controller) -> Checked:
     """An hour and a half under some controller, at ten minutes."""
     options = Options(trace=trace)
     history, clock = history_of(options), SystemClock()
-    return check(policy_of("after=10m"), history, options, 600.0, Bounds(hours=1.5), clock, controller=controller)
+    return check(policy_of("timeout=10m"), history, options, 600.0, Bounds(hours=1.5), clock, controller=controller)
 
 
 def test_the_real_controller_passes(trace: Path) -> None:
     """What the next tests break is in order: it stops the two idle nodes, and nothing is wrong."""
-    told = checked(trace, step)
+    result = checked(trace, step)
 
-    assert (told.stops, told.wrongly_stopped, told.violations) == (2, 0, ())
-    assert told.node_hours == 4.5
+    assert (result.stops, result.wrongly_stopped, result.violations) == (2, 0, ())
+    assert result.node_hours == 4.5
 
 
 def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None:
@@ -179,11 +181,11 @@ def test_a_controller_that_stops_working_nodes_is_found_out(trace: Path) -> None
             if node.name == "always" and node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "a key that no intent has", permit=a_permit(parts.clock))
 
-    told = checked(trace, in_place_of_the_controller(broken))
+    result = checked(trace, in_place_of_the_controller(broken))
 
-    assert told.wrongly_stopped == told.stops > 0
+    assert result.wrongly_stopped == result.stops > 0
     for name in ("P2: GPU 0 computes", "P9: it was idle for less than 600 s", "P12: no open intent has its key"):
-        assert any(name in sentence for sentence in told.violations), f"{name} is not in {told.violations}"
+        assert any(name in sentence for sentence in result.violations), f"{name} is not in {result.violations}"
 
 
 def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path) -> None:
@@ -202,10 +204,10 @@ def test_a_controller_that_touches_what_is_not_its_own_is_found_out(trace: Path)
         parts.ledger.record_round(observe(parts))
         broken(parts)
 
-    told = checked(trace, in_place_of_the_controller(first_observed))
+    result = checked(trace, in_place_of_the_controller(first_observed))
 
     for name in ("P13: settled as stopped while the cloud says running", "P6: it does not run"):
-        assert any(name in sentence for sentence in told.violations), f"{name} is not in {told.violations}"
+        assert any(name in sentence for sentence in result.violations), f"{name} is not in {result.violations}"
 
 
 def test_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
@@ -222,6 +224,6 @@ def test_a_protected_node_that_is_stopped_is_found_out(trace: Path) -> None:
             elif node.state is NodeState.RUNNING:
                 parts.cloud.stop(node.id, "", permit=a_permit(parts.clock))
 
-    told = checked(trace, in_place_of_the_controller(broken))
+    result = checked(trace, in_place_of_the_controller(broken))
 
-    assert any("P3: it is protected" in sentence for sentence in told.violations), told.violations
+    assert any("P3: it is protected" in sentence for sentence in result.violations), result.violations

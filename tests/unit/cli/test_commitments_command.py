@@ -27,20 +27,22 @@ def load(tmp_path: Path) -> Path:
 def test_tools_get_one_object(load: Path) -> None:
     """Plan, saving, break-even and sensitivity; money as text, so that no cent is lost."""
     done = run("--csv", load, "--price", "2.50", "--one-year", "0.37", "--three-year", "0.55", "--json")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert (told["reserve_three_year"], told["reserve_one_year"]) == (6, 0), "at 45 % of the price half a day pays off"
-    assert told["load"] == {"hours": 840, "mean": 6.0, "peak": 8.0}
-    assert told["break_even_utilization"] == {"one_year": 0.63, "three_year": 0.45}
-    assert Decimal(told["today"]["usd_per_year"]) == 6 * 8760 * Decimal("2.5")
-    for each in (told["today"], told["advised"]):
-        assert Decimal(each["usd_per_year"]) == sum(Decimal(part["usd_per_year"]) for part in each["parts"])
-    assert Decimal(told["saved_usd_per_year"]) == Decimal(told["today"]["usd_per_year"]) - Decimal(
-        told["advised"]["usd_per_year"]
+    assert (result["reserve_three_year"], result["reserve_one_year"]) == (6, 0), (
+        "at 45 % of the price half a day pays off"
     )
-    assert len(told["sensitivity"]) == 4
-    assert told["warnings"] == []
+    assert result["load"] == {"hours": 840, "mean": 6.0, "peak": 8.0}
+    assert result["break_even_utilization"] == {"one_year": 0.63, "three_year": 0.45}
+    assert Decimal(result["today"]["usd_per_year"]) == 6 * 8760 * Decimal("2.5")
+    for each in (result["today"], result["advised"]):
+        assert Decimal(each["usd_per_year"]) == sum(Decimal(part["usd_per_year"]) for part in each["parts"])
+    assert Decimal(result["saved_usd_per_year"]) == Decimal(result["today"]["usd_per_year"]) - Decimal(
+        result["advised"]["usd_per_year"]
+    )
+    assert len(result["sensitivity"]) == 4
+    assert result["warnings"] == []
 
 
 def test_people_get_sentences_and_a_table(load: Path) -> None:
@@ -54,22 +56,22 @@ def test_people_get_sentences_and_a_table(load: Path) -> None:
 
 def test_machines_have_their_list_price(load: Path) -> None:
     """--instance-type counts machines, priced from the built-in table, whose source is told."""
-    told = json.loads(run("--csv", load, "--instance-type", "p5.48xlarge", "--json").stdout)
+    result = json.loads(run("--csv", load, "--instance-type", "p5.48xlarge", "--json").stdout)
     listed = lookup("p5.48xlarge")
 
     assert listed is not None
-    assert told["terms"]["price_per_hour"] == str(listed.usd_per_hour)
-    assert listed.source in told["terms"]["price_source"]
+    assert result["terms"]["price_per_hour"] == str(listed.usd_per_hour)
+    assert listed.source in result["terms"]["price_source"]
 
 
 def test_daily_means_hide_peaks_and_say_so(tmp_path: Path) -> None:
     """A load told by the day is spread over its hours, with a warning."""
     path = tmp_path / "load.csv"
     path.write_text("\n".join(f"{at * 86400},6" for at in range(35)))
-    told = json.loads(run("--csv", path, "--price", "1", "--json").stdout)
+    result = json.loads(run("--csv", path, "--price", "1", "--json").stdout)
 
-    assert told["load"]["hours"] == 840
-    assert "measured every 24 h" in told["warnings"][0]
+    assert result["load"]["hours"] == 840
+    assert "measured every 24 h" in result["warnings"][0]
 
 
 @pytest.mark.parametrize(

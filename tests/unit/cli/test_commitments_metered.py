@@ -59,13 +59,13 @@ def run(place: Place, tmp_path: Path) -> Run:
 def test_the_load_is_what_was_of_use_hour_by_hour_at_the_price_it_had(run: Run) -> None:
     """Idle time is no load, and neither are machines of another type."""
     done = run("--instance-type", "g6.xlarge", "--json")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert told["load"]["hours"] == HOURS
-    assert told["load"]["peak"] == pytest.approx(2.0)
-    assert told["load"]["mean"] == pytest.approx(1.5, abs=0.1)
-    assert (told["terms"]["price_per_hour"], told["terms"]["price_source"]) == ("10", "a list")
+    assert result["load"]["hours"] == HOURS
+    assert result["load"]["peak"] == pytest.approx(2.0)
+    assert result["load"]["mean"] == pytest.approx(1.5, abs=0.1)
+    assert (result["terms"]["price_per_hour"], result["terms"]["price_source"]) == ("10", "a list")
 
 
 def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:

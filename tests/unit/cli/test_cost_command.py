@@ -53,10 +53,10 @@ def cost(place: Place, tmp_path: Path) -> Cost:
 
 def test_the_table_adds_up(cost: Cost) -> None:
     """By pool, the dearest first, the whole below, with what the words mean."""
-    told = cost("--month", "2026-03").output.splitlines()
+    rows = cost("--month", "2026-03").output.splitlines()
 
-    assert told[0] == "Billed 2026-03-01 to 2026-03-31 (Europe/Berlin), by pool; metered since 2026-03-01T22:00:00Z."
-    assert [line.split() for line in told[2:6]] == [
+    assert rows[0] == "Billed 2026-03-01 to 2026-03-31 (Europe/Berlin), by pool; metered since 2026-03-01T22:00:00Z."
+    assert [line.split() for line in rows[2:6]] == [
         [
             "pool",
             "billed",
@@ -75,7 +75,7 @@ def test_the_table_adds_up(cost: Cost) -> None:
         ["serving", "4.00", "0.00", "4.00", "0.00", "0.00", "0.00", "0.00", "0.00", "100.0%", "$40.00", "$40.00"],
         ["all", "12.00", "8.00", "4.00", "0.00", "0.00", "0.00", "0.00", "0.00", "33.3%", "$80.00", "$40.00"],
     ]
-    assert told[-1].startswith(
+    assert rows[-1].startswith(
         "Energy: 0.0 kWh of the GPUs, measured over 0.0% of their billed time (12.0 GPU-hours are"
     )
 
@@ -92,12 +92,16 @@ def test_the_table_adds_up(cost: Cost) -> None:
 )
 def test_every_slicing_has_the_same_whole(cost: Cost, by: str, names: list[str]) -> None:
     """Also by the day of Berlin, which begins an hour after the first round."""
-    told = json.loads(cost("--from", "2026-03-01", "--to", "2026-03-02", "--by", by, "--json").output)
+    result = json.loads(cost("--from", "2026-03-01", "--to", "2026-03-02", "--by", by, "--json").output)
 
-    assert [group["name"] for group in told["groups"]] == names
-    assert (told["total"]["usd"], told["total"]["usd_wasted"], told["total"]["gpu_hours"]) == ("80.00", "40.00", 12.0)
-    assert sum(float(group["usd"]) for group in told["groups"]) == 80.0
-    assert told["total"]["energy"]["host_kwh"] == 4.0
+    assert [group["name"] for group in result["groups"]] == names
+    assert (result["total"]["usd"], result["total"]["usd_wasted"], result["total"]["gpu_hours"]) == (
+        "80.00",
+        "40.00",
+        12.0,
+    )
+    assert sum(float(group["usd"]) for group in result["groups"]) == 80.0
+    assert result["total"]["energy"]["host_kwh"] == 4.0
 
 
 def test_a_day_is_that_of_the_time_zone(cost: Cost) -> None:
@@ -112,14 +116,14 @@ def test_a_day_is_that_of_the_time_zone(cost: Cost) -> None:
 
 def test_explain_makes_each_total_again(cost: Cost) -> None:
     """Hours times price with its source, from single rows."""
-    told = cost("--day", "2026-03-02", "--explain")
+    result = cost("--day", "2026-03-02", "--explain")
 
-    assert told.exit_code == 0
+    assert result.exit_code == 0
     assert (
         "  3.0000 h x $10 = $30.00: g6.xlarge on_demand us-east-1, pool serving, owner ann; a list, as of"
-        in told.output
+        in result.output
     )
-    assert "All totals are made again from 6 rows and are the same" in told.output
+    assert "All totals are made again from 6 rows and are the same" in result.output
 
 
 @pytest.mark.parametrize(
@@ -132,19 +136,19 @@ def test_explain_makes_each_total_again(cost: Cost) -> None:
 def test_explain_tells_of_changed_rows(cost: Cost, place: Place, statement: str, wrong: str) -> None:
     """Exit status 1, and what is wrong."""
     place.execute(statement)
-    told = cost("--month", "2026-03", "--explain")
+    result = cost("--month", "2026-03", "--explain")
 
-    assert told.exit_code == 1
-    assert "WRONG: " in told.output
-    assert wrong in told.output
+    assert result.exit_code == 1
+    assert "WRONG: " in result.output
+    assert wrong in result.output
 
 
 def test_terms_that_are_gone_are_told(cost: Cost, place: Place) -> None:
     """Nothing is guessed in their place."""
     place.execute("DELETE FROM spend_terms WHERE pool = 'serving'")
-    told = cost("--month", "2026-03")
+    result = cost("--month", "2026-03")
 
-    assert (told.exit_code, "under which spending was billed, are gone" in told.output) == (2, True)
+    assert (result.exit_code, "under which spending was billed, are gone" in result.output) == (2, True)
 
 
 def test_a_round_that_is_metered_meanwhile_breaks_no_proof(cost: Cost, place: Place) -> None:
@@ -164,21 +168,23 @@ def test_a_round_that_is_metered_meanwhile_breaks_no_proof(cost: Cost, place: Pl
 def test_an_unknown_price_is_told(cost: Cost, place: Place) -> None:
     """Unknown where nothing has a price, more than the sum where some have none; never $0."""
     place.execute("UPDATE spend_terms SET usd_per_hour = NULL WHERE pool = 'serving'")
-    told = cost("--month", "2026-03").output
+    text = cost("--month", "2026-03").output
 
-    assert "$40.00+?" in told
-    assert [line.split()[-2:] for line in told.splitlines() if line.startswith("serving")] == [["unknown", "unknown"]]
-    assert "4.0 machine-hours have no known price: they are in no sum of money." in told
+    assert "$40.00+?" in text
+    assert [line.split()[-2:] for line in text.splitlines() if line.startswith("serving")] == [["unknown", "unknown"]]
+    assert "4.0 machine-hours have no known price: they are in no sum of money." in text
 
 
 def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
     """With the largest difference first."""
     bill = tmp_path / "bill.csv"
     bill.write_text("node,start,cost\ni-1,2026-03-02,30\ni-2,2026-03-02,33\n")
-    told = cost("reconcile", "--bill", str(bill))
+    result = cost("reconcile", "--bill", str(bill))
 
-    assert told.output.splitlines()[1].split()[:5] == ["i-2", "2026-03-02", "$3.00", "$33.00", "$30.00"]
-    assert "$63.00 for machine time in the bill, $60.00 metered, $3.00 apart; 1 lines agree to the cent." in told.output
+    assert result.output.splitlines()[1].split()[:5] == ["i-2", "2026-03-02", "$3.00", "$33.00", "$30.00"]
+    assert (
+        "$63.00 for machine time in the bill, $60.00 metered, $3.00 apart; 1 lines agree to the cent." in result.output
+    )
     assert json.loads(cost("reconcile", "--bill", str(bill), "--json").output)["differences"][0]["usd"] == "3.00"
 
 
@@ -195,9 +201,9 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
 )
 def test_mistakes_are_told_in_a_sentence(cost: Cost, arguments: list[str], wrong: str) -> None:
     """With what would be right, and exit status 2."""
-    told = cost(*arguments)
+    result = cost(*arguments)
 
-    assert (told.exit_code, wrong in told.output) == (2, True), told.output
+    assert (result.exit_code, wrong in result.output) == (2, True), result.output
 
 
 def test_a_ledger_that_has_metered_nothing_says_so(cost: Cost, place: Place) -> None:
@@ -225,6 +231,6 @@ def test_a_time_zone_that_is_none_is_refused(tmp_path: Path) -> None:
     """By the configuration, with its key."""
     config = tmp_path / "gpuwatch.yaml"
     config.write_text("cost: {timezone: Mars/Olympus}\n")
-    told = CliRunner().invoke(commands, ["cost", "--config", str(config)])
+    result = CliRunner().invoke(commands, ["cost", "--config", str(config)])
 
-    assert (told.exit_code, "cost.timezone 'Mars/Olympus' is no time zone" in told.output) == (2, True)
+    assert (result.exit_code, "cost.timezone 'Mars/Olympus' is no time zone" in result.output) == (2, True)

@@ -43,7 +43,7 @@ def test_every_past_round_can_be_explained_for_every_node(desk: Desk, tmp_path: 
             text, page = explain.of_past(settings(tmp_path).ledger, name, number=line.id, when=None)
             assert f"Round {line.id} of " in text
             assert page.round == line.id
-            assert {"unknown", "busy", "floor"} <= {each.rule for each in page.if_stopped_now.answers}
+            assert {"unknown", "busy", "min_nodes"} <= {each.rule for each in page.if_stopped_now.answers}
 
 
 def test_a_past_round_says_what_it_said_when_it_was_this_moment(desk: Desk, tmp_path: Path) -> None:

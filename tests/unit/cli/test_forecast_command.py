@@ -31,18 +31,18 @@ def series(tmp_path: Path) -> Path:
 def test_tools_get_one_object(series: Path) -> None:
     """The documented command line gives the documented keys, and a step for each day of the horizon."""
     done = run("--csv", series, "--horizon", "7d", "--json")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert set(told) == {"method", "backtest", "methods", "step_seconds", "forecast", "warnings"}
-    assert set(told["backtest"]) >= {"mase", "wape", "coverage", "origins"}
-    assert told["method"] in {each["method"] for each in told["methods"]}
-    assert told["step_seconds"] == 86400
-    assert [step["time"] for step in told["forecast"]] == [
+    assert set(result) == {"method", "backtest", "methods", "step_seconds", "forecast", "warnings"}
+    assert set(result["backtest"]) >= {"mase", "wape", "coverage", "origins"}
+    assert result["method"] in {each["method"] for each in result["methods"]}
+    assert result["step_seconds"] == 86400
+    assert [step["time"] for step in result["forecast"]] == [
         (BEGIN + timedelta(days=56 + at)).isoformat() for at in range(7)
     ]
-    assert all(step["lower"] <= step["mean"] <= step["upper"] for step in told["forecast"])
-    assert [step["mean"] for step in told["forecast"]] == pytest.approx([value + 1 for value in WEEK], abs=2)
+    assert all(step["lower"] <= step["mean"] <= step["upper"] for step in result["forecast"])
+    assert [step["mean"] for step in result["forecast"]] == pytest.approx([value + 1 for value in WEEK], abs=2)
 
 
 def test_people_get_a_table(series: Path) -> None:
@@ -60,32 +60,32 @@ def test_seconds_gzip_other_columns_and_holes_are_read(tmp_path: Path) -> None:
     begin = int(BEGIN.timestamp())
     rows = [f"a,{'NaN' if at == 30 else 5},{begin + at * 3600}.0" for at in range(100)]
     path.write_bytes(gzip.compress("\r\n".join(["pool,Value,time", *rows]).encode()))
-    told = json.loads(run("--csv", path, "--horizon", "1d", "--json").stdout)
+    result = json.loads(run("--csv", path, "--horizon", "1d", "--json").stdout)
 
-    assert told["step_seconds"] == 3600
-    assert {step["mean"] for step in told["forecast"]} == {5.0}
-    assert told["forecast"][0]["time"] == (BEGIN + timedelta(hours=100)).isoformat()
-    assert any("1 of 100 steps hold no value" in warning for warning in told["warnings"])
+    assert result["step_seconds"] == 3600
+    assert {step["mean"] for step in result["forecast"]} == {5.0}
+    assert result["forecast"][0]["time"] == (BEGIN + timedelta(hours=100)).isoformat()
+    assert any("1 of 100 steps hold no value" in warning for warning in result["warnings"])
 
 
 def test_hours_may_be_forecast_as_days(tmp_path: Path) -> None:
     """--step 1d takes means of days."""
     path = tmp_path / "series.csv"
     path.write_text("\n".join(f"{(BEGIN + timedelta(hours=at)).isoformat()},{at % 24}" for at in range(24 * 40)))
-    told = json.loads(run("--csv", path, "--horizon", "3d", "--step", "1d", "--json").stdout)
+    result = json.loads(run("--csv", path, "--horizon", "3d", "--step", "1d", "--json").stdout)
 
-    assert [step["mean"] for step in told["forecast"]] == [11.5] * 3
+    assert [step["mean"] for step in result["forecast"]] == [11.5] * 3
 
 
 def test_too_short_a_history_says_so(tmp_path: Path) -> None:
     """A single value gives a mean, nulls and a warning; not an error and not a made-up interval."""
     path = tmp_path / "series.csv"
     path.write_text("2026-05-04T00:00:00Z,42\n")
-    told = json.loads(run("--csv", path, "--horizon", "2d", "--json").stdout)
+    result = json.loads(run("--csv", path, "--horizon", "2d", "--json").stdout)
 
-    assert told["backtest"] is None
-    assert [(step["mean"], step["lower"], step["upper"]) for step in told["forecast"]] == [(42.0, None, None)] * 2
-    assert "history is too short" in told["warnings"][0]
+    assert result["backtest"] is None
+    assert [(step["mean"], step["lower"], step["upper"]) for step in result["forecast"]] == [(42.0, None, None)] * 2
+    assert "history is too short" in result["warnings"][0]
     assert "history is too short" in run("--csv", path).stdout
 
 

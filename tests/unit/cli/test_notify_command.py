@@ -21,8 +21,8 @@ def test_all_destinations_or_one_are_tried(tmp_path: Path) -> None:
     """Each has a line; one that fails makes the exit status 1 and keeps no other from being tried."""
     with serving(lambda asked: Answer(body="", status=200 if asked.path == "/good" else 500)) as server:
         to = {name: {"webhook": {"url": f"{server.url}/{name}"}} for name in ("bad", "good")}
-        both = asked(tmp_path, {"to": to})
-        one = asked(tmp_path, {"to": to}, "good")
+        both = asked(tmp_path, {"receivers": to})
+        one = asked(tmp_path, {"receivers": to}, "good")
         bodies = [each.body for each in server.asked]
 
     assert (both.exit_code, one.exit_code) == (1, 0)
@@ -34,7 +34,7 @@ def test_all_destinations_or_one_are_tried(tmp_path: Path) -> None:
 def test_mail_to_owners_needs_an_owner(tmp_path: Path) -> None:
     """Without one, or with one whose address nobody knows, nothing is sent."""
     mail = {"host": "127.0.0.1", "port": 9, "security": "none"}
-    notify = {"owner_mail": "{owner}@example.com", "to": {"owners": {"mail": mail, "owners": True}}}
+    notify = {"owner_mail": "{owner}@example.com", "receivers": {"owners": {"mail": mail, "owners": True}}}
     nobody = asked(tmp_path, notify)
     odd = asked(tmp_path, notify, "--owner", "Team Vision")
     ann = asked(tmp_path, notify, "--owner", "ann")
@@ -47,9 +47,9 @@ def test_mail_to_owners_needs_an_owner(tmp_path: Path) -> None:
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
     """No such destination, and none at all."""
-    wrong = asked(tmp_path, {"to": {"ops": {"webhook": {"url": "http://127.0.0.1:9"}}}}, "opps")
+    wrong = asked(tmp_path, {"receivers": {"ops": {"webhook": {"url": "http://127.0.0.1:9"}}}}, "opps")
     none = asked(tmp_path, {})
 
-    assert "'opps' is not a receiver; notify.to has ops" in wrong.output
-    assert "notify.to has no receiver: nothing is sent" in none.output
+    assert "'opps' is not a receiver; notify.receivers has ops" in wrong.output
+    assert "notify.receivers has no receiver: nothing is sent" in none.output
     assert (wrong.exit_code, none.exit_code) == (2, 2)

@@ -48,13 +48,13 @@ def gpuwatch(*arguments: str) -> Result:
 
 def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> None:
     """The next view has the order, with who gave it, why and until when."""
-    told = gpuwatch("pause", "--pool", "training", "--for", "2h", "--reason", "moving the racks")
+    result = gpuwatch("pause", "--pool", "training", "--for", "2h", "--reason", "moving the racks")
     everything = gpuwatch("pause", "--reason", "audit")
     held = ledger.view(NOW).pauses
 
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     assert re.match(
-        r"Paused: pool training until \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ, by .+@.+: moving the racks\.", told.output
+        r"Paused: pool training until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, by .+@.+: moving the racks\.", result.output
     )
     assert everything.output.startswith(f"Paused: all pools until somebody resumes it, by {operator_name()}: audit.")
     assert [(pause.pool, pause.who, pause.reason) for pause in held] == [
@@ -69,10 +69,10 @@ def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> 
 
 def test_a_pool_that_is_misspelt_is_neither_paused_nor_resumed(ledger: Ledger) -> None:
     """Whoever believes that a pool is paused works on its machines; the nearest name is told."""
-    told = gpuwatch("pause", "--pool", "Training", "--reason", "x")
+    result = gpuwatch("pause", "--pool", "Training", "--reason", "x")
 
-    assert told.exit_code == 2
-    assert "--pool 'Training': the settings have no such pool. The nearest is 'training'." in told.output
+    assert result.exit_code == 2
+    assert "--pool 'Training': the settings have no such pool. The nearest is 'training'." in result.output
     assert gpuwatch("resume", "--pool", "trainng").exit_code == 2
     assert ledger.view(NOW).pauses == ()
     ledger.pause("gone", "ann", "its rules were removed", NOW, None)
@@ -112,12 +112,12 @@ def test_audit_verify_prints_a_head_to_keep_and_fails_where_records_were_changed
     round_id = ledger.record_round(an_observation(a_node()))
     ledger.intend(Verb.STOP, "i-1", "default", NOW, REASON, round_id)
     good = gpuwatch("audit", "verify")
-    told = json.loads(gpuwatch("audit", "verify", "--json").output)
+    result = json.loads(gpuwatch("audit", "verify", "--json").output)
     head = re.search(r"^Head (2:[0-9a-f]{64})$", good.output, re.MULTILINE)
 
     assert (good.exit_code, head is not None) == (0, True), good.output
     assert head is not None
-    assert told == {"links": 2, "whole_rounds": 1, "head": head[1], "broken": None}
+    assert result == {"links": 2, "whole_rounds": 1, "head": head[1], "broken": None}
     assert gpuwatch("audit", "verify", "--anchor", head[1]).exit_code == 0
     other = gpuwatch("audit", "verify", "--anchor", "2:" + "0" * 64)
     assert (other.exit_code, "Broken: link 2" in other.output) == (1, True)
@@ -129,10 +129,11 @@ def test_rounds_lists_what_can_be_explained(ledger: Ledger) -> None:
     assert gpuwatch("rounds").output == "No round is on record yet.\n"
     ledger.record_round(an_observation(a_node()))
     last = ledger.record_round(an_observation(a_node(), a_node("i-2")))
-    (line, _) = gpuwatch("rounds").output.splitlines()
+    heads, line, _ = gpuwatch("rounds").output.splitlines()
     (row,) = json.loads(gpuwatch("rounds", "--json", "--limit", "1").output)
 
-    assert re.match(rf" +{last}  2026-03-02 12:00:00Z +2 nodes +0 steps +0 intents  whole  .+:\d+$", line), line
+    assert heads.split() == ["ROUND", "AT", "NODES", "STEPS", "INTENTS", "KEPT", "CONTROLLER"]
+    assert re.match(rf" +{last}  2026-03-02 12:00:00 UTC +2 +0 +0  whole +.+:\d+$", line), line
     assert (row["id"], row["nodes"], row["whole"]) == (last, 2, True)
 
 
@@ -141,10 +142,10 @@ def test_without_a_ledger_orders_say_what_to_do(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(f"ledger:\n  path: {tmp_path}/none.db\n", encoding="utf-8")
     monkeypatch.setenv("GPUWATCH_CONFIG", str(file))
-    told = gpuwatch("pause", "--reason", "x")
+    result = gpuwatch("pause", "--reason", "x")
 
-    assert told.exit_code == 2
-    assert "none.db does not exist yet; start `gpuwatch controller`" in told.output
+    assert result.exit_code == 2
+    assert "none.db does not exist yet; start `gpuwatch controller`" in result.output
     assert sorted(each.name for each in tmp_path.iterdir()) == ["gpuwatch.yaml"]
 
 
@@ -158,8 +159,8 @@ def test_without_a_ledger_orders_say_what_to_do(tmp_path: Path, monkeypatch: pyt
         (LedgerSettings(url="postgresql://gpuwatch:zebra-77@db/gpuwatch"), "url", "holds a password"),
         (LedgerSettings(url="postgresql://db/gpuwatch?password=zebra-77"), "url", "holds a password"),
         (LedgerSettings(url="postgresql://[zebra-77"), "url", "holds a password"),
-        (LedgerSettings(url=URL, hand_over=120.0), "hand_over", "two intervals"),
-        (LedgerSettings(keep=86400.0), "keep", "shorter than ledger.keep_quiet"),
+        (LedgerSettings(url=URL, leader_timeout=120.0), "leader_timeout", "two intervals"),
+        (LedgerSettings(retention=86400.0), "retention", "shorter than ledger.quiet_round_retention"),
     ],
 )
 def test_contradictions_are_told_by_their_key_and_never_with_a_password(

@@ -76,11 +76,11 @@ def test_a_row_tells_machine_price_age_and_source(config: Path) -> None:
 
 def test_a_spot_price_has_a_row_of_its_own_with_its_ratio() -> None:
     """$50.61 of $88.49 is 57 %: the price and what part of the other it is, which others mix up."""
-    told = [
+    result = [
         row for row in rows("--provider", "gcp", "--region", "us-central1") if row["instance_type"] == "a3-highgpu-8g"
     ]
 
-    assert [(row["capacity_type"], row["price_per_hour"], row["ratio_to_on_demand"]) for row in told] == [
+    assert [(row["capacity_type"], row["price_per_hour"], row["ratio_to_on_demand"]) for row in result] == [
         ("spot", "50.60954", 0.5719),
         ("on_demand", "88.49", None),
     ]
@@ -102,9 +102,9 @@ def test_a_spot_price_of_a_zone_is_compared_with_its_region(provider: str, regio
     quote = Quote(per_hour=whole.price_per_hour / 4, currency=whole.currency, as_of=date(2027, 1, 1), source="a test")
     found = Found(place=zone, instance_type=kind, capacity_type=CapacityType.SPOT, quote=quote)
     books = {name: Book(provider=name) for name in catalogue.PROVIDERS}
-    told = listing.rows(listing.merged({provider: [found]}), books, datetime(2027, 1, 2, tzinfo=UTC))
+    result = listing.rows(listing.merged({provider: [found]}), books, datetime(2027, 1, 2, tzinfo=UTC))
     mine = [
-        row for row in told if (row.offer.instance_type, row.offer.region) == (kind, zone) and row.ratio is not None
+        row for row in result if (row.offer.instance_type, row.offer.region) == (kind, zone) and row.ratio is not None
     ]
 
     assert [(row.ratio, row.age_days) for row in mine] == [(Decimal("0.25"), 1)]

@@ -98,14 +98,14 @@ def test_the_same_as_json() -> None:
 
     rows = json.loads(show.as_json(nodes_page(plan, desk.rulebook)))["nodes"]
     planned = json.loads(json.dumps(show.plan_object(plan)))
-    told = json.loads(show.as_json(page))
+    result = json.loads(show.as_json(page))
 
     assert [row["id"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
     assert {row["id"]: row["activity"] for row in rows}["i-4"] == "parked"
     assert planned["reviews"][0]["step"]["node_id"] == "i-2"
-    assert told["activity"]["held_seconds"] == node.activity.held_seconds
-    assert told["if_stopped_now"]["answers"]
-    assert told["history"][0]["intent"]["verb"] == "notice"
+    assert result["activity"]["held_seconds"] == node.activity.held_seconds
+    assert result["if_stopped_now"]["answers"]
+    assert result["history"][0]["intent"]["verb"] == "notice"
 
 
 def test_a_round_is_one_line_in_the_log() -> None:

@@ -37,7 +37,7 @@ def run(ledger: Path, tmp_path: Path) -> Run:
     config = tmp_path / "gpuwatch.yaml"
     config.write_text(
         f"ledger: {{path: {ledger}}}\ninterval: 1h\ncost: {{timezone: Europe/Berlin, tags: [team]}}\n"
-        f"report: {{to: {{archive: {{file: {{path: {tmp_path}/%Y-%m-%d.txt}}}}}}}}\n"
+        f"report: {{receivers: {{archive: {{file: {{path: {tmp_path}/%Y-%m-%d.txt}}}}}}}}\n"
     )
 
     def told(*arguments: str) -> Result:
@@ -72,17 +72,17 @@ def test_each_form_is_printed(run: Run, form: tuple[str, ...], begin: str) -> No
 )
 def test_any_days_can_be_asked_for(run: Run, days: tuple[str, ...], since: str, until: str) -> None:
     """A day, a month, a year, or from one day to another, in the zone of cost.timezone."""
-    told = json.loads(run(*days, "--json").output)
+    result = json.loads(run(*days, "--json").output)
 
-    assert (told["since"], told["until"], told["timezone"]) == (since, until, "Europe/Berlin")
+    assert (result["since"], result["until"], result["timezone"]) == (since, until, "Europe/Berlin")
 
 
 def test_without_days_it_is_yesterday(run: Run) -> None:
     """Whole, by the clocks of the place."""
-    told = json.loads(run("--json").output)
+    result = json.loads(run("--json").output)
 
-    assert told["over"] is True
-    assert told["unit"] == "hour"
+    assert result["over"] is True
+    assert result["unit"] == "hour"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_without_days_it_is_yesterday(run: Run) -> None:
         (("--day", "tomorrow"), "'tomorrow' is not a day such as 2026-03-01"),
         (("--year", "26"), "'26-01-01' is not a day such as 2026-03-01"),
         (("--html", "--json"), "--json excludes --html"),
-        (("--send", "nobody"), "'nobody' is not a receiver; report.to has archive"),
+        (("--send", "nobody"), "'nobody' is not a receiver; report.receivers has archive"),
     ],
 )
 def test_what_is_wrong_is_told(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -124,7 +124,7 @@ def test_what_did_not_arrive_is_exit_status_1(run: Run, tmp_path: Path) -> None:
 @pytest.mark.component("pg_ctl")
 def test_both_databases_tell_the_same(tmp_path: Path) -> None:
     """The document of a day with a stop that somebody ended is the same from SQLite and from PostgreSQL."""
-    told = []
+    rows = []
     for settings in (LedgerSettings(path=str(tmp_path / "ledger.db")), LedgerSettings(url=postgresql().database())):
         place = Place(settings)
         story = a_fortnight(place.open(), until=at(BEGIN, 2))
@@ -137,35 +137,41 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
             story.round(at(BEGIN, hour))
         story.ledger.pause(None, "ann@host", "a test", at(BEGIN, 7))
         ActionHistory(story.ledger).keep_delivered("mail", "2026-03-13")
-        told.append(as_object(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
+        rows.append(as_object(a_report(story.ledger, BEGIN, now=at(BEGIN, 8))))
         assert ActionHistory(story.ledger).delivered("mail") == "2026-03-13"
         place.close()
 
-    assert told[0] == told[1]
-    assert told[0]["saved"]["machine_hours"] == 2.25
-    assert told[0]["saved"]["usd"] == "73.74"
+    assert rows[0] == rows[1]
+    assert rows[0]["saved"]["machine_hours"] == 2.25
+    assert rows[0]["saved"]["usd"] == "73.74"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("at: '7:00'", "report.at '7:00' is not a time of day"),
-        ("to: {x: {}}", "report.to.x has no transport"),
-        ("to: {x: {file: {path: a.txt}, slack: {url_file: s}}}", "report.to.x names slack and file"),
-        ("to: {x: {file: {path: a.pdf}}}", "report.to.x.file.path 'a.pdf' does not end with a format of reports"),
-        ("to: {x: {file: {path: /srv/%d.md}}}", "right would be: a file that ends with .html, .json or .txt"),
-        ("to: {x: {mail: {host: m}}}", "report.to.x.mail.to is empty"),
-        ("to: {x: {mail: {host: m, to: [ann]}}}", "report.to.x.mail.to: 'ann' is not a mail address"),
+        ("receivers: {x: {}}", "report.receivers.x has no transport"),
+        ("receivers: {x: {file: {path: a.txt}, slack: {url_file: s}}}", "report.receivers.x names slack and file"),
         (
-            "to: {x: {mail: {host: m, to: [a@b.c], username: u}}}",
-            "report.to.x.mail.username is set, and password_file is not",
+            "receivers: {x: {file: {path: a.pdf}}}",
+            "report.receivers.x.file.path 'a.pdf' does not end with a format of reports",
+        ),
+        ("receivers: {x: {file: {path: /srv/%d.md}}}", "right would be: a file that ends with .html, .json or .txt"),
+        ("receivers: {x: {mail: {host: m}}}", "report.receivers.x.mail.to is empty"),
+        ("receivers: {x: {mail: {host: m, to: [ann]}}}", "report.receivers.x.mail.to: 'ann' is not a mail address"),
+        (
+            "receivers: {x: {mail: {host: m, to: [a@b.c], username: u}}}",
+            "report.receivers.x.mail.username is set, and password_file is not",
         ),
         (
-            "to: {x: {mail: {host: m, to: [a@b.c], username: u, password_file: p, security: none}}}",
+            "receivers: {x: {mail: {host: m, to: [a@b.c], username: u, password_file: p, security: none}}}",
             "others could read the password of 'u'",
         ),
-        ("to: {x: {webhook: {url: 'ftp://x'}}}", "report.to.x.webhook.url 'ftp://x' is not a valid URL"),
-        ("to: {x: {webhook: {url: 'http://x', bearer_file: t}}}", "url is not https: others could read the token"),
+        ("receivers: {x: {webhook: {url: 'ftp://x'}}}", "report.receivers.x.webhook.url 'ftp://x' is not a valid URL"),
+        (
+            "receivers: {x: {webhook: {url: 'http://x', bearer_file: t}}}",
+            "url is not https: others could read the token",
+        ),
     ],
 )
 def test_settings_that_send_nothing_or_too_much_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -180,7 +186,7 @@ def test_a_whole_configuration_is_read(tmp_path: Path) -> None:
         """
 report:
   at: "06:30"
-  to:
+  receivers:
     finance: {mail: {host: smtp.example.com, sender: gpu@example.com, to: [cfo@example.com]}}
     chat: {slack: {url_file: /etc/gpuwatch/slack}}
     archive: {file: {path: /srv/reports/%Y/%m-%d.html}}
@@ -188,7 +194,7 @@ report:
 """,
     ).report
 
-    assert {name: each.chosen for name, each in settings.to.items()} == {
+    assert {name: each.chosen for name, each in settings.receivers.items()} == {
         "finance": ("mail",),
         "chat": ("slack",),
         "archive": ("file",),

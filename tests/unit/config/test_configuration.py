@@ -56,7 +56,7 @@ def test_an_unlisted_pool_follows_no_pool(file: Path) -> None:
     found = read(file, "pools: {default: {min_nodes: 2}, training: {min_nodes: 5}}").rulebook
 
     assert [found.pool(name).min_nodes for name in ("training", "default")] == [5, 2]
-    assert found.pool("other").idle.then == "tell"
+    assert found.pool("other").idle.action == "report"
     assert found.unknown(["other", "training", "default"]) == ("other",)
 
 
@@ -93,9 +93,9 @@ def test_the_environment_wins_over_the_file(file: Path) -> None:
 
 def test_a_variable_reaches_into_a_pool(file: Path) -> None:
     """Two underscores lead one step down, through the pool's name."""
-    found = read(file, "pools: {training: {min_nodes: 4}}", {"GPUWATCH_POOLS__training__IDLE__AFTER": "45m"})
+    found = read(file, "pools: {training: {min_nodes: 4}}", {"GPUWATCH_POOLS__training__IDLE__TIMEOUT": "45m"})
 
-    assert found.pools == {"training": PoolRules(min_nodes=4, idle=IdleRules(after=2700.0))}
+    assert found.pools == {"training": PoolRules(min_nodes=4, idle=IdleRules(timeout=2700.0))}
 
 
 def test_a_pool_of_the_file_is_found_whatever_its_case(file: Path) -> None:

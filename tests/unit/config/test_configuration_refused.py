@@ -12,9 +12,9 @@ from tests.support.builders.configurations import mistakes
 REFUSED = {
     "misspelt": ("mdoe: enforce", 'FILE:1: mdoe: is not a key of the configuration (its value is "enforce")', "mode"),
     "misspelt below": (
-        "pools:\n  a:\n    idle:\n      aftr: 30m",
-        'FILE:4: pools.a.idle.aftr: is not a key of the configuration (its value is "30m")',
-        "pools.a.idle.after",
+        "pools:\n  a:\n    idle:\n      timout: 30m",
+        'FILE:4: pools.a.idle.timout: is not a key of the configuration (its value is "30m")',
+        "pools.a.idle.timeout",
     ),
     "misplaced": (
         "max_stops_per_hour: 3",
@@ -24,7 +24,7 @@ REFUSED = {
     "unheard of": (
         "ledger: {colour: red}",
         'FILE:1: ledger.colour: is not a key of the configuration (its value is "red")',
-        "one of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
+        "one of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention",
     ),
     "secret": (
         "cloud: {secret_key: hush}",
@@ -102,7 +102,7 @@ REFUSED = {
     "no section": (
         "ledger: x.db",
         'FILE:1: ledger: "x.db" is not a section',
-        "a section of path, url, url_file, hand_over, keep, keep_quiet, keep_hours",
+        "a section of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention",
     ),
     "a list for names": (
         "pools: [a]",
@@ -182,9 +182,9 @@ REFUSED_VARIABLES = {
         "GPUWATCH_LIMITS__MAX_STOPS_PER_HOUR",
     ),
     "in a pool": (
-        {"GPUWATCH_POOLS__training__IDLE__AFTR": "45m"},
-        "GPUWATCH_POOLS__training__IDLE__AFTR: is not a setting",
-        "GPUWATCH_POOLS__training__IDLE__AFTER",
+        {"GPUWATCH_POOLS__training__IDLE__TIMOUT": "45m"},
+        "GPUWATCH_POOLS__training__IDLE__TIMOUT: is not a setting",
+        "GPUWATCH_POOLS__training__IDLE__TIMEOUT",
     ),
     "prefix": ({"GPUWATHC_MODE": "enforce"}, "GPUWATHC_MODE: is not a setting", "GPUWATCH_MODE"),
     "small letters": ({"gpuwatch_mode": "enforce"}, "gpuwatch_mode: is not a setting", "GPUWATCH_MODE"),
@@ -204,8 +204,8 @@ REFUSED_VARIABLES = {
         "one of the two",
     ),
     "bad value": (
-        {"GPUWATCH_POOLS__training__IDLE__AFTER": "soon"},
-        'GPUWATCH_POOLS__training__IDLE__AFTER: pools.training.idle.after: "soon" is not a duration',
+        {"GPUWATCH_POOLS__training__IDLE__TIMEOUT": "soon"},
+        'GPUWATCH_POOLS__training__IDLE__TIMEOUT: pools.training.idle.timeout: "soon" is not a duration',
         "a duration of at least 5m, or break_even, or learned, written as 90s, 30m, 1h30m or 2d",
     ),
     "bad number": (
@@ -226,9 +226,9 @@ def test_a_mistake_in_the_environment_names_the_variable(
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
     """Nobody has to run the check once for each mistake."""
-    told = mistakes(file, "mdoe: x\nfleet: 3\ninterval: true", {"GPUWATCH_FLET": "x"})
+    text = mistakes(file, "mdoe: x\nfleet: 3\ninterval: true", {"GPUWATCH_FLET": "x"})
 
-    assert re.findall(r"^(?:FILE:\d+|environment variable): (\w+)|variable (\w+)", told, re.MULTILINE) == [
+    assert re.findall(r"^(?:FILE:\d+|environment variable): (\w+)|variable (\w+)", text, re.MULTILINE) == [
         ("interval", ""),
         ("", "GPUWATCH_FLET"),
         ("fleet", ""),
@@ -264,7 +264,7 @@ def test_a_variable_sets_a_list(value: str, texts: tuple[str, ...]) -> None:
 
 def test_a_text_of_a_list_may_hold_a_comma() -> None:
     """In brackets and quotes."""
-    assert load(None, {"GPUWATCH_CONTROLLER__NAMES": '["a, b", "c"]'}).controller.names == ("a, b", "c")
+    assert load(None, {"GPUWATCH_CONTROLLER__ALLOWED_HOSTS": '["a, b", "c"]'}).controller.allowed_hosts == ("a, b", "c")
 
 
 def test_a_variable_that_is_no_list_is_refused() -> None:

@@ -21,8 +21,8 @@ WRONG = {
         "limits.max_verdict_age (30s) does not exceed what Prometheus' newest sample may be old (31s)",
     ),
     "an idle time beyond what is looked at": (
-        f"signals: {{source: promql, promql: {{{URL}, dialect: dcgm}}}}\npools: {{default: {{idle: {{after: 4h}}}}}}",
-        "pools.default.idle.after (4h) exceeds signals.promql.lookback (2h)",
+        f"signals: {{source: promql, promql: {{{URL}, dialect: dcgm}}}}\npools: {{default: {{idle: {{timeout: 4h}}}}}}",
+        "pools.default.idle.timeout (4h) exceeds signals.promql.lookback (2h)",
     ),
     "a window that proves little": ("signals: {promql: {lookback: 10m}}", "signals.promql.lookback"),
     "an open door": (
@@ -40,6 +40,6 @@ def test_what_cannot_work_is_told_with_its_key(text: str, told: str, tmp_path: P
 
 def test_an_agents_dialect_needs_no_window(tmp_path: Path) -> None:
     """The agent itself knows for how long it has been idle."""
-    text = f"signals: {{source: promql, promql: {{{URL}}}}}\npools: {{default: {{idle: {{after: 4h}}}}}}"
+    text = f"signals: {{source: promql, promql: {{{URL}}}}}\npools: {{default: {{idle: {{timeout: 4h}}}}}}"
 
     assert read(tmp_path / "gpuwatch.yaml", text).signals.source == "promql"

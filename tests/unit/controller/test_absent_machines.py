@@ -14,8 +14,8 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node
 
-SOON = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=1200.0))
-LADDER = replace(SOON, idle=replace(SOON.idle, notice=120.0, terminate_after=7200.0))
+SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=1200.0))
+LADDER = replace(SOON, idle=replace(SOON.idle, grace_period=120.0, terminate_after=7200.0))
 
 
 @dataclass(slots=True)

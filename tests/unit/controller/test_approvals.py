@@ -179,7 +179,7 @@ def test_people_are_told_of_what_was_carried_out_lately_and_of_every_notice_in_f
 
 def test_a_required_message_is_waited_for() -> None:
     """While nobody could be told, nothing is stopped; the grace counts from the message."""
-    desk = Desk(rules=RULES, limits=Limits(max_stops_per_hour_ratio=1.0, require_told=True))
+    desk = Desk(rules=RULES, limits=Limits(max_stops_per_hour_ratio=1.0, require_notification=True))
     desk.fleet.put(a_node("i-1", held=7200.0))
     desk.fleet.put(a_node("i-2", State.BUSY))
     for _ in range(60):

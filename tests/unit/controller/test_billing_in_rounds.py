@@ -93,7 +93,7 @@ def test_a_failure_to_write_bills_down_stops_no_round(
         rounds(desk, 1)
     rounds(desk, 1)
 
-    assert "What was billed could not be written down" in caplog.text
+    assert "What was billed could not be recorded" in caplog.text
     assert billed(desk).node_ms == 2 * 2 * 60_000
 
 

@@ -38,7 +38,7 @@ from tests.support.real.postgresql import postgresql
 UTC_ZONE = ZoneInfo("UTC")
 METERING = Metering(zone=UTC_ZONE)
 PRICE = Price(usd_per_hour=Decimal(60), as_of=date(2026, 1, 19), source="a list")
-TEN_DOLLARS = {"ml": Budget(usd_per_month=Decimal(10), block_growth="actual", hasten="actual")}
+TEN_DOLLARS = {"ml": Budget(usd_per_month=Decimal(10), block_growth="actual", shorten_idle_timeout="actual")}
 
 
 def a_desk(ledger: Ledger | None = None) -> Desk:
@@ -73,11 +73,11 @@ def test_a_round_knows_what_is_spent_up_to_the_round_before() -> None:
     desk = a_desk()
     parts = live(desk)
     for minutes in (1, 6, 58, 70):
-        told = rounds(desk, parts, minutes)
+        state = rounds(desk, parts, minutes)
         rows = [row for row in SpendBook(desk.ledger).each(0, 2**40) if row[0].node_id == "i-1"]
         metered = sum(sum(amounts[:7]) for _, _, amounts in rows)
 
-        assert told.spent_usd == Decimal(metered - (60_000 if metered else 0)) / 60_000
+        assert state.spent_usd == Decimal(metered - (60_000 if metered else 0)) / 60_000
 
 
 def test_what_an_outage_left_unbilled_is_counted_a_round_later() -> None:
@@ -86,9 +86,9 @@ def test_what_an_outage_left_unbilled_is_counted_a_round_later() -> None:
     parts = live(desk)
     rounds(desk, parts, 3)
     desk.rest(3 * 3600.0)
-    told = rounds(desk, parts, 2)
+    state = rounds(desk, parts, 2)
 
-    assert told.spent_usd == 183
+    assert state.spent_usd == 183
 
 
 @pytest.mark.parametrize("enforce", [True, False])
@@ -147,11 +147,11 @@ def test_a_ledger_that_cannot_be_asked_makes_budgets_unknown_and_stops_no_round(
     rounds(desk, parts, 12)
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(SpendBook, "billed", None)
-        told = rounds(desk, parts, 1)
+        state = rounds(desk, parts, 1)
 
-    assert told.doubt == "the ledger could not be asked, the log says why"
-    assert (told.spent_usd, told.hastening, told.block_growth) == (None, None, "actual")
-    assert [each.ratio for each in told.crossings if each.on == "actual"] == [0.5, 0.8, 1.0]
+    assert state.doubt == "the ledger could not be asked, the log says why"
+    assert (state.spent_usd, state.hastening, state.block_growth) == (None, None, "actual")
+    assert [each.ratio for each in state.crossings if each.on == "actual"] == [0.5, 0.8, 1.0]
     assert rounds(desk, parts, 1).spent_usd == 12
 
 
@@ -206,22 +206,22 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     telling = ControllerMetrics("enforce", "ml", desk.clock)
     seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=telling)
     rounds(desk, live(desk), 12, seen)
-    told = {
+    document = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in parse(telling.page().body.decode())
         for sample in family.samples
     }
     billed = whole(totals(SpendBook(desk.ledger).rows(0, 2**40), lambda _: "all").values())
 
-    assert told["gpuwatch_billed_usd_total", "default", "useful"] == float(billed.usd) == 11
-    assert told["gpuwatch_billed_gpu_seconds_total", "default", "useful"] == 660
-    assert told["gpuwatch_budget_usd", "ml"] == 10
-    assert told["gpuwatch_budget_spent_usd", "ml"] == 10
-    assert told["gpuwatch_budget_forecast_usd", "ml"] > 10000
-    assert told["gpuwatch_budget_unpriced_hours", "ml"] == 0
-    assert told["gpuwatch_budget_effect", "block_growth", "ml"] == 1
-    assert ("gpuwatch_budget_over_probability_ratio", "ml") not in told
-    assert ("gpuwatch_budget_forecast_lower_usd", "ml") not in told
+    assert document["gpuwatch_billed_usd_total", "default", "useful"] == float(billed.usd) == 11
+    assert document["gpuwatch_billed_gpu_seconds_total", "default", "useful"] == 660
+    assert document["gpuwatch_budget_usd", "ml"] == 10
+    assert document["gpuwatch_budget_spent_usd", "ml"] == 10
+    assert document["gpuwatch_budget_forecast_usd", "ml"] > 10000
+    assert document["gpuwatch_budget_unpriced_hours", "ml"] == 0
+    assert document["gpuwatch_budget_effect", "block_growth", "ml"] == 1
+    assert ("gpuwatch_budget_overrun_probability_ratio", "ml") not in document
+    assert ("gpuwatch_budget_forecast_lower_usd", "ml") not in document
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
@@ -257,7 +257,7 @@ def configured(tmp_path: Path) -> Path:
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(
         f"ledger: {{path: {path}}}\nbudgets:\n"
-        "  ml: {usd_per_month: 10, block_growth: actual, hasten: forecast}\n  big: {owner: ann}\n"
+        "  ml: {usd_per_month: 10, block_growth: actual, shorten_idle_timeout: forecast}\n  big: {owner: ann}\n"
     )
     return file
 
@@ -279,11 +279,11 @@ def test_the_command_says_what_is_spent_forecast_crossed_and_in_force(configured
 def test_the_commands_json_holds_money_as_texts(configured: Path) -> None:
     """Decimals, and null for what nobody can tell."""
     run = CliRunner().invoke(commands, ["budget", "--json", "--config", str(configured)])
-    told = {each["name"]: each for each in json.loads(run.output)["budgets"]}
+    document = {each["name"]: each for each in json.loads(run.output)["budgets"]}
 
-    assert told["ml"]["spent_usd"] == "11.00"
-    assert told["ml"]["lower_usd"] is None
-    assert told["big"]["spent_usd"] == "0.00"
+    assert document["ml"]["spent_usd"] == "11.00"
+    assert document["ml"]["lower_usd"] is None
+    assert document["big"]["spent_usd"] == "0.00"
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -292,9 +292,9 @@ def test_a_controller_and_a_plan_have_the_budgets_of_the_settings(tmp_path: Path
     text = f"ledger: {{path: {tmp_path / 'ledger.db'}}}\ncost: {{timezone: Asia/Tokyo}}\nbudgets: {{ml: {{}}}}\n"
     settings = read(tmp_path / "gpuwatch.yaml", f"{text}cloud: {{regions: [us-east-1]}}\n")
     with assembled(settings, read_only=read_only) as parts:
-        (told,) = parts.budgets(an_observation(now=NOW.replace(day=31, hour=20)))
+        (state,) = parts.budgets(an_observation(now=NOW.replace(day=31, hour=20)))
 
-    assert (told.name, told.month) == ("ml", "2026-04")
+    assert (state.name, state.month) == ("ml", "2026-04")
 
 
 def test_without_a_budget_or_a_round_the_command_says_what_to_do(tmp_path: Path) -> None:

@@ -349,5 +349,5 @@ def test_what_a_decision_rested_on_can_be_read_again() -> None:
 
     for line, each in zip(reversed(desk.ledger.rounds()), rounds, strict=True):
         past = desk.ledger.round(line.id)
-        told = (each.observation, desk.rulebook, each.proposals, each.decisions, each.reviews)
-        assert (past.observation, past.rulebook, past.proposals, past.decisions, past.reviews) == told
+        rows = (each.observation, desk.rulebook, each.proposals, each.decisions, each.reviews)
+        assert (past.observation, past.rulebook, past.proposals, past.decisions, past.reviews) == rows

@@ -12,7 +12,7 @@ from tests.support.builders.fleet import Desk, a_node
 
 def a_desk(then: str) -> Desk:
     """One idle machine, whose pool gives no grace."""
-    desk = Desk(rules=PoolRules(idle=IdleRules(notice=0.0, then=then)))  # type: ignore[arg-type]
+    desk = Desk(rules=PoolRules(idle=IdleRules(grace_period=0.0, action=then)))  # type: ignore[arg-type]
     desk.fleet.put(a_node("i-1"))
     return desk
 

@@ -27,7 +27,7 @@ from tests.support.builders.guard_cases import a_case, with_node
 from tests.support.fakes.scraped_agent import an_agent, told
 
 QUEUE = ScalingRules(metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)})
-SOON = PoolRules(warm_up=0.0, idle=IdleRules(after=300.0, notice=120.0), scaling=QUEUE)
+SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0), scaling=QUEUE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,14 +40,14 @@ def a_story(rules: PoolRules, *busy: str, limits: Limits = FREE) -> Story:
 def test_a_training_pools_day() -> None:
     """Jobs end, notices go out, somebody keeps a machine, one is stopped, the last one stays for the minimum."""
     story = a_story(
-        PoolRules(min_nodes=1, idle=IdleRules(after=1800.0, notice=1200.0)), "train-1", "train-2", "train-3"
+        PoolRules(min_nodes=1, idle=IdleRules(timeout=1800.0, grace_period=1200.0)), "train-1", "train-2", "train-3"
     )
     story.until(0.5)
     story.say("the job on train-1 and train-2 ends", lambda: story.turn(State.IDLE, "train-1", "train-2"))
     story.until(1.25)
-    story.say("ann sees the notice and runs `gpuwatch keep` on train-2", lambda: story.turn(State.BUSY, "train-2"))
+    story.say("ann sees the notice and runs `gpuwatch snooze` on train-2", lambda: story.turn(State.BUSY, "train-2"))
     story.until(4.0)
-    story.say("her lease ends", lambda: story.turn(State.IDLE, "train-2"))
+    story.say("her snooze ends", lambda: story.turn(State.IDLE, "train-2"))
     story.until(5.0)
     story.say("the last job ends as well", lambda: story.turn(State.IDLE, "train-3"))
     story.until(8.0)
@@ -62,7 +62,7 @@ def test_a_serving_pool_follows_its_queue() -> None:
     rules = PoolRules(
         min_nodes=1,
         max_nodes=5,
-        idle=IdleRules(after=1200.0, notice=300.0, then="terminate"),
+        idle=IdleRules(timeout=1200.0, grace_period=300.0, action="terminate"),
         scaling=ScalingRules(metrics={"queue": queue}),
         launch=LaunchRules(template="lt-serve", instance_type="g6.xlarge"),
         start="any",
@@ -87,7 +87,7 @@ def test_a_serving_pool_follows_its_queue() -> None:
 def test_a_broken_sensor_freezes_its_pool_until_somebody_looks() -> None:
     """Everything turns idle at once: nothing is touched, until a person says that one of it was true."""
     names = [f"gpu-{n}" for n in range(1, 7)]
-    story = a_story(PoolRules(idle=IdleRules(after=1800.0, notice=600.0)), *names)
+    story = a_story(PoolRules(idle=IdleRules(timeout=1800.0, grace_period=600.0)), *names)
     story.until(0.5)
     story.say("a driver upgrade makes every GPU read zero", lambda: story.turn(State.IDLE, *names))
     story.until(1.5)
@@ -104,7 +104,7 @@ def test_a_broken_sensor_freezes_its_pool_until_somebody_looks() -> None:
 
 def test_a_cloud_that_throttles_and_loses_answers() -> None:
     """Refused calls are tried again under the same intent, and an answer that was lost is never asked for twice."""
-    story = a_story(PoolRules(idle=IdleRules(after=1800.0, notice=600.0)), "gpu-1", "gpu-2", "gpu-3")
+    story = a_story(PoolRules(idle=IdleRules(timeout=1800.0, grace_period=600.0)), "gpu-1", "gpu-2", "gpu-3")
     fleet = story.desk.fleet
     fleet.lag = lambda: 400.0
     story.say("all jobs end", lambda: story.turn(State.IDLE, "gpu-1", "gpu-2"))
@@ -140,7 +140,7 @@ def test_a_cloud_that_throttles_and_loses_answers() -> None:
 
 def test_the_ladder_from_idle_to_stopped_to_gone() -> None:
     """A stopped machine ends after its week with a notice of its own; one that its owner wants back does not."""
-    rules = PoolRules(idle=IdleRules(after=1800.0, notice=3600.0, terminate_after=7 * 86400.0))
+    rules = PoolRules(idle=IdleRules(timeout=1800.0, grace_period=3600.0, terminate_after=7 * 86400.0))
     story = a_story(rules, "gpu-1", "gpu-2")
     story.every_seconds = 1800.0
     story.say("both are left alone", lambda: story.turn(State.IDLE, "gpu-1", "gpu-2"))

@@ -44,7 +44,7 @@ def test_it_counts_as_capacity() -> None:
 @pytest.mark.parametrize("state", [NodeState.UNKNOWN, NodeState.STOPPED])
 def test_what_gpuwatch_stopped_stays_on_the_ladder(state: NodeState) -> None:
     """A doubt about its state is no proof that somebody started it."""
-    desk = Desk(rules=PoolRules(idle=IdleRules(notice=0.0)))
+    desk = Desk(rules=PoolRules(idle=IdleRules(grace_period=0.0)))
     desk.fleet.put(a_node("i-1"))
     for _ in range(4):
         desk.round()
@@ -57,7 +57,9 @@ def test_what_gpuwatch_stopped_stays_on_the_ladder(state: NodeState) -> None:
 
 def test_nothing_is_done_to_it() -> None:
     """Whatever is wanted: no removal of it, no start, no launch beside it, and an open stop of it waits."""
-    desk = Desk(rules=PoolRules(idle=IdleRules(notice=0.0), start="any", schedule={"always": Window(at_least=1)}))
+    desk = Desk(
+        rules=PoolRules(idle=IdleRules(grace_period=0.0), start="any", schedule={"always": Window(min_nodes=1)})
+    )
     desk.fleet.put(a_node("i-1"))
     desk.fleet.put(replace(a_node("i-1"), state=NodeState.UNKNOWN))
     for _ in range(30):
@@ -68,7 +70,7 @@ def test_nothing_is_done_to_it() -> None:
 
 def test_an_open_stop_waits_for_an_answer() -> None:
     """A doubt is no effect, and no failure either."""
-    desk = Desk(rules=PoolRules(idle=IdleRules(notice=0.0)))
+    desk = Desk(rules=PoolRules(idle=IdleRules(grace_period=0.0)))
     desk.fleet.put(a_node("i-1"))
     desk.round()
     desk.round()

@@ -100,13 +100,13 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
         "idle past the cap",
         "snoozed",
         False,
-        lambda c: replace(with_node(c, snoozed="x"), pool_rules=with_idle(snooze_max=7199.0)),
+        lambda c: replace(with_node(c, snoozed="x"), pool_rules=with_idle(max_snooze=7199.0)),
     ),
     (
         "idle up to the cap",
         "snoozed",
         True,
-        lambda c: replace(with_node(c, snoozed="x"), pool_rules=with_idle(snooze_max=7200.0)),
+        lambda c: replace(with_node(c, snoozed="x"), pool_rules=with_idle(max_snooze=7200.0)),
     ),
     ("a group not listed", "group", True, lambda c: replace(with_group(c), group=None)),
     ("another member goes too", "group", True, lambda c: granting(with_group(c, min_size=2), "i-2")),
@@ -139,9 +139,9 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ("a stop of what is stopped", "not_running", True, lambda c: replace(asleep(c), step=a_step())),
     ("a notice of what is stopped", "not_running", False, lambda c: replace(asleep(c), step=a_step(verb=Verb.NOTICE))),
     ("the end of what is stopping", "not_running", True, lambda c: with_node(with_group(c), state=NodeState.STOPPING)),
-    ("a notice in time", "ladder", False, lambda c: ladder_notice(c, 600.0, Verb.NOTICE)),
-    ("a notice too early", "ladder", True, lambda c: ladder_notice(c, 601.0, Verb.NOTICE)),
-    ("an end too early", "ladder", True, lambda c: ladder_notice(c, 600.0, Verb.TERMINATE)),
+    ("a notice in time", "not_stopped_by_us", False, lambda c: ladder_notice(c, 600.0, Verb.NOTICE)),
+    ("a notice too early", "not_stopped_by_us", True, lambda c: ladder_notice(c, 601.0, Verb.NOTICE)),
+    ("an end too early", "not_stopped_by_us", True, lambda c: ladder_notice(c, 600.0, Verb.TERMINATE)),
     ("silence", "stale", True, lambda c: with_node(c, signal=NodeReport(failure="no answer"))),
     ("parked where reclaimed", "busy", False, lambda c: in_state(c, State.PARKED, parked="stop")),
     ("stalled where reclaimed", "busy", False, lambda c: in_state(c, State.STALLED, stalled="stop")),
@@ -156,7 +156,7 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ("another failed", "cooling_down", False, lambda c: with_ledger(c, recent=(a_done("i-2", Status.FAILED),))),
     (
         "asleep below the minimum",
-        "floor",
+        "min_nodes",
         False,
         lambda c: replace(asleep(c), pool_rules=replace(asleep(c).pool_rules, min_nodes=9)),
     ),
@@ -168,7 +168,7 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ),
     (
         "a notice of another is open",
-        "floor",
+        "min_nodes",
         False,
         lambda c: replace(noticing(c), pool_rules=replace(RULES, min_nodes=2)),
     ),
@@ -200,7 +200,7 @@ def test_additions_of_the_round_count_towards_the_ceiling_of_their_own_pool() ->
     """Three nodes run and four are allowed: one launch passes, the next does not; another pool's are its own."""
 
     def refused(*earlier: Step) -> bool:
-        return "ceiling" in {each.rule for each in judge(launching(a_case(), *earlier, most=4)).refusals}
+        return "max_nodes" in {each.rule for each in judge(launching(a_case(), *earlier, most=4)).refusals}
 
     assert not refused()
     assert refused(A_LAUNCH)
@@ -222,8 +222,10 @@ def test_what_is_on_its_way_counts_towards_the_money() -> None:
     case = replace(case, observation=replace(case.observation, fleet=fleet))
 
     assert judge(launching(case, max_usd_per_hour=60)).allowed
-    assert {each.rule for each in judge(launching(case, max_usd_per_hour=59)).refusals} == {"budget"}
-    assert {each.rule for each in judge(launching(case, A_LAUNCH, max_usd_per_hour=60)).refusals} == {"budget"}
+    assert {each.rule for each in judge(launching(case, max_usd_per_hour=59)).refusals} == {"hourly_cost_limit"}
+    assert {each.rule for each in judge(launching(case, A_LAUNCH, max_usd_per_hour=60)).refusals} == {
+        "hourly_cost_limit"
+    }
 
 
 def test_an_hour_counts_what_may_have_happened_in_it_and_nothing_else() -> None:
@@ -297,8 +299,8 @@ def test_what_this_round_has_granted_counts_by_owner_and_in_money() -> None:
     case = priced(granting(a_case(), "i-2", verb=Verb.STOP))
 
     def said(**limits: object) -> list[str]:
-        told = Limits(max_stops_per_hour_ratio=1.0, **limits)  # type: ignore[arg-type]  # numbers
-        return [refusal.sentence for refusal in judge(replace(case, limits=told)).refusals]
+        result = Limits(max_stops_per_hour_ratio=1.0, **limits)  # type: ignore[arg-type]  # numbers
+        return [refusal.sentence for refusal in judge(replace(case, limits=result)).refusals]
 
     assert "max_stops_per_owner_per_hour allows 1" in said(max_stops_per_owner_per_hour=1)[0]
     assert "max_stopped_usd_per_hour allows $19.00" in said(max_stopped_usd_per_hour=Decimal(19))[0]
@@ -314,4 +316,4 @@ def test_only_pools_that_let_nodes_go_want_for_a_backtest() -> None:
 
     assert wanting(RULES) == ["default"]
     assert wanting(RULES, a_backtest()) == []
-    assert wanting(with_idle(then="tell")) == []
+    assert wanting(with_idle(action="report")) == []

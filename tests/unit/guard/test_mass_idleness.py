@@ -150,9 +150,9 @@ def test_an_acknowledgement_is_of_what_was_before_it_and_nothing_after() -> None
 
 
 def stops_at(seconds_after: float, *, after: float) -> list[bool]:
-    """Whether stops pass so long after six nodes turned idle at once, in a pool that waits for `after`."""
+    """Whether stops pass so long after six nodes turned idle at once, in a pool that waits for `timeout`."""
     nodes = turned(6, held=seconds_after, spread=0.0)
-    rules = replace(RULES, idle=replace(RULES.idle, after=after))
+    rules = replace(RULES, idle=replace(RULES.idle, timeout=after))
     observation = an_observation(*nodes, notices=tuple(a_notice(node.id) for node in nodes))
     decision = Decision(pool="default", steps=tuple(a_step(node.id) for node in nodes[:2]))
     return [each.allowed for each in review(observation, [decision], Rulebook(pools={"default": rules}, enforce=True))]

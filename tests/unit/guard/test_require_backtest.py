@@ -26,21 +26,21 @@ from tests.support.real.postgresql import Place, postgresql
 MONTH = 30 * 86400.0
 # Another value for each setting of the idle policy.
 OTHERS: dict[str, Any] = {
-    "after": "learned",
+    "timeout": "learned",
     "restart_cost": 300.0,
     "restart_usd": Decimal("0.01"),
     "demand": {"queue": "pending_jobs"},
-    "notice": 0.0,
-    "then": "terminate",
+    "grace_period": 0.0,
+    "action": "terminate",
     "terminate_after": 86400.0,
     "instance_store": "discard",
-    "requires": ("gpu*.power",),
+    "required_evidence": ("gpu*.power",),
     "parked": "stop",
-    "parked_after": 60.0,
+    "parked_timeout": 60.0,
     "stalled": "stop",
-    "stalled_after": 60.0,
+    "stalled_timeout": 60.0,
     "max_age": 86400.0,
-    "snooze_max": 0.0,
+    "max_snooze": 0.0,
 }
 
 
@@ -57,7 +57,7 @@ def test_every_setting_of_the_idle_policy_makes_other_rules(name: str) -> None:
 
 def test_the_warm_up_and_the_waits_of_windows_make_other_rules() -> None:
     """They, too, say when a node goes."""
-    night = replace(RULES, schedule={"night": Window(hours="22:00-06:00", after=600.0)})
+    night = replace(RULES, schedule={"night": Window(hours="22:00-06:00", idle_timeout=600.0)})
     found = {fingerprint(each) for each in (RULES, night, replace(RULES, warm_up=0.0))}
 
     assert len(found) == 3
@@ -68,7 +68,7 @@ def test_what_only_keeps_nodes_or_adds_some_may_change() -> None:
     """Floors, ceilings, templates, and the hours of windows: the harshest of them was played."""
     freer = replace(RULES, min_nodes=3, max_nodes=9, launch=LaunchRules(template="lt-1", instance_type="g6.xlarge"))
     by_day, by_night = (
-        replace(freer, schedule={name: Window(hours=hours, at_least=2, after=600.0)})
+        replace(freer, schedule={name: Window(hours=hours, min_nodes=2, idle_timeout=600.0)})
         for name, hours in (("day", "08:00-18:00"), ("night", "22:00-06:00"))
     )
 
@@ -78,15 +78,15 @@ def test_what_only_keeps_nodes_or_adds_some_may_change() -> None:
 
 def test_equal_values_are_the_same_rules_however_they_are_written() -> None:
     """A configuration read from YAML and one read from the ledger may differ in that."""
-    one = replace(RULES, warm_up=900, idle=replace(RULES.idle, notice=600, restart_usd=Decimal("1.00")))
-    other = replace(RULES, warm_up=900.0, idle=replace(RULES.idle, notice=600.0, restart_usd=Decimal("1E+0")))
+    one = replace(RULES, warm_up=900, idle=replace(RULES.idle, grace_period=600, restart_usd=Decimal("1.00")))
+    other = replace(RULES, warm_up=900.0, idle=replace(RULES.idle, grace_period=600.0, restart_usd=Decimal("1E+0")))
 
     assert fingerprint(one) == fingerprint(other)
 
 
 @pytest.mark.parametrize(
     ("changes", "does"),
-    [({}, True), ({"then": "tell"}, False), ({"then": "tell", "parked": "terminate"}, True)],
+    [({}, True), ({"action": "report"}, False), ({"action": "report", "parked": "terminate"}, True)],
     ids=str,
 )
 def test_some_pools_remove_nothing(changes: dict[str, Any], does: bool) -> None:
@@ -146,7 +146,7 @@ def test_a_change_of_the_rules_ends_what_was_under_way(desk: Desk) -> None:
     """A notice that is out does not turn into a stop under rules that nobody has tried."""
     desk.ledger.keep_backtest(a_backtest())
     desk.round()
-    desk.rules = replace(RULES, idle=replace(RULES.idle, after=1200.0))
+    desk.rules = replace(RULES, idle=replace(RULES.idle, timeout=1200.0))
     hours(desk, 4)
 
     assert [call for call, _, _ in desk.fleet.calls] == ["tag"]
@@ -170,13 +170,13 @@ def test_a_past_round_still_tells_what_vouched_for_it(desk: Desk) -> None:
 
 def test_status_names_the_pools_that_wait(desk: Desk) -> None:
     """One line each, until a backtest passes; pools that remove nothing are left out."""
-    (told,) = show.untried(desk.plan(), desk.rulebook)
+    (text,) = show.untried(desk.plan(), desk.rulebook)
 
-    assert told == (
-        "Pool default lets no node go: No backtest of the pool is on record. "
+    assert text == (
+        "Pool default removes no node: No backtest of the pool is on record. "
         "Run `gpuwatch backtest --ledger --pool default --keep`."
     )
-    desk.rules = replace(RULES, idle=replace(RULES.idle, then="tell"))
+    desk.rules = replace(RULES, idle=replace(RULES.idle, action="report"))
     assert list(show.untried(desk.plan(), desk.rulebook)) == []
     desk.rules = RULES
     desk.ledger.keep_backtest(a_backtest())

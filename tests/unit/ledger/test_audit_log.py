@@ -95,8 +95,8 @@ def a_day(ledger: Ledger) -> None:
     ledger.pause("training", "bob@desk", "racks move", at := next(times), at + HOUR)
     ledger.pause(None, "bob@desk", "looking first", next(times))
     ledger.resume(None, "cy@page", next(times))
-    ledger.keep("i-1", "link:dee@example.com", "paper deadline", at := next(times), at + HOUR)
-    ledger.keep("i-1", "dee@page", "", at := next(times), at)
+    ledger.snooze("i-1", "link:dee@example.com", "paper deadline", at := next(times), at + HOUR)
+    ledger.snooze("i-1", "dee@page", "", at := next(times), at)
     ledger.keep_backtest(a_backtest(next(times)))
     ledger.keep_backtest(a_backtest(next(times), "2 stops were wrong"))
     ledger.intend(Verb.STOP, "i-1", "training", next(times), REASON, 1)
@@ -112,8 +112,8 @@ def test_each_record_says_who_what_why_and_what_came_of_it(ledger: Ledger) -> No
         ("stop", "i-1", "training", controller, REASON.sentence),
         ("backtest", None, "training", "ann@desk", "on load.csv"),
         ("backtest", None, "training", "ann@desk", "on load.csv"),
-        ("keep", "i-1", None, "dee@page", ""),
-        ("keep", "i-1", None, "link:dee@example.com", "paper deadline"),
+        ("snooze", "i-1", None, "dee@page", ""),
+        ("snooze", "i-1", None, "link:dee@example.com", "paper deadline"),
         ("resume", None, None, "cy@page", ""),
         ("pause", None, None, "bob@desk", "looking first"),
         ("pause", None, "training", "bob@desk", "racks move"),
@@ -159,9 +159,14 @@ def test_an_auditor_asks_for_a_machine_a_pool_a_time_a_deed_or_a_number(ledger: 
     assert {each["node"] for each in told("--node", "i-1")} == {"i-1"}
     assert len(told("--node", "i-1")) == 7
     assert of_serving == [("resume", None), ("pause", None), ("notice", "serving")]
-    assert "keep" in {each["what"] for each in told("--pool", "training")}
+    assert "snooze" in {each["what"] for each in told("--pool", "training")}
     assert [each["what"] for each in told("--limit", "2")] == ["stop", "backtest"]
-    assert [each["what"] for each in told("--only", "pause", "--only", "keep")] == ["keep", "keep", "pause", "pause"]
+    assert [each["what"] for each in told("--only", "pause", "--only", "snooze")] == [
+        "snooze",
+        "snooze",
+        "pause",
+        "pause",
+    ]
     assert [each["what"] for each in told("--since", (NOW + timedelta(minutes=10)).isoformat())] == ["stop", "backtest"]
     assert told("--since", "1s") == []
 
@@ -179,7 +184,7 @@ def test_a_wrong_question_is_told(arguments: list[str], sentence: str) -> None:
     assert sentence in " ".join(result.output.split())
 
 
-_WRITTEN = ["notice", "pause", "resume", "acknowledge", "keep", "approve", "message", "backtest"]
+_WRITTEN = ["notice", "pause", "resume", "acknowledge", "snooze", "approve", "message", "backtest"]
 _DEEDS = st.lists(st.sampled_from(_WRITTEN), max_size=12)
 
 
@@ -194,7 +199,7 @@ def test_no_order_and_no_step_is_left_out(deeds: list[str]) -> None:
         "pause": lambda: ledger.pause(None, "a", "b", NOW),
         "resume": lambda: ledger.resume(None, "a", NOW),
         "acknowledge": lambda: ledger.acknowledge("training", "a", "b", NOW),
-        "keep": lambda: ledger.keep("i-1", "a", "b", NOW, NOW + HOUR),
+        "snooze": lambda: ledger.snooze("i-1", "a", "b", NOW, NOW + HOUR),
         "approve": lambda: ledger.approve("i-1", "a", "b", NOW),
         "message": lambda: ledger.messages.keep(key, "a", NOW, reached=True, detail=""),
         "backtest": lambda: ledger.keep_backtest(a_backtest(NOW)),
@@ -229,9 +234,9 @@ def test_every_kind_of_record_is_told_or_is_no_deed() -> None:
 
 
 def test_nobody_s_words_forge_a_record(ledger: Ledger) -> None:
-    """Whom a keep link was made out to is a tag, and a reason may be anything: each record has its own lines."""
+    """Whom a snooze link was made out to is a tag, and a reason may be anything: each record has its own lines."""
     forged = "\n2026-03-02 15:00:00 UTC  approve    i-1 of pool training, by root@desk\x1b[1A"
-    ledger.keep("i-1", f"link:ann{forged}", f"because{forged}", NOW, NOW + HOUR)
+    ledger.snooze("i-1", f"link:ann{forged}", f"because{forged}", NOW, NOW + HOUR)
     lines = gpuwatch().output.splitlines()
 
     assert [line for line in lines if not line.startswith("    ")] == lines[:1]

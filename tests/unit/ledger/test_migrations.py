@@ -3,15 +3,22 @@
 import sqlite3
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings, migrations
+from gpuwatch.guard.rulebook import Rulebook
+from gpuwatch.guard.settings import Limits
+from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings, indexes, migrations
 from gpuwatch.ledger.tables import METADATA
-from gpuwatch.model.decision import Reason, Status, Verb
+from gpuwatch.model.decision import LedgerView, Proposal, Reason, Status, Verb
+from gpuwatch.model.orders import Snooze
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.schedule import Window
 from tests.support.builders.backtests import a_backtest
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.real.postgresql import Place, postgresql
@@ -163,6 +170,83 @@ def test_only_a_controller_migrates(old: Path) -> None:
             Ledger.connect(LedgerSettings(path=str(old)), **how)
 
     assert content(old) == before
+
+
+def test_rounds_with_former_field_names_are_read_as_they_were(tmp_path: Path) -> None:
+    """The rules, the snoozes and the proposals of a round that an earlier gpuwatch wrote."""
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    snooze = Snooze(node_id="i-1", at=NOW, until=NOW + timedelta(hours=2), who="ann@host", reason="")
+    seen = replace(an_observation(a_node("i-1")), ledger=LedgerView(snoozes=(snooze,)))
+    idle = IdleRules(
+        timeout=7200.0,
+        action="report",
+        grace_period=1800.0,
+        required_evidence=("gpu",),
+        max_snooze=36000.0,
+        parked="report",
+        parked_timeout=18000.0,
+        stalled="report",
+        stalled_timeout=21600.0,
+    )
+    window = Window(min_nodes=2, max_nodes=5, idle_timeout=3600.0)
+    pools = {"after": PoolRules(idle=idle, schedule={"at_least": window})}
+    rulebook = Rulebook(pools=pools, limits=Limits(require_notification=True))
+    proposal = Proposal(policy="scaling", pool="after", reason=REASON, desired_nodes=3, min_nodes=2, max_nodes=5)
+    proposals = (replace(proposal, raw_desired_nodes=4),)
+    number = ledger.record_round(seen, proposals, rulebook=rulebook)
+    ledger.close()
+    with_former_names(tmp_path / "ledger.db")
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    past = ledger.round(number)
+
+    assert (past.observation, past.rulebook, past.proposals) == (seen, rulebook, proposals)
+    with ledger.store.reading() as db:
+        assert list(indexes.untrue(db)) == []
+    ledger.close()
+
+
+FORMER_NAMES = {
+    "snoozes": "keeps",
+    "require_notification": "require_told",
+    "timeout": "after",
+    "action": "then",
+    "grace_period": "notice",
+    "required_evidence": "requires",
+    "max_snooze": "snooze_max",
+    "parked_timeout": "parked_after",
+    "stalled_timeout": "stalled_after",
+    "idle_timeout": "after",
+    "min_nodes": "at_least",
+    "max_nodes": "at_most",
+    "desired_nodes": "want",
+    "raw_desired_nodes": "wish",
+}
+
+
+def with_former_names(path: Path) -> None:
+    """The bodies as an earlier gpuwatch wrote them: in codec 2."""
+    db = sqlite3.connect(path)
+    for number, body in db.execute("SELECT round_id, body FROM bodies").fetchall():
+        raw, pieces = zlib.decompress(body), []
+        while raw:
+            size = int.from_bytes(raw[:4], "big")
+            content = former(msgspec.msgpack.decode(raw[4 : 4 + size])) if size else None
+            piece = msgspec.msgpack.encode(content) if size else b""
+            pieces.append(len(piece).to_bytes(4, "big") + piece)
+            raw = raw[4 + size :]
+        changed = (zlib.compress(b"".join(pieces)), number)
+        db.execute("UPDATE bodies SET codec = 2, body = ? WHERE round_id = ?", changed)
+    db.commit()
+    db.close()
+
+
+def former(content: object) -> object:
+    """The content with the former names and values."""
+    if isinstance(content, dict):
+        return {FORMER_NAMES.get(key, key): former(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [former(each) for each in content]
+    return "tell" if content == "report" else content
 
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -29,7 +29,7 @@ from tests.support.real.agents import eventually
 from tests.support.real.alerting import Posted, web
 from tests.support.real.tsdb import running
 
-LINK = "https://gpuwatch.example.com/keep/1.abc.def"
+LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 
 
 @contextmanager
@@ -74,9 +74,9 @@ def ends(posted: list[Posted]) -> list[tuple[str, str, str]]:
 @pytest.mark.component("prometheus-alertmanager")
 @pytest.mark.parametrize("ended", [Verb.WITHDRAW, Verb.STOP])
 def test_a_notice_is_an_alert_until_it_is_over(tmp_path: Path, ended: Verb) -> None:
-    """Its labels route it, its annotations say why and hold the keep link; it ends though the owner has changed."""
+    """Its labels route it, its annotations say why and hold the snooze link; it ends though the owner has changed."""
     with web({}) as (hooks, posted), an_alertmanager(tmp_path / "am", hooks) as url:
-        notify = NotifySettings(to={"am": Receiver(alertmanager=AlertmanagerSettings(urls=(url,)))})
+        notify = NotifySettings(receivers={"am": Receiver(alertmanager=AlertmanagerSettings(urls=(url,)))})
         office = Office(tmp_path, notify, clock=ManualClock(wall=SystemClock().now()))
         office.does(Verb.NOTICE)
         job = office.job()
@@ -104,7 +104,7 @@ def test_a_notice_is_an_alert_until_it_is_over(tmp_path: Path, ended: Verb) -> N
 
 
 def test_each_alertmanager_gets_the_alerts_and_one_is_enough(tmp_path: Path) -> None:
-    """With the bearer token and the keep link; one that fails is named, and only all together are a failure."""
+    """With the bearer token and the snooze link; one that fails is named, and only all together are a failure."""
     token = tmp_path / "token"
     token.write_text("t0ken\n")
     with serving(lambda asked: Answer(body="", status=200 if asked.path.startswith("/good") else 500)) as server:
@@ -119,7 +119,7 @@ def test_each_alertmanager_gets_the_alerts_and_one_is_enough(tmp_path: Path) -> 
     assert where == f"{host}; failed: {host}: the server answered HTTP 500"
     assert (first.path, second.path) == ("/good/api/v2/alerts", "/bad/api/v2/alerts")
     assert third.headers["authorization"] == "Bearer t0ken"
-    assert alert["annotations"]["keep"] == LINK
+    assert alert["annotations"]["snooze"] == LINK
     assert LINK not in alert["annotations"]["description"]
     assert (alert["startsAt"], alert["endsAt"]) == ("2026-03-02T12:00:00+00:00", "2026-03-09T12:10:00+00:00")
     assert alert["generatorURL"] == "https://g.example.com"
@@ -158,20 +158,20 @@ def test_a_test_message_is_an_alert_of_five_minutes() -> None:
 @pytest.mark.parametrize(
     ("to", "wrong"),
     [
-        ("{urls: ['alerts:9093']}", "notify.to.am.alertmanager.urls 'alerts:9093' is not a valid URL"),
+        ("{urls: ['alerts:9093']}", "notify.receivers.am.alertmanager.urls 'alerts:9093' is not a valid URL"),
         ("{urls: ['http://a:9093'], bearer_file: /t}", "bearer_file is set, and urls is not https"),
-        ("{urls: ['http://a:9093']}, events: [notice]", "notify.to.am.events lacks withdrawn and done"),
-        ("{tls_ca: /ca}", "notify.to.am has no transport"),
+        ("{urls: ['http://a:9093']}, events: [notice]", "notify.receivers.am.events lacks withdrawn and done"),
+        ("{tls_ca: /ca}", "notify.receivers.am has no transport"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, to: str, wrong: str) -> None:
     """A notice that nothing ends, a token in plain HTTP, a missing address."""
-    assert wrong in mistakes(tmp_path / "gpuwatch.yaml", f"notify: {{to: {{am: {{alertmanager: {to}}}}}}}\n")
+    assert wrong in mistakes(tmp_path / "gpuwatch.yaml", f"notify: {{receivers: {{am: {{alertmanager: {to}}}}}}}\n")
 
 
 def test_keep_links_need_https(tmp_path: Path) -> None:
     """Others could use them."""
     links = "url: https://g.example.com, link_key_file: /k"
-    text = f"notify: {{{links}, to: {{am: {{alertmanager: {{urls: ['http://am:9093']}}}}}}}}\n"
+    text = f"notify: {{{links}, receivers: {{am: {{alertmanager: {{urls: ['http://am:9093']}}}}}}}}\n"
 
-    assert "notify.to.am.alertmanager.urls: messages go there unencrypted" in mistakes(tmp_path / "g.yaml", text)
+    assert "notify.receivers.am.alertmanager.urls: messages go there unencrypted" in mistakes(tmp_path / "g.yaml", text)

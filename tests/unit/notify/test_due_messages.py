@@ -102,20 +102,20 @@ def test_nothing_is_told_twice_and_nothing_is_told_after_it_is_on_record(story: 
 def test_what_is_in_force_or_done_has_been_told_at_the_end(story: list[object]) -> None:
     """No notice in force and no stop is lost, whatever failed in between."""
     life = lived(story)
-    told = {event.key for event in life.mails}
+    names = {event.key for event in life.mails}
 
-    assert set(life.in_force.values()) <= told
-    assert {event.key for event in life.events if event.verb is Verb.STOP} <= told
+    assert set(life.in_force.values()) <= names
+    assert {event.key for event in life.events if event.verb is Verb.STOP} <= names
 
 
 @given(LIVES)
 def test_a_withdrawal_is_told_exactly_where_its_notice_was(story: list[object]) -> None:
     """A withdrawal without its notice would only puzzle; a notice without its withdrawal would mislead."""
     life = lived([each for each in story if each != "crash"])
-    told = {event.key for event in life.mails}
+    names = {event.key for event in life.mails}
     pairs = list(_withdrawals(life.events))
 
-    assert [(notice in told) for notice, _ in pairs] == [(withdrawal in told) for _, withdrawal in pairs]
+    assert [(notice in names) for notice, _ in pairs] == [(withdrawal in names) for _, withdrawal in pairs]
 
 
 @given(LIVES)
@@ -166,12 +166,12 @@ def test_an_old_notice_in_force_is_told_and_old_deeds_are_given_up() -> None:
 def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
     """The notice is no longer among the events: its key, where it was told, comes from the node's history."""
     withdrawal = an_event(Verb.WITHDRAW, key="w")
-    told = History(events=[withdrawal], in_force=set(), recorded={("n", "mail")}, notices={"w": "n"})
+    history = History(events=[withdrawal], in_force=set(), recorded={("n", "mail")}, notices={"w": "n"})
     untold = History(events=[withdrawal], in_force=set(), recorded=set(), notices={"w": "n"})
 
     assert unexplained([withdrawal]) == (withdrawal,)
     assert unexplained([an_event(key="n"), withdrawal]) == ()
-    assert due_messages(told, ALL, NOW, HOUR) == ((withdrawal,), ())
+    assert due_messages(history, ALL, NOW, HOUR) == ((withdrawal,), ())
     assert due_messages(untold, ALL, NOW, HOUR)[0] == ()
 
 

@@ -27,14 +27,14 @@ from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import NOW
 from tests.support.builders.notices import GRACE, a_machine, about, an_event
 
-LINK = "https://gpuwatch.example.com/keep/1.abc.def"
+LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 ODD = "<!channel> <script>alert(1)</script>\r\nBcc: all@example.com https://evil.example `x` \u202e"
 
 
-def rulebook(*, require_told: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of settings
+def rulebook(*, require_notification: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of settings
     """Of the one pool."""
-    rules = PoolRules(approval=approval, idle=IdleRules(notice=GRACE.total_seconds(), **idle))
-    return Rulebook(pools={"default": rules}, limits=Limits(require_told=require_told))
+    rules = PoolRules(approval=approval, idle=IdleRules(grace_period=GRACE.total_seconds(), **idle))
+    return Rulebook(pools={"default": rules}, limits=Limits(require_notification=require_notification))
 
 
 def as_slack(message: Message, *mentions: str) -> dict[str, str]:
@@ -45,8 +45,8 @@ def as_slack(message: Message, *mentions: str) -> dict[str, str]:
 
 def noticed(**other: Any) -> Message:  # noqa: ANN401  of `about`
     """A notice to one machine, with a link and a page."""
-    told = about(page="https://gpuwatch.example.com", link=lambda *_: LINK, **other)
-    return composed([an_event()], told)
+    context = about(page="https://gpuwatch.example.com", link=lambda *_: LINK, **other)
+    return composed([an_event()], context)
 
 
 def test_a_notice_says_all_that_its_owner_needs() -> None:
@@ -66,7 +66,7 @@ def test_a_notice_says_all_that_its_owner_needs() -> None:
         "\n"
         "What prevents it, each by itself:\n"
         "- Use it: work on a GPU, or somebody at a terminal or notebook of it, withdraws this notice.\n"
-        "- Type `gpuwatch keep 4h` on the host.\n"
+        "- Type `gpuwatch snooze 4h` on the host.\n"
         "- Open its link above, which asks for how long.\n"
         "- Ask an operator to keep it on the page.\n"
         "- Set its tag `gpuwatch:snooze-until` to a later time, such as `2026-03-02T16:00Z`.\n"
@@ -136,7 +136,7 @@ def test_the_last_step_of_the_ladder_says_start_it() -> None:
 
     assert "gpuwatch will terminate trainer" in text
     assert "Start it: a stopped node that runs again is kept." in text
-    assert "gpuwatch keep" not in text
+    assert "gpuwatch snooze" not in text
 
 
 @pytest.mark.parametrize(
@@ -144,15 +144,15 @@ def test_the_last_step_of_the_ladder_says_start_it() -> None:
 )
 def test_what_will_be_done_follows_from_what_the_node_does(state: State, verb: Verb | None) -> None:
     """Idle ones may be terminated while parked ones are stopped; where nobody knows, both are named."""
-    told = about(a_machine(state=state), rules=rulebook(then="terminate", parked="stop"))
+    context = about(a_machine(state=state), rules=rulebook(action="terminate", parked="stop"))
 
-    assert verb_of(an_event(), told) is verb
+    assert verb_of(an_event(), context) is verb
 
 
 def test_where_people_must_be_told_the_time_runs_from_then() -> None:
     """The guard counts the grace from the first message, and so does the message."""
     late = NOW + timedelta(hours=1)
-    rules = rulebook(require_told=True)
+    rules = rulebook(require_notification=True)
     first = about(rules=rules, now=late)
     notice = Notice(node_id="i-1", key="k1", at=NOW, told_at=NOW + timedelta(minutes=1))
     second = about(rules=rules, now=late, notices={"k1": notice})
@@ -242,7 +242,7 @@ def test_the_document_holds_what_a_program_needs() -> None:
         "32.7726",
         str(Decimal("786.5424")),
     )
-    assert (node["keep_url"], node["evidence"][0]["says"]) == (LINK, "idle")
+    assert (node["snooze_url"], node["evidence"][0]["says"]) == (LINK, "idle")
 
 
 def test_a_test_says_so_in_every_form() -> None:

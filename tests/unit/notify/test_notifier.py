@@ -11,8 +11,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from gpuwatch.cli.controller import schedule_deliveries
 from gpuwatch.controller.metrics import ControllerMetrics
-from gpuwatch.controller.web.keep_link import claimed
 from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.controller.web.snooze_link import claimed
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.ledger.sent_messages import SentMessages
@@ -29,13 +29,13 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 
 def hook(server: PriceServer, **other: object) -> NotifySettings:
     """One webhook."""
-    return NotifySettings(to={"hook": Receiver(webhook=WebhookSettings(url=server.url))}, **other)  # type: ignore[arg-type]  # settings
+    return NotifySettings(receivers={"hook": Receiver(webhook=WebhookSettings(url=server.url))}, **other)  # type: ignore[arg-type]  # settings
 
 
 def heard(server: PriceServer) -> list[tuple[str, list[str]]]:
     """The events that a webhook was told of, with their nodes."""
-    told = [json.loads(asked.body) for asked in server.asked]
-    return [(each["event"], [node["node"] for node in each["nodes"]]) for each in told]
+    rows = [json.loads(asked.body) for asked in server.asked]
+    return [(each["event"], [node["node"] for node in each["nodes"]]) for each in rows]
 
 
 def test_a_notice_its_withdrawal_and_a_stop_are_told_once_each(tmp_path: Path) -> None:
@@ -51,13 +51,13 @@ def test_a_notice_its_withdrawal_and_a_stop_are_told_once_each(tmp_path: Path) -
             if verb is Verb.NOTICE:
                 told_at = office.told_at()
         office.job().tick()
-        told, audit = heard(server), office.ledger.audit()
+        rows, audit = heard(server), office.ledger.audit()
         office.close()
 
-    assert [event for event, _ in told] == ["notice", "withdrawn", "notice", "done"]
+    assert [event for event, _ in rows] == ["notice", "withdrawn", "notice", "done"]
     assert told_at == NOW + timedelta(seconds=20)
     assert audit.broken is None
-    assert office.counts == [("hook", event, "reached") for event, _ in told]
+    assert office.counts == [("hook", event, "reached") for event, _ in rows]
 
 
 def test_what_fails_is_tried_again_later_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,11 +132,11 @@ def test_a_notice_withdrawn_before_it_was_told_is_silence(tmp_path: Path) -> Non
         office.clock.advance(60)
         job.tick()
         job.tick()
-        told = office.ledger.messages.recorded([notice.key, withdrawal.key])
+        names = office.ledger.messages.recorded([notice.key, withdrawal.key])
         office.close()
 
     assert heard(server) == [("notice", ["i-1"])]  # the try that failed
-    assert told == {(notice.key, "hook"), (withdrawal.key, "hook")}
+    assert names == {(notice.key, "hook"), (withdrawal.key, "hook")}
     assert [result for _, _, result in office.counts] == ["failed", "moot", "moot"]
 
 
@@ -146,7 +146,7 @@ def test_a_crash_between_sending_and_recording_repeats_the_same_message(
     """The second mail has the first one's Message-ID; in the same process nothing is sent twice even then."""
     with post() as (settings, mails):
         office = Office(
-            tmp_path, NotifySettings(to={"mail": Receiver(mail=replace(settings, to=("ops@example.com",)))})
+            tmp_path, NotifySettings(receivers={"mail": Receiver(mail=replace(settings, to=("ops@example.com",)))})
         )
         office.does(Verb.NOTICE)
         job = office.job()
@@ -180,7 +180,7 @@ def test_each_owner_has_a_mail_with_links_of_their_own(tmp_path: Path) -> None:
             url="http://127.0.0.1:9461",
             link_key_file=str(key_file),
             owner_mail="{owner}@example.com",
-            to={"owners": Receiver(mail=mail, owners=True)},
+            receivers={"owners": Receiver(mail=mail, owners=True)},
         )
         office = Office(tmp_path, settings, nodes=nodes)
         intents = [office.does(Verb.NOTICE, node.id, owner=node.owner) for node in nodes]
@@ -188,7 +188,7 @@ def test_each_owner_has_a_mail_with_links_of_their_own(tmp_path: Path) -> None:
         office.close()
     bob = mails.to("bob@example.com")[0].get_body(("plain",))
     assert bob is not None
-    token = bob.get_content().partition("/keep/")[2].split()[0]
+    token = bob.get_content().partition("/snooze/")[2].split()[0]
     claim = claimed(SECRET, token, NOW)
 
     assert sorted(mail["To"] for mail in mails.messages) == ["ann@example.com", "bob@example.com"]
@@ -201,7 +201,9 @@ def test_one_address_that_is_refused_keeps_nobody_elses_mail_back(
 ) -> None:
     """Nor does an owner without an address; both stay untold, and are told once the settings are mended."""
     with post() as (mail, mails):
-        settings = NotifySettings(owner_mail="{owner}@example.com", to={"owners": Receiver(mail=mail, owners=True)})
+        settings = NotifySettings(
+            owner_mail="{owner}@example.com", receivers={"owners": Receiver(mail=mail, owners=True)}
+        )
         office = Office(tmp_path, settings)
         for number, owner in enumerate(["mallory", None, "Team Vision", "ann"]):
             office.does(Verb.NOTICE, f"i-{number}", owner=owner)
@@ -228,7 +230,7 @@ def test_one_listener_that_fails_keeps_nobody_else_waiting(tmp_path: Path) -> No
     """Each has its own tries."""
     with serving(lambda asked: Answer(body="", status=500 if asked.path == "/bad" else 200)) as server:
         ways = {name: Receiver(webhook=WebhookSettings(url=f"{server.url}/{name}")) for name in ("bad", "good")}
-        office = Office(tmp_path, NotifySettings(to=ways))
+        office = Office(tmp_path, NotifySettings(receivers=ways))
         for number in range(3):
             office.does(Verb.NOTICE, f"i-{number}")
             office.job().tick()
@@ -249,8 +251,8 @@ def test_a_link_key_that_cannot_be_read_costs_the_links_alone(tmp_path: Path, ca
         office.close()
         (node,) = json.loads(server.asked[0].body)["nodes"]
 
-    assert node["keep_url"] is None
-    assert "Messages are sent without keep links: notify.link_key_file: 9 bytes are no secret" in caplog.text
+    assert node["snooze_url"] is None
+    assert "Messages are sent without snooze links: notify.link_key_file: 9 bytes are no secret" in caplog.text
 
 
 def test_only_the_leader_tells_and_only_of_a_fleet_that_it_has_seen(tmp_path: Path) -> None:
@@ -308,4 +310,4 @@ def test_the_controller_looks_every_few_seconds_where_it_acts(
         office.close()
 
     assert jobs == [1] * (mode == "enforce")
-    assert 'gpuwatch_controller_messages_total{destination="hook",event="notice",result="reached"} 1.0' in page
+    assert 'gpuwatch_controller_notifications_total{destination="hook",event="notice",result="reached"} 1.0' in page

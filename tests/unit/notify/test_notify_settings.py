@@ -11,27 +11,39 @@ from tests.support.builders.configurations import mistakes, read
 
 MAIL = "mail: {host: smtp.example.com, to: [ops@example.com]}"
 WRONG = {
-    "no way": ("to: {ops: {events: [done]}}", "notify.to.ops has no transport", "one of mail.host, slack.url_file"),
+    "no way": (
+        "receivers: {ops: {events: [done]}}",
+        "notify.receivers.ops has no transport",
+        "one of mail.host, slack.url_file",
+    ),
     "two ways": (
-        f"to: {{ops: {{{MAIL}, slack: {{url_file: /s}}}}}}",
-        "notify.to.ops names mail and slack",
+        f"receivers: {{ops: {{{MAIL}, slack: {{url_file: /s}}}}}}",
+        "notify.receivers.ops names mail and slack",
         "apprise.urls_file and alertmanager.urls",
     ),
-    "taken": (f"to: {{terminals: {{{MAIL}}}}}", "notify.to.terminals: this name is reserved", "notify.terminals: true"),
+    "taken": (
+        f"receivers: {{terminals: {{{MAIL}}}}}",
+        "notify.receivers.terminals: this name is reserved",
+        "notify.wall: true",
+    ),
     "nobody": (
-        "to: {ops: {mail: {host: smtp.example.com}}}",
-        "notify.to.ops.mail.to is empty",
+        "receivers: {ops: {mail: {host: smtp.example.com}}}",
+        "notify.receivers.ops.mail.to is empty",
         "[ops@example.com]",
     ),
-    "no event": (f"to: {{ops: {{{MAIL}, events: []}}}}", "notify.to.ops.events is empty", "some of notice, withdrawn"),
+    "no event": (
+        f"receivers: {{ops: {{{MAIL}, events: []}}}}",
+        "notify.receivers.ops.events is empty",
+        "some of notice, withdrawn",
+    ),
     "owners by Slack": (
-        "to: {chat: {slack: {url_file: /s}, owners: true}}\n  owner_mail: '{owner}@example.com'",
-        "notify.to.chat.owners is set, and only mail goes to owners",
+        "receivers: {chat: {slack: {url_file: /s}, owners: true}}\n  owner_mail: '{owner}@example.com'",
+        "notify.receivers.chat.owners is set, and only mail goes to owners",
         "Slack mentions the owners",
     ),
     "owners unknown": (
-        "to: {owners: {mail: {host: smtp.example.com}, owners: true}}",
-        "notify.to.owners.owners is set, and no setting gives the owners' addresses",
+        "receivers: {owners: {mail: {host: smtp.example.com}, owners: true}}",
+        "notify.receivers.owners.owners is set, and no setting gives the owners' addresses",
         "notify.owner_mail",
     ),
     "no URL": (
@@ -47,16 +59,16 @@ WRONG = {
         "an https:// URL",
     ),
     "links by plain http": (
-        "url: https://g.example.com\n  link_key_file: /k\n  to: {ops: {webhook: {url: 'http://chat.example.com/in'}}}",
-        "notify.to.ops.webhook.url: messages go there unencrypted, and others could use the keep links in them",
+        "url: https://g.example.com\n  link_key_file: /k\n  receivers: {ops: {webhook: {url: 'http://chat.example.com/in'}}}",
+        "notify.receivers.ops.webhook.url: messages go there unencrypted, and others could use the snooze links",
         "https or TLS",
     ),
     "links by plain mail": (
         (
             "url: https://g.example.com\n  link_key_file: /k\n"
-            "  to: {ops: {mail: {host: smtp.example.com, security: none, to: [ops@example.com]}}}"
+            "  receivers: {ops: {mail: {host: smtp.example.com, security: none, to: [ops@example.com]}}}"
         ),
-        "notify.to.ops.mail.security: messages go there unencrypted",
+        "notify.receivers.ops.mail.security: messages go there unencrypted",
         "no notify.link_key_file",
     ),
     "no address": (
@@ -77,9 +89,9 @@ WRONG = {
         "example.com",
     ),
     "nobody to tell": (
-        f"to: {{ops: {{{MAIL}, events: [done]}}}}\nlimits: {{require_told: true}}",
-        "limits.require_told is set, and no receiver in notify.to gets notices: no node would be stopped",
-        "a receiver in notify.to",
+        f"receivers: {{ops: {{{MAIL}, events: [done]}}}}\nlimits: {{require_notification: true}}",
+        "limits.require_notification is set, but no receiver gets notices: nothing can stop",
+        "a receiver in notify.receivers",
     ),
 }
 
@@ -87,11 +99,11 @@ WRONG = {
 @pytest.mark.parametrize(("text", "wrong", "right"), WRONG.values(), ids=WRONG)
 def test_a_mistake_is_named_with_what_would_be_right(tmp_path: Path, text: str, wrong: str, right: str) -> None:
     """With the file, the line, and both halves of the sentence."""
-    told = mistakes(tmp_path / "gpuwatch.yaml", f"notify:\n  {text}\n")
+    result = mistakes(tmp_path / "gpuwatch.yaml", f"notify:\n  {text}\n")
 
-    assert "FILE:" in told
-    assert wrong in told
-    assert right in told
+    assert "FILE:" in result
+    assert wrong in result
+    assert right in result
 
 
 def test_a_whole_section_is_read(tmp_path: Path) -> None:
@@ -100,19 +112,19 @@ def test_a_whole_section_is_read(tmp_path: Path) -> None:
 notify:
   url: https://gpuwatch.example.com/gpu
   link_key_file: /etc/gpuwatch/link-key
-  terminals: true
+  wall: true
   owner_mail: "{owner}@example.com"
   owners: {ann: {mail: a@example.com, slack: U024BE7LH}}
-  to:
+  receivers:
     owners: {mail: {host: smtp.example.com}, owners: true}
     chat: {slack: {url_file: /s}, pools: [training], events: [done]}
     phones: {apprise: {urls_file: /u}}
-limits: {require_told: true}
+limits: {require_notification: true}
 pools: {training: {}}
 """
     notify = read(tmp_path / "gpuwatch.yaml", text).notify
 
-    assert {name: receiver.chosen for name, receiver in notify.to.items()} == {
+    assert {name: receiver.chosen for name, receiver in notify.receivers.items()} == {
         "owners": ("mail",),
         "chat": ("slack",),
         "phones": ("apprise",),
@@ -183,4 +195,7 @@ def test_links_go_by_ways_that_others_cannot_read(tmp_path: Path, to: str) -> No
     """Encrypted, to this machine itself, or in no message with links; what apprise's file says is seen later."""
     links = "url: https://g.example.com, link_key_file: /k"
 
-    assert read(tmp_path / "gpuwatch.yaml", f"notify: {{{links}, to: {{ops: {to}}}}}\n").notify.link_key_file == "/k"
+    assert (
+        read(tmp_path / "gpuwatch.yaml", f"notify: {{{links}, receivers: {{ops: {to}}}}}\n").notify.link_key_file
+        == "/k"
+    )

@@ -68,7 +68,7 @@ def an_office(story: Path, folder: Path, *more: tuple[str, ReportTransports]) ->
     path.write_bytes(story.read_bytes())
     to = {"file": ReportTransports(file=FileSettings(path=str(folder / "%Y-%m-%d.json"))), **dict(more)}
     settings = Settings(
-        ledger=LedgerSettings(path=str(path)), cost=KNOBS, interval=3600.0, report=ReportSettings(to=to)
+        ledger=LedgerSettings(path=str(path)), cost=KNOBS, interval=3600.0, report=ReportSettings(receivers=to)
     )
     return Office(settings=settings)
 
@@ -166,7 +166,7 @@ def test_the_controller_goes_on_writing_beside_it(story: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_the_controller_looks_whether_a_report_is_due(story: Path, tmp_path: Path, *, wanted: bool) -> None:
-    """Where report.to names somebody, a job of its own asks the job, who sends once the controller has led."""
+    """Where report.receivers names somebody, a job of its own asks the job, who sends once the controller has led."""
     office = an_office(story, tmp_path)
     settings = office.settings if wanted else replace(office.settings, report=ReportSettings())
     seen = Observers(

@@ -15,7 +15,7 @@ from tests.support.fakes.http_sink import Answer, Asked, PriceServer, serving
 
 def an_office(folder: Path, server: PriceServer, **other: object) -> Office:
     """One machine, whose agent is that server."""
-    office = Office(folder, NotifySettings(terminals=True), **other)  # type: ignore[arg-type]  # of its fields
+    office = Office(folder, NotifySettings(wall=True), **other)  # type: ignore[arg-type]  # of its fields
     office.settings = replace(office.settings, signals=ObserveSettings(targets={"i-1": server.url}))
     return office
 

@@ -70,7 +70,7 @@ def test_of_several_budgets_the_shortest_wait_holds_and_none_makes_it_longer() -
     """A wait that is shorter anyway stays, and is not put down to the budget."""
     node = a_node("i-1", held=200.0)
     both = (a_hurry(900.0), a_hurry(120.0, name="b"))
-    quick = replace(RULES, idle=replace(RULES.idle, after=150.0))
+    quick = replace(RULES, idle=replace(RULES.idle, timeout=150.0))
 
     assert budget_pressure.hastened(both, node, 1800.0) == 120.0
     assert budget_pressure.hastened((a_hurry(900.0),), node, 150.0) == 150.0
@@ -86,14 +86,14 @@ def test_no_budget_gives_notice_within_a_minute() -> None:
 
 def test_a_wait_that_takes_a_price_nobody_knows_stays_unknown() -> None:
     """break_even without a price removes nothing, budget or not."""
-    rules = replace(RULES, idle=replace(RULES.idle, after="break_even", restart_usd=Decimal(1)))
+    rules = replace(RULES, idle=replace(RULES.idle, timeout="break_even", restart_usd=Decimal(1)))
 
     assert said(under(an_observation(a_node("i-1")), a_hurry()), rules)["i-1"][0] is Verb.HOLD
 
 
 def test_a_learned_wait_is_hastened_too() -> None:
     """Its bound does not hold meanwhile; the sentence names both."""
-    rules = replace(RULES, idle=replace(RULES.idle, after="learned"))
+    rules = replace(RULES, idle=replace(RULES.idle, timeout="learned"))
     seen = replace(an_observation(a_node("i-1", held=720.0)), waits={"i-1": Wait(seconds=2400.0, why="learned")})
 
     assert said(under(seen, a_hurry()), rules)["i-1"] == (
@@ -126,12 +126,12 @@ def test_the_grace_after_the_notice_stays_whole() -> None:
 
 def test_without_a_hurry_a_break_even_wait_is_explained_by_what_a_restart_costs() -> None:
     """Only idle machines' waits are, and a pool's own time needs no reason."""
-    even = replace(RULES, idle=replace(RULES.idle, after="break_even", parked="stop", parked_after=600.0))
+    even = replace(RULES, idle=replace(RULES.idle, timeout="break_even", parked="stop", parked_timeout=600.0))
     idle, parked = a_node("i-1", held=720.0), a_node("i-2", State.PARKED, 720.0)
-    told = said(an_observation(idle, parked), even)
+    document = said(an_observation(idle, parked), even)
 
-    assert told["i-1"][1] == "It has been idle for 12m, longer than 10m (a restart costs 10m)."
-    assert told["i-2"][1].endswith("for 12m, longer than 10m.")
+    assert document["i-1"][1] == "It has been idle for 12m, longer than 10m (a restart costs 10m)."
+    assert document["i-2"][1].endswith("for 12m, longer than 10m.")
 
 
 def test_the_guard_says_which_budgets_it_has_asked() -> None:
@@ -201,7 +201,7 @@ def test_budgets_let_go_of_nothing_but_machines_idle_for_the_shorter_wait(
         assert node.activity.state is State.IDLE, f"{node_id} is {node.activity.state}"
         if plain.get(node_id) != verb:
             wait = budget_pressure.hastened(
-                budgets, node, RULES.idle.after if isinstance(RULES.idle.after, float) else None
+                budgets, node, RULES.idle.timeout if isinstance(RULES.idle.timeout, float) else None
             )
             assert wait is not None
             assert wait >= 60.0

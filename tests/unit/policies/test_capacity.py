@@ -328,7 +328,7 @@ def test_an_addition_is_never_decided_beside_a_removal_of_the_same_node(observat
     """Where a ladder would end a stopped node and the load wants it, it is started."""
     node_ids = [node.id for node in observation.fleet.nodes if node.state is NodeState.STOPPED]
     ends = tuple(Step(node_id=node_id, verb=Verb.TERMINATE, reason=REASON, change="") for node_id in node_ids)
-    wish = Proposal(policy="scaling", pool="default", reason=REASON, want=target, grows=True, steps=ends)
+    wish = Proposal(policy="scaling", pool="default", reason=REASON, desired_nodes=target, grows=True, steps=ends)
 
     decision = resolve(observation, "default", [wish], PoolRules(launch=LAUNCH, start="any"))
 

@@ -190,8 +190,8 @@ def test_other_sources_are_those_that_were_not_tried_and_wait_for_nothing() -> N
     observation = seen(groups=groups, open_intents=(entry,))
 
     def found(**grown: int) -> list[tuple[str, int]]:
-        told = {name.replace("_", "-"): adds for name, adds in grown.items()}
-        steps = capacity.others(observation, "default", 2, [tried], capacity.LaunchRules(), "own", grown=told)
+        document = {name.replace("_", "-"): adds for name, adds in grown.items()}
+        steps = capacity.others(observation, "default", 2, [tried], capacity.LaunchRules(), "own", grown=document)
         return [(step.node_id, capacity.adds(step)) for step in steps]
 
     assert found() == [("g-3", 2)]

@@ -19,12 +19,12 @@ def the_verb(observation: Observation, rules: IdleRules = RULES.idle) -> Verb:
 
 
 def test_an_idle_node_gets_its_notice_after_the_wait() -> None:
-    """A node that has been idle for `after` becomes a candidate: it gets a notice, not a stop."""
+    """A node that has been idle for `timeout` becomes a candidate: it gets a notice, not a stop."""
     assert the_verb(an_observation(a_node(held=1800.0))) is Verb.NOTICE
 
 
 def test_a_node_idle_for_less_than_the_wait_is_left_alone() -> None:
-    """One second short of `after` is short."""
+    """One second short of `timeout` is short."""
     assert the_verb(an_observation(a_node(held=1799.0))) is Verb.HOLD
 
 
@@ -54,7 +54,7 @@ def test_doubt_neither_stops_a_node_nor_withdraws_its_notice() -> None:
 
 def test_a_node_that_was_busy_after_its_notice_needs_a_new_one() -> None:
     """Idle long enough, but not since the notice: the old notice does not count."""
-    rules = replace(RULES.idle, after=300.0)
+    rules = replace(RULES.idle, timeout=300.0)
 
     assert the_verb(an_observation(a_node(held=400.0), notices=(a_notice(age=900.0),)), rules) is Verb.WITHDRAW
 
@@ -74,16 +74,16 @@ def test_only_idle_nodes_become_candidates_unless_the_pool_says_otherwise(state:
 
 
 def test_a_pool_may_choose_to_reclaim_parked_nodes_after_a_time_of_their_own() -> None:
-    """`parked: stop` waits for `parked_after`, not for `after`."""
-    rules = replace(RULES.idle, parked="stop", parked_after=4 * HOUR)
+    """`parked: stop` waits for `parked_timeout`, not for `timeout`."""
+    rules = replace(RULES.idle, parked="stop", parked_timeout=4 * HOUR)
 
     assert the_verb(an_observation(a_node(state=State.PARKED, held=3 * HOUR)), rules) is Verb.HOLD
     assert the_verb(an_observation(a_node(state=State.PARKED, held=4 * HOUR)), rules) is Verb.NOTICE
 
 
 def test_tell_never_gives_notice() -> None:
-    """`then: tell` reports an idle node and leaves it at that."""
-    assert the_verb(an_observation(a_node()), replace(RULES.idle, then="tell")) is Verb.HOLD
+    """`action: report` reports an idle node and leaves it at that."""
+    assert the_verb(an_observation(a_node()), replace(RULES.idle, action="report")) is Verb.HOLD
 
 
 def test_a_stopped_node_loses_its_notice() -> None:
@@ -108,7 +108,7 @@ def test_every_node_gets_a_step_that_says_why_and_what_would_change_it() -> None
     state=st.sampled_from(State),
     held=st.floats(0, 1e7),
     notice_age=st.none() | st.floats(0, 1e7),
-    parked=st.sampled_from(["stop", "tell"]),
+    parked=st.sampled_from(["stop", "report"]),
 )
 def test_unknown_busy_and_stalled_never_lead_to_a_stop(
     state: State, held: float, notice_age: float | None, parked: str

@@ -17,7 +17,7 @@ from tests.support.builders.fleet import HOUR, NOW, RULES, a_node, a_notice, a_v
 from tests.support.builders.money import a_price
 
 DAY = 24 * HOUR
-EVEN = replace(RULES.idle, after="break_even")
+EVEN = replace(RULES.idle, timeout="break_even")
 
 
 def the_step(observation: Observation, rules: IdleRules = RULES.idle) -> Step:
@@ -39,7 +39,7 @@ def the_wait(rules: IdleRules, price: Price | None, found: Wait | None = None) -
 
 def test_a_learned_wait_takes_the_grace_into_account_and_falls_back_to_break_even() -> None:
     """The notice is waiting as well; below a minute nobody is told; what is not known yet waits as break_even does."""
-    rules = replace(EVEN, after="learned", notice=120.0)
+    rules = replace(EVEN, timeout="learned", grace_period=120.0)
 
     assert the_wait(rules, None) == 600.0
     assert the_wait(rules, None, Wait(seconds=900.0, why="a test")) == 780.0
@@ -82,18 +82,18 @@ def test_break_even_never_costs_more_than_twice_the_best(usd: Decimal, restart: 
 
 def test_then_terminate_ends_an_idle_node_after_its_notice() -> None:
     """The way to terminate is the way to stop: wait, notice, grace."""
-    rules = replace(RULES.idle, then="terminate")
+    rules = replace(RULES.idle, action="terminate")
 
     assert the_step(an_observation(a_node()), rules).verb is Verb.NOTICE
-    told = a_notice(action="terminate")
-    assert the_step(an_observation(a_node(), notices=(told,)), rules).verb is Verb.TERMINATE
+    notice = a_notice(action="terminate")
+    assert the_step(an_observation(a_node(), notices=(notice,)), rules).verb is Verb.TERMINATE
 
 
 @pytest.mark.parametrize("then", ["stop", "terminate"])
 @pytest.mark.parametrize(("state", "key"), [(State.PARKED, "parked"), (State.STALLED, "stalled")])
 def test_parked_and_stalled_follow_their_own_choice(state: State, key: str, then: str) -> None:
-    """Each waits for its own time, whatever `after` and `then` say."""
-    rules = replace(RULES.idle, then="tell", **{key: then, f"{key}_after": 5 * HOUR})  # type: ignore[arg-type]
+    """Each waits for its own time, whatever `timeout` and `action` say."""
+    rules = replace(RULES.idle, action="report", **{key: then, f"{key}_timeout": 5 * HOUR})  # type: ignore[arg-type]
     notices = (a_notice(action=then),)
 
     assert (
@@ -107,10 +107,10 @@ def test_required_evidence_that_is_missing_makes_a_node_unknown() -> None:
     """A verdict counts as idle only with a signal of each required kind; doubt keeps the notice in force."""
     observation = an_observation(a_node(), notices=(a_notice(),))
 
-    step = the_step(observation, replace(RULES.idle, requires=("gpu*.utilization_max", "people")))
+    step = the_step(observation, replace(RULES.idle, required_evidence=("gpu*.utilization_max", "people")))
     assert (step.verb, step.reason.code) == (Verb.HOLD, "unknown")
     assert "people" in step.reason.sentence
-    assert the_step(observation, replace(RULES.idle, requires=("gpu*.utilization_max",))).verb is Verb.STOP
+    assert the_step(observation, replace(RULES.idle, required_evidence=("gpu*.utilization_max",))).verb is Verb.STOP
 
 
 def test_evidence_that_says_nothing_is_none() -> None:
@@ -121,19 +121,19 @@ def test_evidence_that_says_nothing_is_none() -> None:
     verdict = replace(a_verdict(), activity=replace(an_activity(), evidence=(*an_activity().evidence, blank)))
     observation = an_observation(a_node(signal=NodeReport(verdict=verdict)), notices=(a_notice(),))
 
-    assert the_step(observation, replace(RULES.idle, requires=("people",))).verb is Verb.HOLD
+    assert the_step(observation, replace(RULES.idle, required_evidence=("people",))).verb is Verb.HOLD
 
 
 def test_busy_evidence_withdraws_a_notice_whatever_else_is_missing() -> None:
     """A required signal that is missing does not keep a busy node under notice (P2)."""
     observation = an_observation(a_node(state=State.BUSY), notices=(a_notice(),))
 
-    assert the_step(observation, replace(RULES.idle, requires=("people",))).verb is Verb.WITHDRAW
+    assert the_step(observation, replace(RULES.idle, required_evidence=("people",))).verb is Verb.WITHDRAW
 
 
 def test_resize_advice_gives_advice_and_no_notice() -> None:
-    """`then: resize-advice` tells people what may do, and leaves the node alone."""
-    rules = replace(RULES.idle, then="resize-advice")
+    """`action: resize-advice` tells people what may do, and leaves the node alone."""
+    rules = replace(RULES.idle, action="resize-advice")
 
     assert the_step(an_observation(a_node()), rules).verb is Verb.HOLD
     assert codes(a_node(), rules) == ["resize"]
@@ -151,7 +151,7 @@ def a_partly_idle_node(*idle_seconds: float, busy: int = 1) -> Node:
 
 
 def test_a_partly_idle_node_is_advice_and_stays() -> None:
-    """Three of four GPUs idle for longer than `after`: people are told, nothing is removed."""
+    """Three of four GPUs idle for longer than `timeout`: people are told, nothing is removed."""
     node = a_partly_idle_node(1800.0, 9000.0, 1800.0)
     advice = idle.propose(an_observation(node), "default", RULES.idle).advice
 
@@ -183,7 +183,7 @@ def test_a_node_past_its_age_waits_five_minutes_once_it_is_idle() -> None:
     assert the_step(an_observation(a_node(held=299.0)), rules).verb is Verb.HOLD
     assert the_step(an_observation(a_node(held=300.0)), rules).verb is Verb.NOTICE
     assert the_step(an_observation(a_node(held=300.0, launched_at=NOW - timedelta(hours=23))), rules).verb is Verb.HOLD
-    assert the_step(an_observation(a_node(held=100.0)), replace(rules, after=100.0)).verb is Verb.NOTICE
+    assert the_step(an_observation(a_node(held=100.0)), replace(rules, timeout=100.0)).verb is Verb.NOTICE
 
 
 def test_time_alone_is_seen_where_the_pool_goes_by_it() -> None:
@@ -202,7 +202,7 @@ def test_time_alone_is_seen_where_the_pool_goes_by_it() -> None:
 
 def test_a_snooze_takes_a_notice_back_up_to_the_pools_cap() -> None:
     """Also at the cap itself; beyond it the notice stays, and the node goes. A protection has no cap."""
-    rules = replace(RULES.idle, snooze_max=7200.0)
+    rules = replace(RULES.idle, max_snooze=7200.0)
 
     def verb(held: float, **said: str) -> Verb:
         node = replace(a_node(held=held), **said)  # type: ignore[arg-type]  # texts
@@ -222,15 +222,15 @@ def test_a_busy_node_says_how_long_it_would_have_to_be_idle() -> None:
     assert the_step(busy, priced).change == "It would have to be idle."
 
 
-LADDER = replace(RULES.idle, terminate_after=7 * DAY, notice=HOUR)
+LADDER = replace(RULES.idle, terminate_after=7 * DAY, grace_period=HOUR)
 
 
 def down(age: float, *, notice: float | None = None, ours: bool = True) -> Observation:
     """A node that gpuwatch, or somebody else, stopped so many seconds ago, with a notice of so many seconds ago."""
     node = replace(a_node(), state=NodeState.STOPPED, signal=NodeReport(failure="it is stopped"))
     past = (Stopped(node_id=node.id, key="k", at=NOW - timedelta(seconds=age)),) if ours else ()
-    told = a_notice(age=notice or 0.0, grace=HOUR, action="terminate", idle_seconds=None)
-    notices = () if notice is None else (told,)
+    result = a_notice(age=notice or 0.0, grace=HOUR, action="terminate", idle_seconds=None)
+    notices = () if notice is None else (result,)
     return an_observation(node, stopped=past, notices=notices)
 
 
@@ -289,7 +289,7 @@ def test_machines_that_do_not_run_get_no_advice() -> None:
 
 def test_a_verdict_may_lag_behind_its_notice_a_little() -> None:
     """A sample, its age and a round trip lie between what an agent counts and what the ledger does: 8 s here."""
-    rules = replace(RULES.idle, after=300.0)
+    rules = replace(RULES.idle, timeout=300.0)
 
     notices = (a_notice(age=900.0, idle_seconds=0.0),)
 

@@ -21,7 +21,7 @@ def a_member(state: State = State.IDLE, held: float = 7200.0, **other: object) -
     return a_node("i-1", state, held, group="g-1", **other)
 
 
-ENDING = replace(RULES.idle, then="terminate")
+ENDING = replace(RULES.idle, action="terminate")
 
 
 def the_verb(
@@ -42,7 +42,7 @@ def test_a_member_that_is_not_idle_is_shielded(state: State) -> None:
 
 
 def test_a_member_idle_for_long_enough_is_let_go() -> None:
-    """One second short of `after` it stays shielded; from then on its group may have it."""
+    """One second short of `timeout` it stays shielded; from then on its group may have it."""
     assert the_verb(a_member(held=1799.0)) is Verb.PROTECT
     assert the_verb(a_member(held=1799.0, scale_in_protected=True)) is None
     assert the_verb(a_member(held=1800.0, scale_in_protected=True)) is Verb.UNPROTECT
@@ -55,8 +55,8 @@ def test_what_somebody_else_protected_stays_protected() -> None:
 
     assert the_verb(idle) is Verb.UNPROTECT
     assert the_verb(idle, ours=False) is None
-    for then in ("stop", "tell", "resize-advice"):
-        assert the_verb(idle, rules=replace(ENDING, then=then)) is None, then
+    for then in ("stop", "report", "resize-advice"):
+        assert the_verb(idle, rules=replace(ENDING, action=then)) is None, then
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_somebody_else_protected_stays_protected() -> None:
     [
         ("protected", {"protected": "a tag"}, RULES.idle),
         ("snoozed", {"snoozed": "2026-03-03T12:00Z"}, RULES.idle),
-        ("short of evidence", {}, replace(RULES.idle, requires=("people",))),
-        ("without a price", {}, replace(RULES.idle, after="break_even", restart_usd=Decimal(5))),
+        ("short of evidence", {}, replace(RULES.idle, required_evidence=("people",))),
+        ("without a price", {}, replace(RULES.idle, timeout="break_even", restart_usd=Decimal(5))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -76,8 +76,8 @@ def test_an_idle_member_that_is_kept_stays_shielded(told: str, kept: dict[str, A
 
 
 def test_a_snooze_shields_up_to_its_cap() -> None:
-    """A member idle for longer than snooze_max is let go although it is snoozed."""
-    rules = replace(ENDING, snooze_max=3600.0)
+    """A member idle for longer than max_snooze is let go although it is snoozed."""
+    rules = replace(ENDING, max_snooze=3600.0)
     member = a_member(held=3600.0, scale_in_protected=True, snoozed="2026-03-03T12:00Z")
 
     assert the_verb(member, rules=rules) is None
@@ -111,7 +111,7 @@ def test_only_running_members_of_consented_groups_are_looked_at(node: Node, grou
 def test_only_proven_idleness_ever_lifts_a_shield(
     state: State, held: float, protected: str | None, shielded: bool, deaf: bool
 ) -> None:
-    """Whatever a member shows, an UNPROTECT rests on `after` of idleness, and the other way round (P1, P2, P3)."""
+    """Whatever a member shows, an UNPROTECT rests on `timeout` of idleness, and the other way round (P1, P2, P3)."""
     node = a_member(state, held, protected=protected, scale_in_protected=shielded)
     node = replace(node, signal=NodeReport(failure="no answer")) if deaf else node
     verb = the_verb(node)

@@ -13,7 +13,7 @@ from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import a_node, an_observation
 
 BERLIN = "Europe/Berlin"
-OFFICE = Window(days=("mon-fri",), hours="08:00-18:00", zone=BERLIN, at_least=4)
+OFFICE = Window(days=("mon-fri",), hours="08:00-18:00", zone=BERLIN, min_nodes=4)
 
 
 def there(text: str, zone: str = BERLIN, fold: int = 0) -> datetime:
@@ -57,7 +57,7 @@ def test_hours_are_the_local_ones_in_summer_and_in_winter() -> None:
 
 def test_hours_across_midnight_belong_to_the_day_they_begin_on() -> None:
     """Friday 22:00-06:00 runs into Saturday morning, and Friday morning is not Friday's."""
-    night = Window(days=("fri",), hours="22:00-06:00", zone=BERLIN, at_most=1)
+    night = Window(days=("fri",), hours="22:00-06:00", zone=BERLIN, max_nodes=1)
 
     assert [forced(night, there(f"2026-03-{day}")) for day in ("06T03:00", "06T22:00", "07T05:59", "07T06:00")] == [
         False,
@@ -71,7 +71,7 @@ def test_hours_across_midnight_belong_to_the_day_they_begin_on() -> None:
 @pytest.mark.parametrize("hours", ["00:00-24:00", "18:00-24:00"])
 def test_a_day_may_end_at_24_00(hours: str) -> None:
     """24:00 is the end of the same day."""
-    window = Window(days=("mon",), hours=hours, at_least=1)
+    window = Window(days=("mon",), hours=hours, min_nodes=1)
 
     assert forced(window, datetime(2026, 3, 2, 23, 59, 59, tzinfo=UTC))
     assert not forced(window, datetime(2026, 3, 3, 0, 0, tzinfo=UTC))
@@ -84,14 +84,14 @@ def test_a_day_may_end_at_24_00(hours: str) -> None:
 def test_days_are_names_and_ranges_that_may_pass_the_weekend(days: tuple[str, ...], begun: str) -> None:
     """`fri-mon` is Friday, Saturday, Sunday and Monday; capitals do not matter."""
     monday = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-    window = Window(days=days, at_least=1)
+    window = Window(days=days, min_nodes=1)
 
     assert "".join(str(int(forced(window, monday + timedelta(days=day)))) for day in range(7)) == begun
 
 
 def test_no_window_begins_on_its_exceptions() -> None:
     """Dates, ranges with both ends, and the dates of a calendar of the configuration."""
-    window = Window(zone=BERLIN, except_on=("2026-05-01", "2026-12-24/2027-01-01", "company"), at_least=1)
+    window = Window(zone=BERLIN, except_on=("2026-05-01", "2026-12-24/2027-01-01", "company"), min_nodes=1)
     (dated,) = schedule.with_dates({"w": window}, {"company": ["2026-07-03", "2026-08-01/2026-08-02"]}).values()
     free = ["2026-05-01", "2026-12-24", "2027-01-01", "2026-07-03", "2026-08-02"]
     work = ["2026-05-02", "2026-12-23", "2027-01-02", "2026-07-04", "2026-08-03"]
@@ -101,7 +101,7 @@ def test_no_window_begins_on_its_exceptions() -> None:
 
 def test_an_exception_takes_the_whole_night_that_begins_on_it() -> None:
     """New Year's Eve is an exception: its night is off until 06:00, the night before is on until 06:00."""
-    night = Window(hours="22:00-06:00", zone=BERLIN, except_on=("2026-12-31",), at_least=1)
+    night = Window(hours="22:00-06:00", zone=BERLIN, except_on=("2026-12-31",), min_nodes=1)
 
     assert forced(night, there("2026-12-31T05:00"))
     assert not forced(night, there("2027-01-01T05:00"))
@@ -110,7 +110,7 @@ def test_an_exception_takes_the_whole_night_that_begins_on_it() -> None:
 
 def test_first_and_last_day_are_both_days_of_the_window() -> None:
     """A sprint of three days."""
-    window = Window(first_day="2026-06-01", last_day="2026-06-03", at_least=1)
+    window = Window(first_day="2026-06-01", last_day="2026-06-03", min_nodes=1)
 
     assert [forced(window, datetime(2026, 5, 31, 12, 0, tzinfo=UTC) + timedelta(days=day)) for day in range(5)] == [
         False,
@@ -156,7 +156,7 @@ def covered(window: Window, day: date, step: timedelta = timedelta(minutes=5)) -
 )
 def test_only_what_the_wall_clock_shows_counts(zone: str, day: str, hours: str, minutes: int) -> None:
     """A skipped hour is not there, a repeated hour counts twice; both transitions, half hours, and zones without."""
-    window = Window(hours=hours, zone=zone, first_day=day, last_day=day, at_least=1)
+    window = Window(hours=hours, zone=zone, first_day=day, last_day=day, min_nodes=1)
 
     assert covered(window, date.fromisoformat(day)) == timedelta(minutes=minutes)
 
@@ -164,7 +164,7 @@ def test_only_what_the_wall_clock_shows_counts(zone: str, day: str, hours: str, 
 def test_a_night_over_the_change_is_an_hour_shorter_or_longer() -> None:
     """22:00-06:00 lasts seven hours in spring and nine in autumn."""
     spring, autumn = (
-        Window(hours="22:00-06:00", zone=BERLIN, first_day=day, last_day=day, at_least=1)
+        Window(hours="22:00-06:00", zone=BERLIN, first_day=day, last_day=day, min_nodes=1)
         for day in ("2026-03-28", "2026-10-24")
     )
 
@@ -204,7 +204,7 @@ def test_a_years_coverage_is_the_sum_of_its_local_spans(zone: str, days: list[st
     year, half = 2026, timedelta(minutes=30)
     ends = (start + length) % 48
     texts = [f"{minutes // 2:02d}:{minutes % 2 * 30:02d}" for minutes in (start, ends)]
-    window = Window(days=tuple(days), hours="-".join(texts), zone=zone, at_least=1)
+    window = Window(days=tuple(days), hours="-".join(texts), zone=zone, min_nodes=1)
     changes = transitions(ZoneInfo(zone), year)
 
     expected = timedelta()
@@ -232,7 +232,7 @@ def test_a_window_in_force_raises_the_floor_and_adds_nodes() -> None:
     """The proposal says which window, where, and what time it is there."""
     proposal = proposed(there("2026-03-02T09:15"), office=OFFICE)
 
-    assert (proposal.at_least, proposal.at_most, proposal.want, proposal.grows) == (4, None, None, True)
+    assert (proposal.min_nodes, proposal.max_nodes, proposal.desired_nodes, proposal.grows) == (4, None, None, True)
     assert proposal.reason.sentence == (
         "office (mon-fri 08:00-18:00 Europe/Berlin, there it is mon 09:15): at least 4 nodes."
     )
@@ -242,42 +242,42 @@ def test_outside_of_all_windows_the_policy_has_no_say() -> None:
     """It says so aloud."""
     proposal = proposed(there("2026-03-07T09:15"), office=OFFICE)
 
-    assert (proposal.at_least, proposal.at_most, proposal.grows) == (None, None, False)
+    assert (proposal.min_nodes, proposal.max_nodes, proposal.grows) == (None, None, False)
     assert proposal.reason.sentence == "None of 1 windows is in force."
 
 
 def test_of_overlapping_windows_the_largest_floor_and_the_smallest_ceiling_hold() -> None:
     """Whatever their order."""
     windows = {
-        "a": Window(at_least=1, at_most=9),
-        "b": Window(at_least=3),
-        "c": Window(at_most=5),
-        "d": Window(after=60.0),
+        "a": Window(min_nodes=1, max_nodes=9),
+        "b": Window(min_nodes=3),
+        "c": Window(max_nodes=5),
+        "d": Window(idle_timeout=60.0),
     }
     now = there("2026-03-02T12:00")
     one, other = proposed(now, **windows), proposed(now, **dict(reversed(windows.items())))
 
-    assert (one.at_least, one.at_most) == (other.at_least, other.at_most) == (3, 5)
+    assert (one.min_nodes, one.max_nodes) == (other.min_nodes, other.max_nodes) == (3, 5)
 
 
 def test_a_floor_above_another_windows_ceiling_wins_and_says_so() -> None:
     """People who said that four are needed are not left with two."""
-    proposal = proposed(there("2026-03-02T12:00"), office=OFFICE, thrift=Window(at_most=2))
+    proposal = proposed(there("2026-03-02T12:00"), office=OFFICE, thrift=Window(max_nodes=2))
 
-    assert (proposal.at_least, proposal.at_most) == (4, 4)
+    assert (proposal.min_nodes, proposal.max_nodes) == (4, 4)
     assert "a floor of 4 is above a ceiling of 2: the floor wins" in proposal.reason.sentence
 
 
 def test_a_ceiling_names_no_node_and_no_number_to_come_down_to() -> None:
     """It keeps nodes from being added; nothing is removed because of the time of day."""
-    proposal = proposed(there("2026-03-02T12:00"), night=Window(at_most=0))
+    proposal = proposed(there("2026-03-02T12:00"), night=Window(max_nodes=0))
 
-    assert (proposal.at_most, proposal.steps, proposal.want, proposal.grows) == (0, (), None, False)
+    assert (proposal.max_nodes, proposal.steps, proposal.desired_nodes, proposal.grows) == (0, (), None, False)
 
 
 def test_the_idle_policy_finds_its_shorter_wait() -> None:
     """`in_force` gives the windows themselves."""
-    evening = Window(hours="18:00-24:00", zone=BERLIN, after=300.0)
+    evening = Window(hours="18:00-24:00", zone=BERLIN, idle_timeout=300.0)
 
-    assert [each.after for each in schedule.in_force({"e": evening}, there("2026-03-02T19:00"))] == [300.0]
+    assert [each.idle_timeout for each in schedule.in_force({"e": evening}, there("2026-03-02T19:00"))] == [300.0]
     assert schedule.in_force({"e": evening}, there("2026-03-02T17:00")) == ()

@@ -18,10 +18,10 @@ from tests.support.builders.fleet import NOW, a_node
 
 IDS = ["i-1", "i-2", "i-3"]
 RULES = [
-    IdleRules(after=600.0, notice=300.0),
-    IdleRules(after=600.0, notice=300.0, terminate_after=7200.0),
-    IdleRules(after="learned", notice=0.0, max_age=86400.0),
-    IdleRules(after="break_even", restart_usd=Decimal(1)),
+    IdleRules(timeout=600.0, grace_period=300.0),
+    IdleRules(timeout=600.0, grace_period=300.0, terminate_after=7200.0),
+    IdleRules(timeout="learned", grace_period=0.0, max_age=86400.0),
+    IdleRules(timeout="break_even", restart_usd=Decimal(1)),
 ]
 PRICE = Price(usd_per_hour=Decimal("0.8"), as_of=NOW.date(), source="a test")
 # One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed.

@@ -20,7 +20,7 @@ from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.past_steps import a_group
 
-TELL = PoolRules(idle=IdleRules(then="tell"))
+TELL = PoolRules(idle=IdleRules(action="report"))
 POOLS = {"prod-inference": TELL, "default": RULES}
 SLIPS = [
     "Prod-Inference",
@@ -93,7 +93,7 @@ def test_nothing_is_started_launched_or_grown_in_it() -> None:
     """A floor of the default pool is no reason to start a machine of a pool that nobody knows."""
     floor = replace(
         RULES,
-        schedule={"always": Window(at_least=3)},
+        schedule={"always": Window(min_nodes=3)},
         launch=LaunchRules(template="lt-1", instance_type="g6.xlarge"),
     )
     desk = Desk(pools={"default": floor})
@@ -174,7 +174,7 @@ def test_rules_for_an_unknown_pool_touch_nothing() -> None:
     """Whoever asks the settings for the rules of a pool that they do not have gets none that remove or add."""
     found = Rulebook(pools={"default": RULES}).pool("Default")
 
-    assert (found.idle.then, found.idle.parked, found.idle.stalled) == ("tell", "tell", "tell")
+    assert (found.idle.action, found.idle.parked, found.idle.stalled) == ("report", "report", "report")
     assert (found.scaling.metrics, found.schedule, found.launch.template) == ({}, {}, None)
 
 

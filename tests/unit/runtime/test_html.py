@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from jinja2 import TemplateNotFound, UndefinedError
 
-from gpuwatch.controller.web.keep_page import KeepPage
+from gpuwatch.controller.web.snooze_page import SnoozePage
 from gpuwatch.runtime.html import render
 from tests.support.paths import ROOT
 
@@ -22,8 +22,8 @@ HOSTILE = "<script>alert(1)</script> & \"'`"
 
 def test_words_of_others_are_text_and_printable() -> None:
     """Markup in a name is shown as it is, in text and in attributes; a control character is shown by its code."""
-    page = KeepPage(title=HOSTILE, text="eve\x1b[2J\x00", facts={"Owner": HOSTILE}, choices=((60, HOSTILE),))
-    html = render("controller/web/keep_page.html", page=page)
+    page = SnoozePage(title=HOSTILE, text="eve\x1b[2J\x00", facts={"Owner": HOSTILE}, choices=((60, HOSTILE),))
+    html = render("controller/web/snooze_page.html", page=page)
     root = ET.fromstring(html.partition("\n")[2])  # noqa: S314  our own
 
     assert "<script" not in html
@@ -41,7 +41,7 @@ class _Untitled:
 def test_a_name_that_is_missing_is_an_error() -> None:
     """Nothing is shown as empty by mistake."""
     with pytest.raises(UndefinedError, match="title"):
-        render("controller/web/keep_page.html", page=_Untitled())
+        render("controller/web/snooze_page.html", page=_Untitled())
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -62,8 +62,8 @@ def test_a_template_that_does_not_exist_is_named() -> None:
 def test_the_controller_loads_jinja2_with_the_first_page() -> None:
     """What the daemon imports at its start does not load it."""
     script = (
-        "import sys, gpuwatch.cli.controller, gpuwatch.controller.web.keep_page, gpuwatch.notify.send, "
-        "gpuwatch.notify.report_send; sys.exit('jinja2' in sys.modules)"
+        "import sys, gpuwatch.cli.controller, gpuwatch.controller.web.snooze_page, gpuwatch.notify.notifier, "
+        "gpuwatch.notify.reports; sys.exit('jinja2' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False)
 

@@ -41,9 +41,9 @@ def test_every_command_says_it_by_the_one_way(capsys: pytest.CaptureFixture[str]
     """Also an error, whose words may come from a cloud or an agent."""
     say(f"it failed: {ODD}")
     say(ValueError(ODD), err=True)
-    told = capsys.readouterr()
+    rows = capsys.readouterr()
 
-    for text in (told.out, told.err):
+    for text in (rows.out, rows.err):
         assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
@@ -89,10 +89,10 @@ def examined() -> str:
 @pytest.mark.parametrize("shows", [left_over, cost_table, examined])
 def test_a_tag_makes_no_line_of_its_own(shows: Callable[[], str]) -> None:
     """Lines are ours: one that is forged in a name stands in the line of that name."""
-    told = shows()
+    text = shows()
 
-    assert not any(line.startswith("nothing is running") for line in told.split("\n"))
-    assert all(letter.isprintable() or letter == "\n" for letter in told)
+    assert not any(line.startswith("nothing is running") for line in text.split("\n"))
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
 @given(st.text(), st.integers(0, 300))

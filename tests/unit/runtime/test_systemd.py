@@ -16,7 +16,7 @@ from gpuwatch.runtime.systemd import Watchdog
 from tests.support.real.agents import eventually
 
 _WAITS = """
-from gpuwatch.runtime.shutdown import SignalWaiter
+from gpuwatch.runtime.signals import SignalWaiter
 ending = SignalWaiter()
 print("ready", flush=True)
 while not ending.wait():
@@ -89,14 +89,14 @@ def test_signs_of_life_come_with_work_and_end_with_it(systemd: socket.socket) ->
     finally:
         watchdog.stop()
     systemd.setblocking(False)  # noqa: FBT003  the method takes it so
-    told = []
+    rows = []
     while True:
         try:
-            told.append(systemd.recv(100))
+            rows.append(systemd.recv(100))
         except BlockingIOError:
             break
 
-    assert told == [b"WATCHDOG=1"] * 3
+    assert rows == [b"WATCHDOG=1"] * 3
 
 
 def test_a_rest_that_settings_allow_is_no_hang(systemd: socket.socket) -> None:

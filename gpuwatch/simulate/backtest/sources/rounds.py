@@ -159,8 +159,8 @@ def ledger_history(
         kept = tuple(each for each in kept if each[1] <= last)
     if len(kept) < 2:  # noqa: PLR2004  what lies between two rounds
         raise SourceError(
-            f"{place} keeps {len(kept)} rounds of that time whole, and a backtest needs two (ledger.keep_quiet, "
-            "ledger.keep); `gpuwatch rounds` lists them"
+            f"{place} keeps {len(kept)} rounds of that time whole, and a backtest needs two "
+            "(ledger.quiet_round_retention, ledger.retention); `gpuwatch rounds` lists them"
         )
     rounds = Rounds(hole=_hole([at for _, at in kept]), pool=pool, parked_is=parked_is)
     for round_id, _ in kept:

@@ -92,7 +92,7 @@ def test_a_message_that_is_no_list_is_an_error(kubelet: Kubelet) -> None:
     """And the words say so."""
     kubelet.answer = lambda _: b"\x0a\xff"
 
-    with pytest.raises(CallError, match="no list of pod resources: it ends within"):
+    with pytest.raises(CallError, match="not a list of pod resources: it ends within"):
         list_allocations(kubelet.path, CLOCK)
 
 

@@ -38,7 +38,7 @@ UP = "gpuwatch_gpu_up"
 PROCESSES = {
     "gpuwatch_gpu_processes",
     "gpuwatch_process_memory_bytes",
-    "gpuwatch_process_memory_remainder_bytes",
+    "gpuwatch_process_memory_other_bytes",
 }
 CLOCK_EVENTS = {"gpuwatch_gpu_clock_event_active"}
 UTILIZATION = {gpu_metric("utilization_ratio"), gpu_metric("utilization_max_ratio")}

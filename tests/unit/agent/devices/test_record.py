@@ -82,13 +82,13 @@ def test_names_in_the_drivers_words_are_masked() -> None:
 
 def test_where_a_process_runs_is_kept() -> None:
     """The MIG instances of a process are no secret; a line recorded before they were told says nothing of them."""
-    told = a_reading(processes=(replace(a_process(7), gpu_instance=1, compute_instance=0), a_process(8)))
-    line = Mask().apply(Reading(seq=0, reading=told))
+    reading = a_reading(processes=(replace(a_process(7), gpu_instance=1, compute_instance=0), a_process(8)))
+    line = Mask().apply(Reading(seq=0, reading=reading))
     before = re.sub(rb',"(gpu|compute)_instance":(null|[0-9]+)', b"", line)
     processes = [decoded.reading.processes for text in (line, before) if isinstance(decoded := decode(text), Reading)]
 
     assert before != line
-    assert processes == [told.processes, (a_process(7), a_process(8))]
+    assert processes == [reading.processes, (a_process(7), a_process(8))]
 
 
 def test_a_serial_number_that_says_nothing_breaks_no_words() -> None:

@@ -144,11 +144,11 @@ def test_the_same_seed_gives_the_same_gpus_and_another_seed_others() -> None:
     def played(seed: int) -> list[bytes]:
         clock = ManualClock()
         source = open_simulated(None, seed, clock)
-        told = []
+        rows = []
         for _ in range(60):
             clock.advance(30)
-            told += [msgspec.json.encode(source.read(gpu)) for gpu in source.gpus()]
-        return told
+            rows += [msgspec.json.encode(source.read(gpu)) for gpu in source.gpus()]
+        return rows
 
     assert played(1) == played(1)
     assert played(1) != played(2)

@@ -15,9 +15,9 @@ from gpuwatch.agent.evidence.base import HostSignal, UnseenError
 from gpuwatch.agent.evidence.files import listed, processes, read_small
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import _KERNELS, Jupyter
-from gpuwatch.agent.evidence.leases import Leases, make_directory
 from gpuwatch.agent.evidence.sessions import People
-from gpuwatch.agent.evidence.settings import InhibitorSettings, JupyterSettings, LeaseSettings, SessionSettings
+from gpuwatch.agent.evidence.settings import InhibitorSettings, JupyterSettings, SessionSettings, SnoozeSettings
+from gpuwatch.agent.evidence.snoozes import Snoozes, make_directory
 from gpuwatch.model.fleet import State
 from tests.support.fakes.host import FolderHost
 
@@ -65,7 +65,7 @@ def host(tmp_path: Path) -> FolderHost:
     """A host on which process 42 runs."""
     made = FolderHost(tmp_path)
     made.process(42)
-    make_directory(made.root / "run/gpuwatch/leases")
+    make_directory(made.root / "run/gpuwatch/snoozes")
     (made.root / RUNTIME).mkdir(parents=True)
     (made.root / "srv").mkdir()
     return made
@@ -77,8 +77,8 @@ def jupyter(host: FolderHost, **settings: Any) -> HostSignal:  # noqa: ANN401  a
 
 
 FLOODED = {
-    "leases": ("run/gpuwatch/leases", "{}.json", files.MOST_NAMES),
-    "other files among leases": ("run/gpuwatch/leases", "x{}", files.MOST_NAMES),
+    "snoozes": ("run/gpuwatch/snoozes", "{}.json", files.MOST_NAMES),
+    "other files among snoozes": ("run/gpuwatch/snoozes", "x{}", files.MOST_NAMES),
     "Jupyter's files": (RUNTIME, "jpserver-{}.json", files.MOST_NAMES),
     "other files among Jupyter's": (RUNTIME, "x{}", files.MOST_NAMES),
     "a folder of the settings": ("srv", "jpserver-{}.json", files.MOST_NAMES),
@@ -95,7 +95,7 @@ def test_a_folder_without_end_is_unknown_and_not_read(
 ) -> None:
     """Neither its names nor its files are collected first and counted then."""
     signals: dict[str, HostSignal] = {
-        "run/gpuwatch/leases": Leases(LeaseSettings(directory=str(host.root / "run/gpuwatch/leases")), host.roots),
+        "run/gpuwatch/snoozes": Snoozes(SnoozeSettings(directory=str(host.root / "run/gpuwatch/snoozes")), host.roots),
         "run/systemd/inhibit": Inhibitors(InhibitorSettings(), host.roots),
         "run/systemd/sessions": People(SessionSettings(), host.roots),
         "dev/pts": People(SessionSettings(), host.roots),
@@ -158,8 +158,8 @@ def test_a_file_is_read_as_far_as_it_may_be_large(tmp_path: Path, size: int, rea
 
 def test_a_lease_as_large_as_a_file_can_be_is_not_read(host: FolderHost) -> None:
     """A real one is a line."""
-    host.write(f"run/gpuwatch/leases/{os.geteuid()}.json", " " * 5000)
-    found = host.tells(Leases(LeaseSettings(directory=str(host.root / "run/gpuwatch/leases")), host.roots))
+    host.write(f"run/gpuwatch/snoozes/{os.geteuid()}.json", " " * 5000)
+    found = host.tells(Snoozes(SnoozeSettings(directory=str(host.root / "run/gpuwatch/snoozes")), host.roots))
 
     assert found.says is State.UNKNOWN
     assert "larger than it can rightly be" in (found.note or "")
@@ -167,9 +167,9 @@ def test_a_lease_as_large_as_a_file_can_be_is_not_read(host: FolderHost) -> None
 
 def test_a_lease_among_much_else_holds(host: FolderHost) -> None:
     """What anybody leaves in the folder beside it is nothing."""
-    folder = host.root / "run/gpuwatch/leases"
+    folder = host.root / "run/gpuwatch/snoozes"
     for name in ("notes.txt", "x", "7.json.bak", "-7.json", "٣.json", "7.json\n"):
         (folder / name).touch()
 
     assert listed(folder, re.compile(r"\d+\.json", re.ASCII)) == []
-    assert host.tells(Leases(LeaseSettings(directory=str(folder)), host.roots)).says is State.IDLE
+    assert host.tells(Snoozes(SnoozeSettings(directory=str(folder)), host.roots)).says is State.IDLE

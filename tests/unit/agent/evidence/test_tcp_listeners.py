@@ -39,11 +39,11 @@ def tables(
     host: FolderHost, *rows: tuple[str, str, str, int, int], six: tuple[tuple[str, str, str, int, int], ...] = ()
 ) -> None:
     """The kernel's tables, written by hand: local and remote end, state, uid, inode."""
-    for name, told in (("tcp", rows), ("tcp6", six)):
+    for name, result in (("tcp", rows), ("tcp6", six)):
         (host.root / "proc/net" / name).unlink()
         lines = (
             f"{number:4}: {local} {remote} {state} 0:0 00:0 0 {uid} 0 {inode} 1 0 100 0 0\n"
-            for number, (local, remote, state, uid, inode) in enumerate(told)
+            for number, (local, remote, state, uid, inode) in enumerate(result)
         )
         host.write(f"proc/net/{name}", HEAD + "".join(lines))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.activity import ActivityRules, Memory, fold
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.registry import SIGNALS, HostSignals, gpu_pids
-from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import ManualClock, SystemClock
@@ -162,11 +162,11 @@ def test_every_signal_has_its_section() -> None:
 def test_a_signal_that_is_off_says_nothing() -> None:
     """One, or all; the command is off until there is one."""
     clock = ManualClock()
-    some = HostSignals(EvidenceSettings(keep=LeaseSettings(enabled=False)), clock)
+    some = HostSignals(EvidenceSettings(snooze=SnoozeSettings(enabled=False)), clock)
     none = HostSignals(EvidenceSettings(enabled=False), clock)
     simulated = HostSignals(EvidenceSettings(), clock, own_processes=False)
 
-    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"keep", "command"}
+    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "command"}
     assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {"gpu_process_cpu", "cpu", "command"}
     assert none.evidence(0) == ()
 
@@ -202,17 +202,17 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)
     host.write("proc/net/dev", "Inter-|\n face |\n  eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
     clock = SystemClock()
-    settings = EvidenceSettings(keep=LeaseSettings(directory=str(tmp_path / "run/gpuwatch/leases")))
+    settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(tmp_path / "run/gpuwatch/snoozes")))
     signals = HostSignals(settings, clock, host.roots)
     signals.start(lambda: (a_reading(),))
 
     def says() -> dict[str, State]:
         return {entry.name: entry.says for entry in signals.evidence(clock.monotonic())}
 
-    quiet = dict.fromkeys(["people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "keep"], State.IDLE)
+    quiet = dict.fromkeys(["people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "snooze"], State.IDLE)
     try:
         eventually(lambda: says() == quiet, says)
     finally:
         signals.stop()
 
-    assert (tmp_path / "run/gpuwatch/leases").is_dir()
+    assert (tmp_path / "run/gpuwatch/snoozes").is_dir()

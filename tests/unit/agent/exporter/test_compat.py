@@ -53,7 +53,7 @@ def test_xids_are_shown_also_of_a_lost_gpu() -> None:
     for xid in (79, 31, 250):
         page.clock.advance(60.0)
         page.cycle(FULL, xid=xid)
-        told = page.clock.now().timestamp()
+        value = page.clock.now().timestamp()
     page.cycle(replace(a_down(0), info=INFO))
 
     unknown = {"err_code": "250", "err_msg": "Unknown Error"}
@@ -61,7 +61,7 @@ def test_xids_are_shown_also_of_a_lost_gpu() -> None:
     assert page.samples("nvidia_smi_xid_errors_total") == [
         ({"uuid": SMI_UUID, "xid": str(xid)}, 1.0) for xid in (79, 31, 250)
     ]
-    assert page.samples("nvidia_smi_xid_last_timestamp_seconds")[-1] == ({"uuid": SMI_UUID, "xid": "250"}, told)
+    assert page.samples("nvidia_smi_xid_last_timestamp_seconds")[-1] == ({"uuid": SMI_UUID, "xid": "250"}, value)
 
 
 # The page.

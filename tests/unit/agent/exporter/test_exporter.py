@@ -280,7 +280,7 @@ def test_process_series_are_bounded() -> None:
         'gpu="0",pid="1"': 3.0 * GIB,
         'gpu="0",pid="2"': 2.0 * GIB,
     }
-    assert scraped.values("gpuwatch_process_memory_remainder_bytes") == {'gpu="0"': GIB}
+    assert scraped.values("gpuwatch_process_memory_other_bytes") == {'gpu="0"': GIB}
     assert scraped.values("gpuwatch_gpu_processes") == {'gpu="0"': 4.0}
 
 

@@ -199,11 +199,11 @@ def test_every_row_of_the_catalogue_that_accuses_has_a_remedy() -> None:
 def test_what_the_driver_asks_for_is_found(patient: Patient, number: int) -> None:
     """Each recovery action by its name, from the field or from XID 154 in the kernel log."""
     code = f"driver_asks_{RECOVERY_ACTIONS[number]}"
-    told = Patient()
-    told.look(a_reading(), 154, recovery_action=number)
+    result = Patient()
+    result.look(a_reading(), 154, recovery_action=number)
     patient.look(a_reading(recovery_action=number))
 
-    assert patient.codes == told.codes == [code]
+    assert patient.codes == result.codes == [code]
 
 
 def test_what_the_driver_asks_for_outranks_guesses(patient: Patient) -> None:

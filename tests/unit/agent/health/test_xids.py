@@ -272,10 +272,10 @@ def test_a_gpu_that_cannot_be_registered_leaves_the_others_alone(driver: StubDri
         messages = lines(process)
         until(messages, lambda message: isinstance(message, Reading) and message.seq >= 3)
         driver.gpu(1).xid(31)
-        told = until(messages, lambda message: isinstance(message, Event))[-1]
+        cycle = until(messages, lambda message: isinstance(message, Event))[-1]
 
-    assert isinstance(told, Event)
-    assert (told.uuid[-1], told.xid) == ("1", 31)
+    assert isinstance(cycle, Event)
+    assert (cycle.uuid[-1], cycle.xid) == ("1", 31)
 
 
 def test_a_gpu_without_events_is_read_in_silence(driver: StubDriver) -> None:

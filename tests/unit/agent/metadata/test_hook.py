@@ -204,10 +204,10 @@ def test_a_spoilt_memory_is_none(tmp_path: Path, content: bytes, caplog: pytest.
     path = tmp_path / "notices.json"
     path.write_bytes(content)
     memory = NoticeMemory(path)
-    told = memory.announced(interruption(), datetime(2026, 1, 5, tzinfo=UTC))
+    announced = memory.announced(interruption(), datetime(2026, 1, 5, tzinfo=UTC))
 
     assert "cannot be read and is forgotten" in caplog.text
-    assert list(json.loads(path.read_bytes())) == [told.key]
+    assert list(json.loads(path.read_bytes())) == [announced.key]
 
 
 def test_an_unwritable_memory_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -228,14 +228,14 @@ def test_what_has_passed_is_forgotten_and_what_stands_is_not(tmp_path: Path) -> 
     """The file does not grow for years."""
     memory = NoticeMemory(tmp_path / "notices.json")
     begin = datetime(2026, 1, 5, tzinfo=UTC)
-    told = [memory.announced(interruption(seconds), begin) for seconds in (10, 20, 300)]
-    memory.forget([told[1].key], begin + timedelta(seconds=60))
+    rows = [memory.announced(interruption(seconds), begin) for seconds in (10, 20, 300)]
+    memory.forget([rows[1].key], begin + timedelta(seconds=60))
     again = NoticeMemory(tmp_path / "notices.json")
-    again.note_run(told[1].key)
+    again.note_run(rows[1].key)
 
-    assert list(json.loads((tmp_path / "notices.json").read_bytes())) == [told[1].key, told[2].key]
-    assert again.ran(told[1].key)
-    assert not again.ran(told[0].key)
+    assert list(json.loads((tmp_path / "notices.json").read_bytes())) == [rows[1].key, rows[2].key]
+    assert again.ran(rows[1].key)
+    assert not again.ran(rows[0].key)
 
 
 def test_the_file_is_bounded(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_an_agent_tells_of_its_instance_and_runs_the_program(driver: StubDriver,
         soon = datetime.fromtimestamp(int(tmp_path.stat().st_mtime) + 300, UTC)
         service.interrupt(f"{soon:%Y-%m-%dT%H:%M:%SZ}")
         settings: dict[str, Any] = {
-            "instance__provider": "aws",
-            "instance__endpoint": service.url,
-            "instance__interval": 0.2,
-            "instance__on_interruption": json.dumps(["/bin/sh", "-c", script]),
-            "instance__state": tmp_path / "notices.json",
+            "metadata__provider": "aws",
+            "metadata__endpoint": service.url,
+            "metadata__interval": 0.2,
+            "metadata__on_interruption": json.dumps(["/bin/sh", "-c", script]),
+            "metadata__state": tmp_path / "notices.json",
         }
         for _ in range(2):
             with RunningAgent(driver.environment, **settings) as agent:
@@ -284,11 +284,11 @@ def test_a_node_without_a_name_is_called_as_its_cloud_calls_it(driver: StubDrive
     service.silent.add("/computeMetadata/v1/instance/id")
     with serving(service):
         settings: dict[str, Any] = {
-            "instance__provider": "gcp",
-            "instance__endpoint": service.url,
-            "instance__interval": 0.2,
-            "instance__timeout": 20.0,
-            "instance__state": tmp_path / "notices.json",
+            "metadata__provider": "gcp",
+            "metadata__endpoint": service.url,
+            "metadata__interval": 0.2,
+            "metadata__timeout": 20.0,
+            "metadata__state": tmp_path / "notices.json",
         }
         with RunningAgent(driver.environment, node_id="", **settings) as agent:
             before = agent.get("/metrics")

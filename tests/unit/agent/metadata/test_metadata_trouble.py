@@ -153,7 +153,7 @@ def test_beyond_the_link_nothing_is_asked(tmp_path: Path, endpoint: str) -> None
     assert status is not None
     assert status.trouble is not None
     assert status.trouble.cause == "endpoint"
-    assert "agent.instance.endpoint" in status.trouble.detail
+    assert "agent.metadata.endpoint" in status.trouble.detail
 
 
 @pytest.mark.parametrize("provider", sorted(SERVICES))

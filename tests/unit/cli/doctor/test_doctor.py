@@ -58,8 +58,8 @@ def test_a_check_that_breaks_is_told_without_its_words() -> None:
 def test_text_and_json_say_the_same() -> None:
     """Each finding has what was looked at, what was seen and, unless fine, a remedy."""
     findings = (found("metadata.hop_limit", "the service", "no token"), fine("port", "port 9460", "it is free"))
-    told = Examination(part="agent", version="1.0", user="gpuwatch (uid 5)", findings=findings)
-    text, listed = as_text(told), as_object(told)
+    examination = Examination(part="agent", version="1.0", user="gpuwatch (uid 5)", findings=findings)
+    text, listed = as_text(examination), as_object(examination)
 
     assert listed["problems"] == 1
     assert listed["warnings"] == 0
@@ -113,14 +113,14 @@ def doctor(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
 def test_a_problem_is_exit_status_1() -> None:
     """A controller without a region cannot list its fleet; what rests on the fleet was not looked at."""
     done = doctor("controller", "--json", GPUWATCH_LEDGER__PATH="/nowhere/at/all/ledger.db")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.returncode == 1, done.stderr
-    assert told["part"] == "controller"
-    seen = {each["code"]: each["severity"] for each in told["findings"]}
+    assert result["part"] == "controller"
+    seen = {each["code"]: each["severity"] for each in result["findings"]}
     assert seen["cloud.unusable"] == "problem"
     assert seen["cloud.skipped"] == "warning"
-    assert "check.broken" not in seen, told
+    assert "check.broken" not in seen, result
 
 
 def test_warnings_alone_are_exit_status_0(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_warnings_alone_are_exit_status_0(tmp_path: Path) -> None:
         "agent",
         GPUWATCH_AGENT__SOURCE="simulated",
         GPUWATCH_AGENT__PORT="0",
-        GPUWATCH_AGENT__INSTANCE__PROVIDER="none",
+        GPUWATCH_AGENT__METADATA__PROVIDER="none",
         GPUWATCH_AGENT__HEALTH_FILE=str(tmp_path / "health.json"),
     )
 
@@ -148,10 +148,10 @@ def test_a_mistake_in_the_settings_is_exit_status_2() -> None:
 def test_nobody_answers_where_nothing_runs() -> None:
     """`--alive` is for health checks: exit status 1 unless it answers."""
     done = doctor("agent", "--alive", "--json", GPUWATCH_AGENT__PORT="1")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
 
     assert done.returncode == 1
-    assert [each["code"] for each in told["findings"]] == ["running.down"]
+    assert [each["code"] for each in result["findings"]] == ["running.down"]
 
 
 def test_one_finding_is_found_by_its_code() -> None:

@@ -48,11 +48,11 @@ def stub(driver: StubDriver, monkeypatch: pytest.MonkeyPatch) -> StubDriver:
 
 def kernel(folder: Path, *gpus: str, version: str = "580.65.06") -> None:
     """What the kernel module tells in /proc."""
-    told = folder / "proc/driver/nvidia"
-    (told / "gpus").mkdir(parents=True)
-    (told / "version").write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Sun Jul 27\n")
+    path = folder / "proc/driver/nvidia"
+    (path / "gpus").mkdir(parents=True)
+    (path / "version").write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Sun Jul 27\n")
     for gpu in gpus:
-        (told / "gpus" / gpu).mkdir()
+        (path / "gpus" / gpu).mkdir()
 
 
 def test_a_driver_that_works_is_fine(stub: StubDriver, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_terminals_that_cannot_be_written_are_told(seen_by_all: Path) -> None:
     folder.mkdir()
 
     assert as_nobody(host.terminals(case)) == ["terminals.closed"]
-    assert as_nobody(host.terminals(a_host(seen_by_all, terminals=False))) == []
+    assert as_nobody(host.terminals(a_host(seen_by_all, wall=False))) == []
 
     (folder / "0").touch(mode=0o600)
     (folder / "1").touch()
@@ -203,7 +203,7 @@ def test_terminals_that_cannot_be_written_are_told(seen_by_all: Path) -> None:
 def metadata(folder: Path, service: MetadataService, provider: Literal["aws", "alibaba"] = "aws") -> list[Finding]:
     """What is found of a metadata service."""
     settings = MetadataSettings(provider=provider, endpoint=service.url)
-    return list(host.metadata(a_host(folder, instance=settings)))
+    return list(host.metadata(a_host(folder, metadata=settings)))
 
 
 def test_a_hardened_metadata_service_is_fine(tmp_path: Path) -> None:

@@ -109,10 +109,10 @@ def test_gpuwatch_is_known_behind_its_own_tls(tmp_path: Path, *, demanding: bool
         tls_client_ca=str(authority.ca) if demanding else None,
     )
     with served(settings) as port:
-        told = AgentSettings(port=port, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key)
+        result = AgentSettings(port=port, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key)
 
-        assert codes([ports.alive(told, "agent")]) == []
-        assert codes(ports.port(told, "agent")) == []
+        assert codes([ports.alive(result, "agent")]) == []
+        assert codes(ports.port(result, "agent")) == []
 
 
 def test_an_address_of_another_machine_is_told() -> None:

@@ -31,9 +31,9 @@ def a_telling(desk: Desk) -> ControllerMetrics:
     return ControllerMetrics("enforce", "ml", desk.clock)
 
 
-def samples(told: ControllerMetrics) -> Samples:
+def samples(result: ControllerMetrics) -> Samples:
     """The page's values by name and labels."""
-    text = told.page().body.decode()
+    text = result.page().body.decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in parse(text)
@@ -41,16 +41,16 @@ def samples(told: ControllerMetrics) -> Samples:
     }
 
 
-def one(told: ControllerMetrics, name: str, **labels: str) -> float | None:
+def one(metrics: ControllerMetrics, name: str, **labels: str) -> float | None:
     """One value; None where there is no such series."""
-    return samples(told).get((f"gpuwatch_{name}", tuple(sorted(labels.items()))))
+    return samples(metrics).get((f"gpuwatch_{name}", tuple(sorted(labels.items()))))
 
 
 def test_before_the_first_round_nothing_is_told_of_the_fleet() -> None:
     """Only what the controller is: absent, never zero."""
-    told = a_telling(Desk())
+    result = a_telling(Desk())
 
-    assert {name for name, _ in samples(told)} == {"gpuwatch_controller_info", "gpuwatch_controller_leader"}
+    assert {name for name, _ in samples(result)} == {"gpuwatch_controller_info", "gpuwatch_controller_leader"}
 
 
 def test_a_round_tells_machines_by_state_use_and_price() -> None:
@@ -59,28 +59,28 @@ def test_a_round_tells_machines_by_state_use_and_price() -> None:
     desk.fleet.put(a_node("i-1", State.IDLE, gpu_count=4))
     desk.fleet.put(a_node("i-2", State.BUSY, 60.0, gpu_count=8))
     desk.fleet.put(replace(a_node("i-3"), state=NodeState.STOPPED))
-    told = a_telling(desk)
-    told.round(step(desk.parts), 0.25)
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.25)
 
-    assert one(told, "fleet_nodes", pool="default", state="running") == 2
-    assert one(told, "fleet_nodes", pool="default", state="stopped") == 1
-    assert one(told, "fleet_running_gpus", pool="default", activity="busy") == 8
-    assert one(told, "fleet_running_gpus", pool="default", activity="idle") == 4
-    assert one(told, "fleet_node_activity_held_seconds", node="i-2") == 60
-    assert one(told, "fleet_node_activity_held_seconds", node="i-3") is None
-    assert one(told, "fleet_node_usd_per_hour", node="i-1") is None
-    assert one(told, "controller_last_round_duration_seconds") == 0.25
+    assert one(result, "fleet_nodes", pool="default", state="running") == 2
+    assert one(result, "fleet_nodes", pool="default", state="stopped") == 1
+    assert one(result, "fleet_running_gpus", pool="default", activity="busy") == 8
+    assert one(result, "fleet_running_gpus", pool="default", activity="idle") == 4
+    assert one(result, "fleet_node_activity_duration_seconds", node="i-2") == 60
+    assert one(result, "fleet_node_activity_duration_seconds", node="i-3") is None
+    assert one(result, "fleet_node_usd_per_hour", node="i-1") is None
+    assert one(result, "controller_last_round_duration_seconds") == 0.25
 
 
 def test_what_is_known_of_prices_is_summed_by_use() -> None:
     """At two dollars an hour, one idle machine."""
     desk = Desk(prices={"g6.xlarge": Price(usd_per_hour=Decimal(2), as_of=NOW.date(), source="a test")})
     desk.fleet.put(a_node("i-1", State.IDLE))
-    told = a_telling(desk)
-    told.round(step(desk.parts), 0.1)
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.1)
 
-    assert one(told, "fleet_usd_per_hour", pool="default", activity="idle") == 2
-    assert one(told, "fleet_node_usd_per_hour", node="i-1") == 2
+    assert one(result, "fleet_usd_per_hour", pool="default", activity="idle") == 2
+    assert one(result, "fleet_node_usd_per_hour", node="i-1") == 2
 
 
 def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_again() -> None:
@@ -88,16 +88,16 @@ def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_ag
     desk = Desk(prices={"g6.xlarge": Price(usd_per_hour=Decimal(2), as_of=NOW.date(), source="a test")})
     desk.fleet.put(a_node("i-1", State.IDLE))
     desk.fleet.put(replace(a_node("i-2"), state=NodeState.STOPPED))
-    told = a_telling(desk)
+    result = a_telling(desk)
     for _ in range(15):
-        told.round(step(desk.parts), 0.1)
+        result.round(step(desk.parts), 0.1)
         desk.rest(60.0)
-    saved = one(told, "fleet_saved_usd_per_hour", pool="default")
+    saved = one(result, "fleet_saved_usd_per_hour", pool="default")
     desk.fleet.start("i-1", "a user")
-    told.round(step(desk.parts), 0.1)
+    result.round(step(desk.parts), 0.1)
 
     assert saved == 2
-    assert one(told, "fleet_saved_usd_per_hour", pool="default") is None
+    assert one(result, "fleet_saved_usd_per_hour", pool="default") is None
 
 
 def test_decisions_refusals_and_actions_are_counted_by_pool_rule_and_verb() -> None:
@@ -105,49 +105,49 @@ def test_decisions_refusals_and_actions_are_counted_by_pool_rule_and_verb() -> N
     desk = Desk()
     desk.fleet.put(a_node("i-1", State.IDLE))
     desk.fleet.put(replace(a_node("i-2", State.IDLE), protected="a test"))
-    told = a_telling(desk)
+    result = a_telling(desk)
     for _ in range(2):
-        told.round(step(desk.parts), 0.1)
+        result.round(step(desk.parts), 0.1)
         desk.clock.sleep(60)
 
-    assert one(told, "controller_actions_total", pool="default", verb="notice", status="settled") == 1
-    assert (one(told, "controller_refusals_total", pool="default", rule="protected", verb="notice") or 0) == 2
-    assert one(told, "controller_refused_steps", pool="default", rule="protected", verb="notice") == 1
-    assert one(told, "fleet_node_notice_timestamp_seconds", node="i-1") is not None
-    assert one(told, "controller_rounds_total", result="done") == 2
+    assert one(result, "controller_actions_total", pool="default", verb="notice", status="settled") == 1
+    assert (one(result, "controller_refusals_total", pool="default", rule="protected", verb="notice") or 0) == 2
+    assert one(result, "controller_blocked_actions", pool="default", rule="protected", verb="notice") == 1
+    assert one(result, "fleet_node_notice_timestamp_seconds", node="i-1") is not None
+    assert one(result, "controller_rounds_total", result="done") == 2
 
 
 def test_a_round_in_trouble_a_failed_one_and_a_follower_are_told_apart_and_keep_the_last_good_picture() -> None:
     """The timestamp of the last good round stays, so that an alert can see its age."""
     desk = Desk()
     desk.fleet.put(a_node("i-1", State.IDLE))
-    told = a_telling(desk)
+    found = a_telling(desk)
     good = step(desk.parts)
-    told.round(good, 0.1)
-    at = one(told, "controller_last_round_timestamp_seconds")
+    found.round(good, 0.1)
+    at = one(found, "controller_last_round_timestamp_seconds")
     desk.clock.sleep(timedelta(hours=1).total_seconds())
-    told.round(replace(good, trouble="no credentials"), 0.1)
-    told.round(None, 0.1)
-    told.round(None, 0.1, leading=False)
+    found.round(replace(good, trouble="no credentials"), 0.1)
+    found.round(None, 0.1)
+    found.round(None, 0.1, leading=False)
 
     assert [
-        one(told, "controller_rounds_total", result=result) for result in ("done", "trouble", "failed", "waiting")
+        one(found, "controller_rounds_total", result=result) for result in ("done", "trouble", "failed", "waiting")
     ] == [1, 1, 1, 1]
-    assert one(told, "controller_last_round_timestamp_seconds") == at
-    assert one(told, "controller_leader") == 0
-    assert one(told, "fleet_nodes", pool="default", state="running") == 1
+    assert one(found, "controller_last_round_timestamp_seconds") == at
+    assert one(found, "controller_leader") == 0
+    assert one(found, "fleet_nodes", pool="default", state="running") == 1
 
 
 def test_both_text_formats_hold_the_same_series() -> None:
     """A Prometheus that asks for OpenMetrics loses nothing."""
     desk = Desk()
     desk.fleet.put(a_node("i-1", State.IDLE))
-    told = a_telling(desk)
-    told.round(step(desk.parts), 0.1)
-    page = told.page("application/openmetrics-text; version=1.0.0")
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.1)
+    page = result.page("application/openmetrics-text; version=1.0.0")
     opened = {sample.name for family in parse_openmetrics(page.body.decode()) for sample in family.samples}  # type: ignore[no-untyped-call]  # untyped
 
-    assert opened == {name for name, _ in samples(told)}
+    assert opened == {name for name, _ in samples(result)}
 
 
 def test_no_family_is_unknown_to_the_page_of_the_manual() -> None:
@@ -163,9 +163,9 @@ def test_the_page_is_served_and_promtool_has_nothing_to_say_against_it() -> None
     """Over HTTP, on loopback."""
     desk = Desk()
     desk.fleet.put(a_node("i-1", State.IDLE))
-    told = a_telling(desk)
-    told.round(step(desk.parts), 0.1)
-    observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=told)
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.1)
+    observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=result)
     server = make_server(ControllerSettings(port=0), observers, SystemClock())
     assert server is not None
     server.start()

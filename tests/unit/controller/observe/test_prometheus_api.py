@@ -45,8 +45,8 @@ def test_rows_and_numbers_are_read() -> None:
 
 def test_series_are_read() -> None:
     """A matrix has labels and points at the steps that were asked for, with holes or without."""
-    told = [{"metric": {"job": "x"}, "values": [[T + 60, "0.5"], [T + 180, "NaN"]]}]
-    ((labels, points),) = read_answer(200, body(told, "matrix"), (T, 60.0)).series
+    rows = [{"metric": {"job": "x"}, "values": [[T + 60, "0.5"], [T + 180, "NaN"]]}]
+    ((labels, points),) = read_answer(200, body(rows, "matrix"), (T, 60.0)).series
 
     assert (labels, points[0], points[1][0]) == ({"job": "x"}, (T + 60, 0.5), T + 180)
     assert math.isnan(points[1][1])
@@ -160,7 +160,7 @@ def test_no_rows_whatever_make_an_agent_idle_that_does_not_say_so(
 Rule = Callable[[BaseHTTPRequestHandler], None]
 
 
-def answering(told: bytes, *, date: datetime | None = NOW, status: int = 200, asked: list[str] | None = None) -> Rule:
+def answering(result: bytes, *, date: datetime | None = NOW, status: int = 200, asked: list[str] | None = None) -> Rule:
     """A server that gives this answer, at that time by its clock."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -170,10 +170,10 @@ def answering(told: bytes, *, date: datetime | None = NOW, status: int = 200, as
         request.send_response_only(status)
         if date is not None:
             request.send_header("Date", format_datetime(date))
-        request.send_header("Content-Length", str(len(told)))
+        request.send_header("Content-Length", str(len(result)))
         request.send_header("Location", "http://127.0.0.1:1/")
         request.end_headers()
-        request.wfile.write(told)
+        request.wfile.write(result)
 
     return answer
 
@@ -243,9 +243,9 @@ def test_what_the_settings_get_wrong_leaves_the_fleet_unknown(
 ) -> None:
     """Every node says why; no secret is in it; nothing raises."""
     (tmp_path / "token").write_text("s3cret")
-    told = {"url": "http://127.0.0.1:1", **settings}
-    told = {key: str(tmp_path / "token") if value == "FILE" else value for key, value in told.items()}
-    setting = ObserveSettings(source="promql", promql=PromqlSettings(**told))  # type: ignore[arg-type]
+    document = {"url": "http://127.0.0.1:1", **settings}
+    document = {key: str(tmp_path / "token") if value == "FILE" else value for key, value in document.items()}
+    setting = ObserveSettings(source="promql", promql=PromqlSettings(**document))  # type: ignore[arg-type]
     source = PromqlSource.of(setting, ManualClock(wall=NOW), 30.0)
     node = source.observe([a_node("i-1")]).nodes[0]
     measured = source.measure(Fleet(observed_at=NOW, nodes=()), [MetricQuery(pool="p", name="x", expression="1")])[0]

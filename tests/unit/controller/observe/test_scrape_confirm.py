@@ -22,7 +22,7 @@ Habit = Callable[[NodeVerdict, str | None], NodeVerdict]
 
 
 def honours(verdict: NodeVerdict, nonce: str | None) -> NodeVerdict:
-    """It looks anew, which takes no time here, and repeats the nonce."""
+    """It looks again, which takes no time here, and repeats the nonce."""
     return verdict if nonce is None else replace(verdict, confirm=nonce, looked_seconds=0.0)
 
 
@@ -62,7 +62,7 @@ def answer(request: BaseHTTPRequestHandler, body: bytes) -> None:
     request.wfile.write(body)
 
 
-def test_an_agent_that_looks_anew_and_repeats_the_nonce_confirms() -> None:
+def test_an_agent_that_looks_again_and_repeats_the_nonce_confirms() -> None:
     """Each question has a nonce of its own; a round's question has none."""
     agent = Agent(takes_seconds=1.0)
     with an_agent(agent) as url:
@@ -94,7 +94,7 @@ DOUBTS: dict[str, tuple[Habit, str]] = {
     "looks of unknown age": (lambda verdict, nonce: replace(verdict, confirm=nonce), "unknown age"),
     "looks to come": (lambda verdict, nonce: replace(verdict, confirm=nonce, looked_seconds=-0.1), "-0.1s old"),
     "old looks": (lambda verdict, nonce: replace(verdict, confirm=nonce, looked_seconds=3.1), "3.1s old"),
-    "looks before it was asked": (lambda verdict, nonce: replace(verdict, confirm=nonce, looked_seconds=2.9), "anew"),
+    "looks before it was asked": (lambda verdict, nonce: replace(verdict, confirm=nonce, looked_seconds=2.9), "again"),
 }
 
 

@@ -140,7 +140,7 @@ def test_it_is_behind_the_agents_own_gate(host: FolderHost, seat: Seat) -> None:
 
         assert (closed, before) == (401, b"")
         assert post(url, Authorization="Basic Z3B1OndhdGNo")[0] == HTTPStatus.OK
-    assert b"gpuwatch keep 4h" in seat.shown()
+    assert b"gpuwatch snooze 4h" in seat.shown()
 
 
 def test_too_soon_says_when_to_come_again(host: FolderHost, seat: Seat) -> None:
@@ -234,9 +234,9 @@ ANSWERS = {
     "too soon": (429, b"", "less than a minute ago"),
     "broken": (500, b"", "HTTP 500"),
     "elsewhere": (302, b"", "HTTP 302"),
-    "no answer": (200, b"fine", "its agent's answer is none"),
+    "no answer": (200, b"fine", "its agent's answer is not valid"),
     "a rude answer": (200, b'{"reached":0,"refused":{"pts/1":"\\u001b[2J"}}', "pts/1: \\x1b[2J"),
-    "no end": (200, b" " * 1_000_000, "its agent's answer is none"),
+    "no end": (200, b" " * 1_000_000, "its agent's answer is not valid"),
 }
 
 

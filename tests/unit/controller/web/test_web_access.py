@@ -120,10 +120,10 @@ def test_an_operator_acknowledges_a_mass_idleness(site: Site) -> None:
     """With the name on record, for a pool that there is; pauses stay."""
     pause(site)
     body = b'{"pool": "default", "reason": "the course is over"}'
-    path, told = "/api/v1/acknowledgements", {"X-Gpuwatch": "act", "Content-Type": "application/json"}
-    made = site.ask(path, "POST", body, Authorization=known("ann"), **told)
-    read = site.ask(path, "POST", body, Authorization=known("bob"), **told)
-    nowhere = site.ask(path, "POST", b'{"pool": "nowhere"}', Authorization=known("ann"), **told)
+    path, document = "/api/v1/acknowledgements", {"X-Gpuwatch": "act", "Content-Type": "application/json"}
+    made = site.ask(path, "POST", body, Authorization=known("ann"), **document)
+    read = site.ask(path, "POST", body, Authorization=known("bob"), **document)
+    nowhere = site.ask(path, "POST", b'{"pool": "nowhere"}', Authorization=known("ann"), **document)
     view = site.desk.ledger.view(site.desk.clock.now())
 
     assert (made.status, made.json["who"], made.json["pool"]) == (201, "ann@127.0.0.1", "default")
@@ -136,17 +136,17 @@ def test_an_operator_keeps_a_node_and_lets_it_go(site: Site) -> None:
     """It is snoozed from the next round on, and explained as such; taken back, it is as before."""
     order = json.dumps({"seconds": 7200, "reason": "a demo"}).encode()
     sent = {"Authorization": known("ann"), "X_Gpuwatch": "act", "Content_Type": "application/json"}
-    made = site.ask("/api/v1/nodes/i-1/keep", "POST", order, **sent)
+    made = site.ask("/api/v1/nodes/i-1/snooze", "POST", order, **sent)
     site.round()
-    told = site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json
-    refused = [answer["rule"] for answer in told["if_stopped_now"]["answers"] if answer["refused"]]
-    site.ask("/api/v1/nodes/i-1/keep", "DELETE", None, **sent)
+    result = site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json
+    refused = [answer["rule"] for answer in result["if_stopped_now"]["answers"] if answer["refused"]]
+    site.ask("/api/v1/nodes/i-1/snooze", "DELETE", None, **sent)
     site.round()
 
     assert (made.status, made.json["until"], made.json["who"]) == (201, "2026-03-02T14:01:00Z", "ann@127.0.0.1")
-    assert told["keep"] == made.json
+    assert result["snooze"] == made.json
     assert "snoozed" in refused
-    assert site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json["keep"] is None
+    assert site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json["snooze"] is None
 
 
 @pytest.mark.parametrize(
@@ -156,13 +156,13 @@ def test_an_operator_keeps_a_node_and_lets_it_go(site: Site) -> None:
 def test_a_node_is_kept_within_the_pool_s_cap_and_by_operators(
     site: Site, node: str, seconds: float | None, user: str, status: int
 ) -> None:
-    """Not for longer than snooze_max, not by others, and only a node that is there."""
+    """Not for longer than max_snooze, not by others, and only a node that is there."""
     order = json.dumps({"seconds": seconds}).encode()
     sent = {"Authorization": known(user), "X_Gpuwatch": "act", "Content_Type": "application/json"}
-    made = site.ask(f"/api/v1/nodes/{node}/keep", "POST", order, **sent)
+    made = site.ask(f"/api/v1/nodes/{node}/snooze", "POST", order, **sent)
 
     assert made.status == status
-    assert site.desk.ledger.view(site.desk.clock.now()).keeps == ()
+    assert site.desk.ledger.view(site.desk.clock.now()).snoozes == ()
 
 
 def test_who_is_no_operator_reads_only(site: Site) -> None:
@@ -249,7 +249,7 @@ def test_an_order_that_is_not_right_does_nothing(site: Site, body: bytes, kind: 
 )
 def test_no_made_up_name_leads_here(host: str, status: int) -> None:
     """A site whose name server answers with this address gets nothing (DNS rebinding); named ones do."""
-    with a_site(a_desk(), ControllerSettings(names=("gpus.example.com",))) as site:
+    with a_site(a_desk(), ControllerSettings(allowed_hosts=("gpus.example.com",))) as site:
         site.round()
 
         assert site.ask("/api/v1/fleet", Host=host).status == status
@@ -261,14 +261,14 @@ def test_browsers_are_told_to_load_and_run_nothing_else(path: str) -> None:
     """Scripts and styles from here alone, none inline, framed by nobody; the API is kept in no cache."""
     with a_site(a_desk()) as site:
         site.round()
-        told = site.ask(path).headers
+        by_name = site.ask(path).headers
 
-    policy = dict(part.strip().partition(" ")[::2] for part in told["content-security-policy"].split(";"))
+    policy = dict(part.strip().partition(" ")[::2] for part in by_name["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"
     assert {policy[name] for name in ("script-src", "style-src", "connect-src", "img-src")} == {"'self'"}
     assert (policy["frame-ancestors"], policy["base-uri"], policy["form-action"]) == ("'none'", "'none'", "'none'")
-    assert (told["x-content-type-options"], told["referrer-policy"]) == ("nosniff", "no-referrer")
-    assert told["cache-control"] == ("no-store" if path.startswith(("/api", "/none")) else "no-cache")
+    assert (by_name["x-content-type-options"], by_name["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert by_name["cache-control"] == ("no-store" if path.startswith(("/api", "/none")) else "no-cache")
 
 
 def test_the_page_can_be_left_out() -> None:

@@ -39,15 +39,15 @@ def site() -> Iterator[Site]:
 
 def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
     """GPUs by use, what all costs an hour and what of it does nothing; money is text with all its digits."""
-    told = site.ask("/api/v1/fleet").json
+    result = site.ask("/api/v1/fleet").json
 
-    assert (told["fleet"], told["mode"], told["at"], told["trouble"]) == (
+    assert (result["fleet"], result["mode"], result["at"], result["trouble"]) == (
         "test",
         "enforce",
         "2026-03-02T12:00:00Z",
         None,
     )
-    assert told["totals"] == {
+    assert result["totals"] == {
         "nodes": 5,
         "running": 4,
         "gpus": 5,
@@ -56,35 +56,35 @@ def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
         "usd_per_hour_not_used": "17.016",
         "unpriced": 0,
     }
-    assert [pool["name"] for pool in told["pools"]] == ["default", "training"]
+    assert [pool["name"] for pool in result["pools"]] == ["default", "training"]
 
 
 def test_what_comes_next_and_when_is_told_of_each_node(site: Site) -> None:
     """Of one that waits the times of notice and removal, of one that is due now, of a busy one nothing."""
-    told = {row["id"]: row["next"] for row in site.ask("/api/v1/fleet").json["nodes"]}
+    document = {row["id"]: row["next"] for row in site.ask("/api/v1/fleet").json["nodes"]}
 
-    assert told["i-busy"] is None
-    assert told["i-off"] is None
-    assert told["i-waits"] == {
+    assert document["i-busy"] is None
+    assert document["i-off"] is None
+    assert document["i-waits"] == {
         "verb": "notice",
         "at": "2026-03-02T12:20:00Z",
         "removal_at": "2026-03-02T12:30:00Z",
         "refused_by": [],
     }
-    assert told["i-due"] == {
+    assert document["i-due"] == {
         "verb": "notice",
         "at": "2026-03-02T12:00:00Z",
         "removal_at": "2026-03-02T12:10:00Z",
         "refused_by": [],
     }
-    assert (told["i-foreign"]["verb"], told["i-foreign"]["refused_by"]) == ("notice", ["not_enrolled"])
+    assert (document["i-foreign"]["verb"], document["i-foreign"]["refused_by"]) == ("notice", ["not_enrolled"])
 
 
 def test_after_the_notice_the_removal_is_told_with_its_time(site: Site) -> None:
     """The grace began in the round that gave the notice, and every action of the hour is there, the newest first."""
     site.round()
-    told = site.ask("/api/v1/fleet").json
-    due = next(row for row in told["nodes"] if row["id"] == "i-due")
+    result = site.ask("/api/v1/fleet").json
+    due = next(row for row in result["nodes"] if row["id"] == "i-due")
 
     assert due["next"] == {
         "verb": "stop",
@@ -92,7 +92,7 @@ def test_after_the_notice_the_removal_is_told_with_its_time(site: Site) -> None:
         "removal_at": "2026-03-02T12:10:00Z",
         "refused_by": [],
     }
-    assert [(action["target"], action["verb"], action["status"]) for action in told["actions"]] == [
+    assert [(action["target"], action["verb"], action["status"]) for action in result["actions"]] == [
         ("i-due", "notice", "settled")
     ]
 
@@ -135,35 +135,35 @@ def test_nodes_are_found_by_pool_activity_and_text(site: Site, query: str, ids: 
 def test_a_node_is_explained_whole(site: Site) -> None:
     """By its name: its evidence, what would change it, every guard rule's answer, its GPUs and its past."""
     site.round()
-    told = site.ask("/api/v1/nodes/i-due").json
+    result = site.ask("/api/v1/nodes/i-due").json
 
-    assert told["activity"]["evidence"][0]["name"] == "gpu0.utilization_max"
-    assert told["step"]["change"] == "Any activity within 9m withdraws the notice."
-    assert {answer["rule"] for answer in told["if_stopped_now"]["answers"]} == {
+    assert result["activity"]["evidence"][0]["name"] == "gpu0.utilization_max"
+    assert result["step"]["change"] == "Any activity within 9m withdraws the notice."
+    assert {answer["rule"] for answer in result["if_stopped_now"]["answers"]} == {
         rule for rule, (verbs, _) in GUARD_RULES.items() if "stop" in verbs
     }
-    assert [entry["intent"]["verb"] for entry in told["history"]] == ["notice"]
+    assert [entry["intent"]["verb"] for entry in result["history"]] == ["notice"]
     assert site.ask("/api/v1/nodes/trainer").json["row"]["id"] == "i-busy"
 
 
 def test_a_node_is_explained_in_a_past_round(site: Site) -> None:
     """Under the rules of then, without what came later."""
     site.round()
-    told = site.ask("/api/v1/nodes/i-due?round=1").json
+    result = site.ask("/api/v1/nodes/i-due?round=1").json
 
-    assert (told["round"], told["at"]) == (1, "2026-03-02T12:00:00Z")
-    assert told["row"]["next"]["verb"] == "notice"
+    assert (result["round"], result["at"]) == (1, "2026-03-02T12:00:00Z")
+    assert result["row"]["next"]["verb"] == "notice"
 
 
 def test_past_rounds_are_listed_and_told(site: Site) -> None:
     """Newest first; one round with its holds by reason, and its changes with all answers."""
     site.round()
     listed = site.ask("/api/v1/rounds?limit=1").json["rounds"]
-    told = site.ask("/api/v1/rounds/1").json  # ids are links of the ledger's chain
-    pools = {pool["pool"]: pool for pool in told["pools"]}
+    result = site.ask("/api/v1/rounds/1").json  # ids are links of the ledger's chain
+    pools = {pool["pool"]: pool for pool in result["pools"]}
 
     assert [(line["at"], line["nodes"]) for line in listed] == [("2026-03-02T12:01:00Z", 5)]
-    assert (told["id"], told["nodes"], told["enforce"]) == (1, 5, True)
+    assert (result["id"], result["nodes"], result["enforce"]) == (1, 5, True)
     assert pools["training"]["held"] == {"waiting": 1}
     assert {review["step"]["node_id"] for review in pools["default"]["reviews"]} == {"i-due", "i-foreign"}
 
@@ -205,10 +205,10 @@ def test_a_round_in_trouble_leaves_the_last_picture_and_says_so(site: Site) -> N
         observation=an_observation(now=NOW + timedelta(minutes=1)), trouble="The cloud gave no whole picture."
     )
     site.web.state.update(blind, leading=True)
-    told = site.ask("/api/v1/fleet").json
+    result = site.ask("/api/v1/fleet").json
 
-    assert (told["trouble"], told["at"]) == ("The cloud gave no whole picture.", "2026-03-02T12:00:00Z")
-    assert len(told["nodes"]) == 5
+    assert (result["trouble"], result["at"]) == ("The cloud gave no whole picture.", "2026-03-02T12:00:00Z")
+    assert len(result["nodes"]) == 5
 
 
 def test_a_gpu_that_cannot_be_told_is_unknown_and_never_idle() -> None:
@@ -225,7 +225,7 @@ def test_a_gpu_that_cannot_be_told_is_unknown_and_never_idle() -> None:
 
 
 def test_parked_nodes_are_announced_only_where_the_pool_removes_them() -> None:
-    """`tell`, the default, announces nothing."""
+    """`report`, the default, announces nothing."""
     stops = replace(RULES, idle=replace(RULES.idle, parked="stop"))
     for rules, expected in ((RULES, None), (stops, "notice")):
         desk = Desk(rules=rules)
@@ -233,9 +233,9 @@ def test_parked_nodes_are_announced_only_where_the_pool_removes_them() -> None:
         desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
         with a_site(desk) as site:
             site.round()
-            told = site.ask("/api/v1/fleet").json["nodes"][0]["next"]
+            result = site.ask("/api/v1/fleet").json["nodes"][0]["next"]
 
-        assert (told and told["verb"]) == expected
+        assert (result and result["verb"]) == expected
 
 
 def test_what_a_pause_or_observing_holds_back_is_not_announced_as_if_it_came() -> None:
@@ -296,10 +296,10 @@ def test_other_methods_are_refused_with_those_that_there_are(site: Site) -> None
 
 def test_the_description_is_valid_and_has_every_endpoint(site: Site) -> None:
     """OpenAPI 3.1, by its own validator."""
-    told = site.ask("/api/v1/openapi.json").json
-    validate(told)
+    result = site.ask("/api/v1/openapi.json").json
+    validate(result)
 
-    assert {(method.upper(), path) for path, each in told["paths"].items() for method in each} == {
+    assert {(method.upper(), path) for path, each in result["paths"].items() for method in each} == {
         *((each.method, PREFIX + each.path) for each in ENDPOINTS),
         ("GET", f"{PREFIX}/openapi.json"),
     }
@@ -331,6 +331,6 @@ def test_the_controller_tells_the_page_each_round() -> None:
     one_round(desk.parts, seen)
     assert seen.web is not None
     asked = Request(method="GET", target="/api/v1/fleet", client="127.0.0.1", headers={"host": "localhost:9461"})
-    told = json.loads(seen.web.answer(asked).body)
+    result = json.loads(seen.web.answer(asked).body)
 
-    assert (told["fleet"], [row["id"] for row in told["nodes"]]) == ("lab", ["i-1"])
+    assert (result["fleet"], [row["id"] for row in result["nodes"]]) == ("lab", ["i-1"])

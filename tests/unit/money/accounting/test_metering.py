@@ -127,10 +127,10 @@ def test_a_source_that_tells_no_gpus_apart_tells_of_all_of_them() -> None:
     book = Meter()
     for at in (NOW, NOW + MINUTE):
         doubt = an_activity(State.UNKNOWN, now=at)
-        told = replace(
+        verdict = replace(
             a_verdict("i-1", State.BUSY, 600, at=at), gpus=(GpuVerdict(uuid="?", index=None, activity=doubt),)
         )
-        book.see(at, a_node("i-1", gpu_count=4, signal=NodeReport(verdict=told)))
+        book.see(at, a_node("i-1", gpu_count=4, signal=NodeReport(verdict=verdict)))
 
     assert book.gpu_seconds() == {Use.USEFUL: 240.0}
 
@@ -233,12 +233,12 @@ def test_price_and_labels_hold_from_the_round_that_saw_them() -> None:
     book.see(NOW + 3 * MINUTE, seen(State.BUSY, 780, NOW + 3 * MINUTE, pool="other"), price="12.5")
     book.see(NOW + 4 * MINUTE, seen(State.BUSY, 840, NOW + 4 * MINUTE, pool="other"))
     rows = book.rows.items()
-    told = {
+    document = {
         (terms.pool, terms.tags, terms.usd_per_hour): sum(row[0] for key, row in rows if key.terms == number)
         for terms, number in book.terms.items()
     }
 
-    assert told == {
+    assert document == {
         ("default", (), Decimal(10)): 60_000,
         ("default", (("team", "nlp"),), Decimal("12.5")): 120_000,
         ("other", (), Decimal("12.5")): 60_000,
@@ -317,9 +317,9 @@ def test_whatever_rounds_see_no_moment_is_billed_twice_and_all_parts_add_up(
 ) -> None:
     """Parts are never negative, each row's GPUs add up to its node, and nothing is billed beyond its hour."""
     book, at = Meter(), NOW
-    for passed, state, launched, told, doing, held, gpus in rounds:
+    for passed, state, launched, known, doing, held, gpus in rounds:
         at += timedelta(seconds=passed)
-        start = at - timedelta(seconds=launched) if told else None
+        start = at - timedelta(seconds=launched) if known else None
         nodes = [] if state is None else [seen(doing, held, at, gpus=gpus, state=state, launched_at=start)]
         book.see(at, *nodes)
     by_hour: dict[int, int] = {}

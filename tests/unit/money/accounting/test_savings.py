@@ -37,8 +37,8 @@ def ran(begin: float, end: float, billed: float) -> Ran:
 
 def ends(turns: Sequence[Turn], *rows: Ran, stopped: Sequence[Turn] = ()) -> list[float | None]:
     """The hours at which the stops of i-1 ended; None: it still stands."""
-    told = offs(turns, {"i-1": rows}, frozenset(each.key for each in stopped), SLACK)
-    return [None if off.end is None else off.end / HOUR for off in told.known]
+    result = offs(turns, {"i-1": rows}, frozenset(each.key for each in stopped), SLACK)
+    return [None if off.end is None else off.end / HOUR for off in result.known]
 
 
 @pytest.mark.parametrize("verb", [Verb.START, Verb.TERMINATE])
@@ -79,10 +79,10 @@ def test_a_machine_that_was_used_between_two_stops_saved_only_up_to_that() -> No
 
 def test_a_stop_without_a_known_end_saves_nothing() -> None:
     """A machine that is neither stopped any more nor was seen running was ended by somebody, nobody knows when."""
-    told = offs([turn(Verb.STOP, 2)], {}, frozenset(), SLACK)
+    result = offs([turn(Verb.STOP, 2)], {}, frozenset(), SLACK)
 
-    assert (told.known, told.endless) == ((), 1)
-    assert saved(told, *ALWAYS).whole.usd == 0
+    assert (result.known, result.endless) == ((), 1)
+    assert saved(result, *ALWAYS).whole.usd == 0
 
 
 def test_a_termination_saves_nothing() -> None:
@@ -92,11 +92,11 @@ def test_a_termination_saves_nothing() -> None:
 
 def test_hours_without_a_price_and_what_still_costs_are_told_apart() -> None:
     """A stop without a price saves hours and no money; what its disks cost by the hour is taken off what is known."""
-    told = offs(
+    result = offs(
         [turn(Verb.STOP, 0), turn(Verb.STOP, 0, node="i-2", usd=None)], {}, frozenset({"i-1-0", "i-2-0"}), SLACK
     )
-    alone = saved(told, 0, 10 * HOUR, 10 * HOUR).whole
-    disks = saved(told, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
+    alone = saved(result, 0, 10 * HOUR, 10 * HOUR).whole
+    disks = saved(result, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
 
     assert (alone.ms, alone.unpriced_ms, float(alone.usd)) == (20 * HOUR, 10 * HOUR, 100.0)
     assert (float(disks.gross_usd), float(disks.still_usd), float(disks.usd)) == (100.0, 5.0, 95.0)
@@ -112,7 +112,7 @@ def test_slices_of_time_add_up_and_none_is_beyond_now(
     begins: list[int], lengths: list[int | None], cuts: set[int], now: int
 ) -> None:
     """Savings of any slices of a stretch are those of the stretch, exactly, and by owner and pool as well."""
-    told = offs([], {}, frozenset(), SLACK)
+    result = offs([], {}, frozenset(), SLACK)
     known = tuple(
         Off(
             turn=turn(Verb.STOP, begin, node=f"i-{n}", usd="3.3333"),
@@ -120,10 +120,10 @@ def test_slices_of_time_add_up_and_none_is_beyond_now(
         )
         for n, (begin, length) in enumerate(zip(begins, lengths, strict=False))
     )
-    told = type(told)(known=known, endless=0)
+    result = type(result)(known=known, endless=0)
     edges = [0, *sorted(cuts), 120]
-    parts = [saved(told, a * HOUR, b * HOUR, now * HOUR) for a, b in pairwise(edges)]
-    together = saved(told, 0, 120 * HOUR, now * HOUR)
+    parts = [saved(result, a * HOUR, b * HOUR, now * HOUR) for a, b in pairwise(edges)]
+    together = saved(result, 0, 120 * HOUR, now * HOUR)
 
     assert sum((part.whole.usd for part in parts), Fraction(0)) == together.whole.usd
     assert sum(part.whole.ms for part in parts) == together.whole.ms

@@ -113,9 +113,9 @@ def test_energy_is_what_was_measured_and_each_factor_is_apart() -> None:
     total.add(a_row(useful=3_600_000))
     total.amounts[JOULES], total.amounts[MEASURED] = 10_800_000, 4 * 3_600_000
     bare = energy(total, EnergySettings())
-    told = energy(total, EnergySettings(host_watts=1000, pue=1.5, co2e_grams_per_kwh=400))
+    result = energy(total, EnergySettings(host_watts=1000, pue=1.5, co2e_grams_per_kwh=400))
 
     assert (bare.gpu_kwh, bare.measured_ratio, bare.unmeasured_gpu_hours) == (3.0, 0.5, 4.0)
     assert (bare.host_kwh, bare.facility_kwh, bare.co2e_kg) == (None, None, None)
-    assert (told.gpu_kwh, told.host_kwh, told.facility_kwh, told.co2e_kg) == (3.0, 1.0, 6.0, 2.4)
+    assert (result.gpu_kwh, result.host_kwh, result.facility_kwh, result.co2e_kg) == (3.0, 1.0, 6.0, 2.4)
     assert energy(Total(), EnergySettings()).measured_ratio is None

@@ -70,11 +70,11 @@ def test_advice_never_costs_more_than_today(load: list[float], terms: Terms, com
 @given(loads, offers, st.integers(0, 10), st.integers(0, 10))
 def test_parts_add_up_to_the_cent(load: list[float], terms: Terms, one: int, three: int) -> None:
     """The plan is its parts, and what is used of them is the load."""
-    told = plan(load, terms, one, three)
+    result = plan(load, terms, one, three)
 
-    assert told.usd_per_year == sum(part.usd_per_year for part in told.parts)
-    assert all(part.usd_per_year == part.usd_per_year.quantize(Decimal("0.01")) for part in told.parts)
-    used = sum(float(part.unit_hours) * (part.used_ratio or 0.0) for part in told.parts)
+    assert result.usd_per_year == sum(part.usd_per_year for part in result.parts)
+    assert all(part.usd_per_year == part.usd_per_year.quantize(Decimal("0.01")) for part in result.parts)
+    used = sum(float(part.unit_hours) * (part.used_ratio or 0.0) for part in result.parts)
     assert used == pytest.approx(fmean(load) * 8760, abs=0.05)
 
 
@@ -88,19 +88,19 @@ def test_a_better_offer_never_reserves_less(load: list[float], terms: Terms) -> 
 
 def test_a_constant_load_is_reserved_whole() -> None:
     """Ten GPUs that always work: ten at the best price, and the discount is the saving."""
-    told = advise([10.0] * 672, Terms(price_per_hour=Decimal(2), three_year_load=Decimal(1)))
+    advice = advise([10.0] * 672, Terms(price_per_hour=Decimal(2), three_year_load=Decimal(1)))
 
-    assert (told.advised.three_year_units, told.advised.one_year_units) == (10, 0)
-    assert told.today.usd_per_year == 2 * 10 * 8760
-    assert told.saved_usd_per_year == Decimal("0.5") * 2 * 10 * 8760
-    assert told.warnings == ()
+    assert (advice.advised.three_year_units, advice.advised.one_year_units) == (10, 0)
+    assert advice.today.usd_per_year == 2 * 10 * 8760
+    assert advice.saved_usd_per_year == Decimal("0.5") * 2 * 10 * 8760
+    assert advice.warnings == ()
 
 
 def test_three_years_are_planned_for_less_than_today() -> None:
     """Of ten GPUs eight are thought to be needed in three years; the other two for one."""
-    told = advised_plan([10.0] * 672, OFFER)
+    result = advised_plan([10.0] * 672, OFFER)
 
-    assert (told.three_year_units, told.one_year_units) == (8, 2)
+    assert (result.three_year_units, result.one_year_units) == (8, 2)
 
 
 def test_a_unit_pays_off_from_the_ratio_of_the_prices_on() -> None:
@@ -116,9 +116,9 @@ def test_idle_reservations_cost_more_than_none() -> None:
     """The rule to reserve 70 % of the peak loses money where the peak is rare; the advice does not follow it."""
     load = [100.0] * 5 + [10.0] * 95
     seventy = plan(load, OFFER, 70, 0).usd_per_year
-    told = advise(load, OFFER)
+    advice = advise(load, OFFER)
 
-    assert seventy > told.today.usd_per_year > told.advised.usd_per_year
+    assert seventy > advice.today.usd_per_year > advice.advised.usd_per_year
 
 
 def test_spot_takes_what_bears_interruption_while_it_is_there() -> None:
@@ -148,9 +148,9 @@ def test_cheap_and_certain_spot_leaves_nothing_to_reserve() -> None:
         tolerant=Decimal(1),
         interruption_cost=Decimal(0),
     )
-    told = advised_plan([5.0] * 100, terms)
+    result = advised_plan([5.0] * 100, terms)
 
-    assert (told.one_year_units, told.three_year_units) == (0, 0)
+    assert (result.one_year_units, result.three_year_units) == (0, 0)
 
 
 def test_sensitivity_changes_one_thing_at_a_time() -> None:

@@ -18,8 +18,8 @@ GPT3 = shape_of(175_000_000_000, layers=96, hidden=12288, heads=96)
 
 def found(load: Workload, *offers: Offer, most_machines: int = 8) -> dict[str, instances.Candidate]:
     """The candidates by their type."""
-    told = instances.candidates(load, offers, lambda offer: offer.price_per_hour, most_machines=most_machines)
-    return {each.offer.instance_type: each for each in told}
+    rows = instances.candidates(load, offers, lambda offer: offer.price_per_hour, most_machines=most_machines)
+    return {each.offer.instance_type: each for each in rows}
 
 
 def part(load: Workload, name: str) -> Part:
@@ -114,58 +114,58 @@ def test_the_number_of_gpus_is_the_smallest_that_holds_it(
 def test_what_does_not_fit_is_no_candidate_and_the_fewest_machines_are_taken() -> None:
     """A 7B model trains on one machine of eight A100, on none with one T4."""
     load = Workload(task="train", shape=LLAMA_7B)
-    told = found(load, an_offer("p4de.24xlarge"), an_offer("g4dn.xlarge", gpus=1, model="T4", memory_gib=16))
+    document = found(load, an_offer("p4de.24xlarge"), an_offer("g4dn.xlarge", gpus=1, model="T4", memory_gib=16))
 
-    assert list(told) == ["p4de.24xlarge"]
-    assert told["p4de.24xlarge"].machines == 1
+    assert list(document) == ["p4de.24xlarge"]
+    assert document["p4de.24xlarge"].machines == 1
 
 
 def test_layers_are_recomputed_only_where_that_saves_machines_and_it_is_said() -> None:
     """A long sequence whose activations do not fit is recomputed whole."""
     long = Workload(task="train", shape=LLAMA_7B, sequence=32_768)
-    told = found(long, an_offer("p4de.24xlarge"))["p4de.24xlarge"]
+    candidate = found(long, an_offer("p4de.24xlarge"))["p4de.24xlarge"]
 
-    assert told.recompute == "full"
-    assert "recomputes whole layers: about a third more compute" in told.notes
+    assert candidate.recompute == "full"
+    assert "recomputes whole layers: about a third more compute" in candidate.notes
     assert found(Workload(task="train", shape=LLAMA_7B), an_offer("a"))["a"].recompute == "selective"
 
 
 def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
     """All other factors are equal."""
     load = Workload(task="train", shape=LLAMA_7B)
-    told = instances.ranked(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
+    rows = instances.ranked(load, list(found(load, an_offer("dear", usd="80"), an_offer("cheap")).values()))
 
-    assert [each.candidate.offer.instance_type for each in told] == ["cheap", "dear"]
-    assert told[0].factors["cost"] == 2 * told[1].factors["cost"]
+    assert [each.candidate.offer.instance_type for each in rows] == ["cheap", "dear"]
+    assert rows[0].factors["cost"] == 2 * rows[1].factors["cost"]
 
 
 def test_a_machine_without_a_price_is_listed_last_and_is_never_free() -> None:
     """Its cost factor is 0."""
     load = Workload(task="serve", shape=LLAMA_7B)
-    told = instances.ranked(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
+    rows = instances.ranked(load, list(found(load, an_offer("unknown", usd=None), an_offer("known")).values()))
 
-    assert [each.candidate.offer.instance_type for each in told] == ["known", "unknown"]
-    assert told[1].factors["cost"] == 0
-    assert told[1].candidate.usd_per_hour is None
+    assert [each.candidate.offer.instance_type for each in rows] == ["known", "unknown"]
+    assert rows[1].factors["cost"] == 0
+    assert rows[1].candidate.usd_per_hour is None
 
 
 def test_a_precision_without_units_is_told() -> None:
     """A V100 has none for bfloat16 and is counted with its fp16 units."""
     load = Workload(task="serve", shape=LLAMA_7B)
-    told = found(load, an_offer("p3.8xlarge", gpus=4, model="V100", memory_gib=16))["p3.8xlarge"]
+    candidate = found(load, an_offer("p3.8xlarge", gpus=4, model="V100", memory_gib=16))["p3.8xlarge"]
 
-    assert told.notes == ("a V100 has no bf16 units; it would compute in fp16",)
+    assert candidate.notes == ("a V100 has no bf16 units; it would compute in fp16",)
 
 
 def test_weights_decide_and_wrong_ones_are_refused() -> None:
     """With the cost alone the cheapest leads; negative weights are none."""
     load = Workload(task="serve", shape=LLAMA_7B)
-    told = list(found(load, an_offer("fast", model="H100", usd="98"), an_offer("slow", gpus=1, usd="4")).values())
+    rows = list(found(load, an_offer("fast", model="H100", usd="98"), an_offer("slow", gpus=1, usd="4")).values())
 
-    assert instances.ranked(load, told, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
-    assert instances.ranked(load, told, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
+    assert instances.ranked(load, rows, {"cost": 1.0})[0].candidate.offer.instance_type == "slow"
+    assert instances.ranked(load, rows, {"performance": 1.0})[0].candidate.offer.instance_type == "fast"
     with pytest.raises(ValueError, match="0 or more"):
-        instances.ranked(load, told, {"cost": -1.0})
+        instances.ranked(load, rows, {"cost": -1.0})
 
 
 @given(
@@ -180,10 +180,10 @@ def test_scores_lie_between_zero_and_one_and_the_best_factor_is_one(
     offers = [an_offer(f"m{number}", usd=str(price)) for number, price in enumerate(usd)]
     if sum(weights.values()) <= 0:
         return
-    told = instances.ranked(load, list(found(load, *offers).values()), weights)
+    rows = instances.ranked(load, list(found(load, *offers).values()), weights)
 
-    assert all(0 <= each.score <= 1.000001 for each in told)
-    assert max(each.factors["cost"] for each in told) == 1
+    assert all(0 <= each.score <= 1.000001 for each in rows)
+    assert max(each.factors["cost"] for each in rows) == 1
 
 
 @pytest.mark.parametrize("card", CARDS.values(), ids=lambda card: card.model)

@@ -55,7 +55,7 @@ def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) ->
     """An hour's advice a day later has nothing to rest on."""
     settings = a_ledger(tmp_path / "ledger.db")
 
-    with pytest.raises(LedgerError, match=r"keeps no round of the last 1h whole \(ledger.keep"):
+    with pytest.raises(LedgerError, match=r"keeps no round of the last 1h whole \(ledger.retention"):
         rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(days=1)), 3600.0, "aws")
 
 

@@ -50,23 +50,23 @@ def beside(ledger: Ledger, path: Path, own: Columns | None = None) -> Compared:
     return compared(SpendBook(ledger), path, ZONE, {"EUR": Decimal("1.25")}, own)
 
 
-def whys(told: Compared) -> dict[tuple[str, int], tuple[float, str]]:
+def whys(result: Compared) -> dict[tuple[str, int], tuple[float, str]]:
     """By machine and day of March: by how much the bill is higher, and why."""
     return {
         (each.resource, each.day.day): (round(float(each.usd), 2), each.why.split(":")[0])
-        for each in told.found.differences
+        for each in result.found.differences
     }
 
 
 def cur(columns: Columns, *lines: str) -> str:
     """An AWS report of the columns that matter; a line is: resource, day, hours, cost, usage type, line type."""
     names = ("node", "start", "end", "hours", "cost", "currency", "usage", "line")
-    told = [",".join(getattr(columns, name) for name in names)]
+    rows = [",".join(getattr(columns, name) for name in names)]
     for line in lines:
         node, day, hours, cost, usage, kind = line.split()
         begin, end = f"2026-03-{day}T00:00:00Z", f"2026-03-{int(day) + 1:02}T00:00:00Z"
-        told.append(f"{node},{begin},{end},{hours},{cost},USD,{usage},{kind}")
-    return "\n".join(told)
+        rows.append(f"{node},{begin},{end},{hours},{cost},USD,{usage},{kind}")
+    return "\n".join(rows)
 
 
 @pytest.mark.parametrize("columns", [LEGACY_CUR, CUR_2], ids=["legacy", "2.0"])
@@ -84,50 +84,50 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
         "i-2 03 7 1.25 DataTransfer-Out-Bytes Usage",
         "vol-1 03 9 2.5 EBS:VolumeUsage.gp3 Usage",
     )
-    told = beside(ledger, a_bill(tmp_path, text, packed=packed))
+    result = beside(ledger, a_bill(tmp_path, text, packed=packed))
 
-    assert whys(told) == {
+    assert whys(result) == {
         ("i-2", 3): (-140.0, "a commitment, discount or credit is in the bill"),
         ("i-1", 3): (-120.0, "other hours"),
         ("i-3", 2): (48.0, "its price was not known"),
         ("i-2", 2): (-24.0, "another price"),
         ("i-9", 3): (10.5, "only in the bill"),
     }
-    assert (told.bill.other_of_machines, told.bill.of_no_machine) == (Fraction(5, 4), Fraction(5, 2))
-    assert [abs(each.usd) for each in told.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
-    assert told.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
+    assert (result.bill.other_of_machines, result.bill.of_no_machine) == (Fraction(5, 4), Fraction(5, 2))
+    assert [abs(each.usd) for each in result.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
+    assert result.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
 
 
 def test_what_only_one_side_has(ledger: Ledger, tmp_path: Path) -> None:
     """A day before metering began, a machine that is metered and not billed."""
     text = "node,start,cost\ni-1,2026-03-01,240\ni-1,2026-03-02,240.00\n"
-    told = beside(ledger, a_bill(tmp_path, text))
+    result = beside(ledger, a_bill(tmp_path, text))
 
-    assert whys(told) == {
+    assert whys(result) == {
         ("i-1", 1): (240.0, "only in the bill"),
         ("i-2", 2): (-240.0, "only metered"),
     }
-    assert "metering began later" in as_text(told, 10)
-    assert as_object(told)["usd_metered"] == "480.00"
+    assert "metering began later" in as_text(result, 10)
+    assert as_object(result)["usd_metered"] == "480.00"
 
 
 def test_cost_explorers_table(ledger: Ledger, tmp_path: Path) -> None:
     """Days down, resources across; its sums are no resources."""
     text = "Resource,i-1($),i-2($),vol-7($),Total costs($)\nResource total,480,470,1,951\n"
     text += '2026-03-02,240,"230.0",0.5,470.5\n2026-03-03,240,240,0.5,480.5\n'
-    told = beside(ledger, a_bill(tmp_path, text))
+    result = beside(ledger, a_bill(tmp_path, text))
 
-    assert whys(told) == {("i-2", 2): (-10.0, "another price")}
-    assert told.bill.of_no_machine == 1
+    assert whys(result) == {("i-2", 2): (-10.0, "another price")}
+    assert result.bill.of_no_machine == 1
 
 
 def test_any_bill_with_its_own_columns_and_currency(ledger: Ledger, tmp_path: Path) -> None:
     """Its columns are named, and its money is converted at the configured rate or not at all."""
     own = mapped(["node=Instance", "cost=Amount", "start=When", "currency=Money"])
     text = "Instance,When,Amount,Money\ni-1,2026-03-02,192,{0}\ni-2,2026-03-02,192,{0}\n"
-    told = beside(ledger, a_bill(tmp_path, text.format("EUR")), own)
+    result = beside(ledger, a_bill(tmp_path, text.format("EUR")), own)
 
-    assert whys(told) == {}
+    assert whys(result) == {}
     with pytest.raises(BillError, match=r"the bill is in CHF, of which prices\.rates has no rate"):
         beside(ledger, a_bill(tmp_path, text.format("CHF")), own)
 

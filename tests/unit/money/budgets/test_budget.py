@@ -76,31 +76,31 @@ def a_state(rows: list[Billed], month: Month, budget: Budget | None = None, mach
 def test_spent_is_what_was_billed_since_the_month_began_to_the_minute() -> None:
     """Half an hour of the hour under way counts, February does not."""
     rows = [*hours("2026-02-27T00:00", "2026-03-20T12:00"), an_hour(at("2026-03-20T12:00"), 0.5)]
-    told = a_state(rows, a_month())
+    result = a_state(rows, a_month())
 
-    assert told.spent_usd == Decimal(10) * (19 * 24 + 12) + 5
-    assert told.month == "2026-03"
-    assert told.ends_at == at("2026-04-01T00:00")
+    assert result.spent_usd == Decimal(10) * (19 * 24 + 12) + 5
+    assert result.month == "2026-03"
+    assert result.ends_at == at("2026-04-01T00:00")
 
 
 def test_a_steady_load_is_forecast_to_go_on_and_the_interval_is_narrow() -> None:
     """Ten dollars an hour make 7440 in March; the day that lies across the month's begin is not counted twice."""
-    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(7000)))
+    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(7000)))
 
-    assert told.forecast_usd == Decimal(7440)
-    assert told.lower_usd is not None
-    assert told.upper_usd is not None
-    assert told.lower_usd <= Decimal(7440) <= told.upper_usd
-    assert told.probability_over is not None
-    assert told.probability_over > 0.5
+    assert result.forecast_usd == Decimal(7440)
+    assert result.lower_usd is not None
+    assert result.upper_usd is not None
+    assert result.lower_usd <= Decimal(7440) <= result.upper_usd
+    assert result.probability_over is not None
+    assert result.probability_over > 0.5
 
 
 def test_the_day_on_which_all_will_be_spent_follows_from_the_forecasts_pace() -> None:
     """Of 6000 dollars 4680 are spent; the rest lasts for 132 more hours."""
-    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(6000)))
+    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(6000)))
 
-    assert told.reaches_at is not None
-    assert abs(told.reaches_at - at("2026-03-26T00:00")) < timedelta(hours=1)
+    assert result.reaches_at is not None
+    assert abs(result.reaches_at - at("2026-03-26T00:00")) < timedelta(hours=1)
     assert (
         a_state(
             hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), Budget(usd_per_month=Decimal(8000))
@@ -112,59 +112,59 @@ def test_the_day_on_which_all_will_be_spent_follows_from_the_forecasts_pace() ->
 def test_with_less_than_a_day_on_record_the_forecast_is_what_runs_now_and_has_no_effect() -> None:
     """Two machines until the month's end: far above, but that is no forecast to act on, nor to warn of."""
     month = a_month("2026-03-02T05:00", began="2026-03-02T00:00")
-    budget = Budget(block_growth="forecast", hasten="forecast")
-    told = a_state(hours("2026-03-02T00:00", "2026-03-02T05:00", 2.0), month, budget, machines=2)
+    budget = Budget(block_growth="forecast", shorten_idle_timeout="forecast")
+    result = a_state(hours("2026-03-02T00:00", "2026-03-02T05:00", 2.0), month, budget, machines=2)
 
-    assert told.spent_usd == 100
-    assert told.forecast_usd == 100 + 20 * (29 * 24 + 19)
-    assert told.method == "what runs now"
-    assert (told.lower_usd, told.probability_over, told.blocked, told.hastening) == (None, None, None, None)
-    assert crossed(told, budget, None, month.now).crossings == ()
-    assert any("less than a day" in each for each in told.notes)
-    assert any("earlier this month is not in it" in each for each in told.notes)
+    assert result.spent_usd == 100
+    assert result.forecast_usd == 100 + 20 * (29 * 24 + 19)
+    assert result.method == "what runs now"
+    assert (result.lower_usd, result.probability_over, result.blocked, result.hastening) == (None, None, None, None)
+    assert crossed(result, budget, None, month.now).crossings == ()
+    assert any("less than a day" in each for each in result.notes)
+    assert any("earlier this month is not in it" in each for each in result.notes)
 
 
 def test_a_few_days_give_a_forecast_to_warn_of_but_not_to_act_on() -> None:
     """No interval can be told of five days: 100 % is crossed by the forecast, and growth is not blocked."""
     month = a_month("2026-03-06T00:00", began="2026-03-01T00:00")
-    budget = Budget(block_growth="forecast", hasten="forecast")
-    told = crossed(a_state(hours("2026-03-01T00:00", "2026-03-06T00:00"), month, budget), budget, None, month.now)
+    budget = Budget(block_growth="forecast", shorten_idle_timeout="forecast")
+    result = crossed(a_state(hours("2026-03-01T00:00", "2026-03-06T00:00"), month, budget), budget, None, month.now)
 
-    assert told.forecast_usd == 7440
-    assert [(each.ratio, each.on) for each in told.crossings] == [
+    assert result.forecast_usd == 7440
+    assert [(each.ratio, each.on) for each in result.crossings] == [
         (0.5, "forecast"),
         (0.8, "forecast"),
         (1.0, "forecast"),
     ]
-    assert (told.blocked, told.hastening) == (None, None)
-    assert any("history is too short" in each for each in told.notes)
+    assert (result.blocked, result.hastening) == (None, None)
+    assert any("history is too short" in each for each in result.notes)
 
 
 def test_on_the_first_day_of_a_month_the_last_months_tell_what_comes() -> None:
     """Nothing is spent yet but an hour, and the forecast has its interval."""
-    told = a_state(hours("2025-12-01T00:00", "2026-03-01T01:00"), a_month("2026-03-01T01:00"))
+    result = a_state(hours("2025-12-01T00:00", "2026-03-01T01:00"), a_month("2026-03-01T01:00"))
 
-    assert told.spent_usd == 10
-    assert told.forecast_usd == 7440
-    assert told.lower_usd is not None
+    assert result.spent_usd == 10
+    assert result.forecast_usd == 7440
+    assert result.lower_usd is not None
 
 
 def test_in_the_last_hour_the_forecast_is_what_is_spent_and_a_little() -> None:
     """Where the month is as good as over, nothing much is left to be unsure of."""
-    told = a_state(hours("2025-12-01T00:00", "2026-03-31T23:00"), a_month("2026-03-31T23:30"))
+    result = a_state(hours("2025-12-01T00:00", "2026-03-31T23:00"), a_month("2026-03-31T23:30"))
 
-    assert told.spent_usd == 7430
-    assert told.forecast_usd == 7440
+    assert result.spent_usd == 7430
+    assert result.forecast_usd == 7440
 
 
 @pytest.mark.parametrize(("zone", "length"), [("Europe/Berlin", 743), ("UTC", 744), ("America/New_York", 743)])
 def test_a_month_with_a_clock_change_is_an_hour_shorter(zone: str, length: int) -> None:
     """March has 743 hours where clocks go forward, and its begin is the place's own."""
     month = a_month(zone=zone)
-    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), month)
+    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), month)
 
     assert (month.end - month.begin) == timedelta(hours=length)
-    assert told.forecast_usd == 10 * length
+    assert result.forecast_usd == 10 * length
 
 
 def test_december_ends_with_the_year() -> None:
@@ -178,17 +178,17 @@ def test_hours_without_a_price_are_counted_and_in_no_sum() -> None:
     """Three of them; what has a price is the least that it can be."""
     rows = [an_hour(at("2026-03-20T08:00")), an_hour(at("2026-03-20T09:00"), 2.0, usd_per_hour=None)]
     rows.append(an_hour(at("2026-03-20T12:00"), 1.0, usd_per_hour=None))
-    told = a_state(rows, a_month())
+    result = a_state(rows, a_month())
 
-    assert told.spent_usd == 10
-    assert told.unpriced_hours == 3.0
+    assert result.spent_usd == 10
+    assert result.unpriced_hours == 3.0
 
 
 def test_a_price_of_zero_is_a_price() -> None:
     """A machine that costs nothing has no unpriced hours."""
-    told = a_state([an_hour(at("2026-03-20T08:00"), usd_per_hour=Decimal(0))], a_month())
+    result = a_state([an_hour(at("2026-03-20T08:00"), usd_per_hour=Decimal(0))], a_month())
 
-    assert (told.spent_usd, told.unpriced_hours) == (Decimal(0), 0.0)
+    assert (result.spent_usd, result.unpriced_hours) == (Decimal(0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -218,18 +218,22 @@ def test_a_budget_blocks_growth_by_what_is_spent_or_forecast_as_it_says(
     when: str, spent: int, *, blocked: bool
 ) -> None:
     """Spent are 4680, forecast 7440."""
-    budget = Budget(usd_per_month=Decimal(spent), block_growth=when, hasten=when)  # type: ignore[arg-type]
-    told = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), budget)
+    budget = Budget(usd_per_month=Decimal(spent), block_growth=when, shorten_idle_timeout=when)  # type: ignore[arg-type]
+    result = a_state(hours("2025-12-01T00:00", "2026-03-20T12:00"), a_month(), budget)
 
-    assert (told.blocked is not None) is blocked
-    assert (told.hastening is not None) is blocked
+    assert (result.blocked is not None) is blocked
+    assert (result.hastening is not None) is blocked
 
 
 def test_effects_say_what_they_rest_on() -> None:
     """By the forecast, and once it is spent by that alone."""
     rows = hours("2025-12-01T00:00", "2026-03-20T12:00")
-    ahead = a_state(rows, a_month(), Budget(usd_per_month=Decimal(6000), block_growth="forecast", hasten="forecast"))
-    spent = a_state(rows, a_month(), Budget(usd_per_month=Decimal(4680), block_growth="forecast", hasten="actual"))
+    ahead = a_state(
+        rows, a_month(), Budget(usd_per_month=Decimal(6000), block_growth="forecast", shorten_idle_timeout="forecast")
+    )
+    spent = a_state(
+        rows, a_month(), Budget(usd_per_month=Decimal(4680), block_growth="forecast", shorten_idle_timeout="actual")
+    )
 
     assert ahead.blocked == (
         "$4,680.00 of the $6,000.00 of the budget ml are spent in 2026-03, "
@@ -246,13 +250,13 @@ def test_effects_say_what_they_rest_on() -> None:
 def test_what_is_spent_is_certain_and_no_forecast_is_below_it() -> None:
     """A load that has ended: past the budget for good."""
     rows = [*hours("2025-12-01T00:00", "2026-03-01T00:00"), *hours("2026-03-19T00:00", "2026-03-20T12:00", 40.0)]
-    told = a_state(rows, a_month())
+    result = a_state(rows, a_month())
 
-    assert told.spent_usd == 14400
-    assert told.probability_over == 1.0
-    assert told.forecast_usd is not None
-    assert min(told.forecast_usd, told.lower_usd or told.forecast_usd) >= 14400
-    assert told.reaches_at is None
+    assert result.spent_usd == 14400
+    assert result.probability_over == 1.0
+    assert result.forecast_usd is not None
+    assert min(result.forecast_usd, result.lower_usd or result.forecast_usd) >= 14400
+    assert result.reaches_at is None
 
 
 def test_a_threshold_is_crossed_once_a_month_and_stays_so() -> None:
@@ -278,17 +282,22 @@ def test_a_threshold_is_crossed_once_a_month_and_stays_so() -> None:
 
 def test_before_anything_was_metered_nothing_is_spent_and_that_is_said() -> None:
     """The first round."""
-    told = a_state([], a_month(began=None), machines=1)
+    result = a_state([], a_month(began=None), machines=1)
 
-    assert told.spent_usd == 0
-    assert told.notes == ("nothing has been metered yet",)
+    assert result.spent_usd == 0
+    assert result.notes == ("nothing has been metered yet",)
 
 
 def test_a_budget_of_which_nothing_is_known_has_no_effect_of_its_own() -> None:
     """No figure, no haste; growth is for the guard to refuse."""
-    told = unknown("ml", Budget(block_growth="actual", hasten="actual"), a_month(), None, "no ledger")
+    result = unknown("ml", Budget(block_growth="actual", shorten_idle_timeout="actual"), a_month(), None, "no ledger")
 
-    assert (told.spent_usd, told.hastening, told.block_growth, told.doubt) == (None, None, "actual", "no ledger")
+    assert (result.spent_usd, result.hastening, result.block_growth, result.doubt) == (
+        None,
+        None,
+        "actual",
+        "no ledger",
+    )
 
 
 @given(
@@ -337,13 +346,13 @@ def test_what_no_budget_can_mean_is_refused_with_what_would_be_right(tmp_path: P
     """Percentages, KEY=VALUE, a tag that is kept; sums above zero."""
     file = tmp_path / "gpuwatch.yaml"
     text = "budgets:\n  a: {thresholds: ['0.5']}\n  b: {tag: team}\n  c: {tag: squad=x}\n"
-    told = mistakes(file, text)
+    result = mistakes(file, text)
 
-    assert "FILE:2: budgets.a.thresholds: '0.5' is no percentage above 0" in told
-    assert "FILE:3: budgets.b.tag: 'team' is no KEY=VALUE" in told
-    assert "the tag 'squad' of budgets.c is not among cost.tags" in told
+    assert "FILE:2: budgets.a.thresholds: '0.5' is no percentage above 0" in result
+    assert "FILE:3: budgets.b.tag: 'team' is no KEY=VALUE" in result
+    assert "the tag 'squad' of budgets.c is not among cost.tags" in result
     assert "budgets.a.usd_per_month: 0 is too small" in mistakes(file, "budgets: {a: {usd_per_month: 0}}\n")
-    assert "hasten_to" in mistakes(file, "budgets: {a: {hasten_to: 59s}}\n")
+    assert "shortened_idle_timeout" in mistakes(file, "budgets: {a: {shortened_idle_timeout: 59s}}\n")
 
 
 def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_does_nothing(tmp_path: Path) -> None:
@@ -351,14 +360,14 @@ def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_
     settings = read(tmp_path / "gpuwatch.yaml", "budgets: {a: {}}\n")
     budget = settings.budgets["a"]
 
-    assert (budget.usd_per_month, budget.block_growth, budget.hasten) == (Decimal(5000), "never", "never")
+    assert (budget.usd_per_month, budget.block_growth, budget.shorten_idle_timeout) == (Decimal(5000), "never", "never")
     assert budget.ratios == (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 
 
 def test_a_past_of_which_no_forecast_was_made_is_told_with_what_runs_now() -> None:
     """A state needs no forecast."""
     month = a_month()
-    told = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [])
+    result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [])
 
-    assert told.spent_usd == Decimal("0.33")
-    assert told.forecast_usd == Decimal("0.33")
+    assert result.spent_usd == Decimal("0.33")
+    assert result.forecast_usd == Decimal("0.33")

@@ -36,9 +36,9 @@ def walk(length: int, seed: int) -> list[float]:
     return values
 
 
-def reaches(told: Forecast) -> list[float]:
+def reaches(result: Forecast) -> list[float]:
     """From mean to upper bound, of each step."""
-    return [step.upper - step.mean for step in told.steps if step.upper is not None]
+    return [step.upper - step.mean for step in result.steps if step.upper is not None]
 
 
 # The choice
@@ -51,10 +51,10 @@ def test_the_blend_stands_where_nothing_is_better_by_more_than_chance() -> None:
 
 def test_a_method_that_is_better_by_more_than_chance_is_taken() -> None:
     """Growth without a break, half of which theta follows and no other."""
-    told = forecast(days([10.0 * at + value for at, value in enumerate(noise(120, 2, 0.0))]), 7)
+    result = forecast(days([10.0 * at + value for at, value in enumerate(noise(120, 2, 0.0))]), 7)
 
-    assert told.method == "theta"
-    assert told.steps[6].mean > told.steps[0].mean
+    assert result.method == "theta"
+    assert result.steps[6].mean > result.steps[0].mean
 
 
 def test_with_less_than_eight_horizons_nothing_is_proven() -> None:
@@ -64,19 +64,19 @@ def test_with_less_than_eight_horizons_nothing_is_proven() -> None:
 
 def test_every_method_is_told_with_its_error_and_the_chosen_one_with_its_coverage() -> None:
     """The table compares like with like: the same origins for all."""
-    told = forecast(days(noise(90, 3)), 7)
+    result = forecast(days(noise(90, 3)), 7)
 
-    assert {score.method for score in told.methods} == set(METHODS) - {"seasonal naive (day)"}
-    assert len({score.origins for score in told.methods}) == 1
-    assert [score.method for score in told.methods if score.coverage is not None] == [told.method]
-    assert all(score.mase is not None and 0.5 < score.mase < 2 for score in told.methods)
+    assert {score.method for score in result.methods} == set(METHODS) - {"seasonal naive (day)"}
+    assert len({score.origins for score in result.methods}) == 1
+    assert [score.method for score in result.methods if score.coverage is not None] == [result.method]
+    assert all(score.mase is not None and 0.5 < score.mase < 2 for score in result.methods)
 
 
 def test_candidates_may_be_given() -> None:
     """Another's methods compete under the same rules."""
-    told = forecast(days(noise(40, 1)), 7, {"oracle": lambda _, steps: [100.0] * steps, "blend": METHODS["blend"]})
+    result = forecast(days(noise(40, 1)), 7, {"oracle": lambda _, steps: [100.0] * steps, "blend": METHODS["blend"]})
 
-    assert {score.method for score in told.methods} == {"oracle", "blend"}
+    assert {score.method for score in result.methods} == {"oracle", "blend"}
     assert forecast(days(noise(40, 1)), 7, {"oracle": lambda _, steps: [100.0] * steps}).method == "oracle"
 
 
@@ -92,10 +92,10 @@ def test_candidates_may_be_given() -> None:
 @settings(deadline=None, max_examples=40)
 def test_intervals_are_ordered_whatever_the_past(values: list[float | None], steps: int) -> None:
     """Lower, mean, upper, and as many steps as asked for, one after another."""
-    told = forecast(days(values), steps)
+    result = forecast(days(values), steps)
 
-    assert [step.time for step in told.steps] == [BEGIN + timedelta(days=len(values) + at) for at in range(steps)]
-    for step in told.steps:
+    assert [step.time for step in result.steps] == [BEGIN + timedelta(days=len(values) + at) for at in range(steps)]
+    for step in result.steps:
         assert (step.lower is None) == (step.upper is None)
         if step.lower is not None and step.upper is not None:
             assert step.lower <= step.mean <= step.upper
@@ -135,10 +135,10 @@ def test_the_backtest_says_how_often_intervals_held() -> None:
 
 def test_intervals_widen_beyond_what_could_be_tried() -> None:
     """Thirty days can try ten ahead; the thirtieth is told with more room, and a warning."""
-    told = forecast(days(walk(30, 1)), 30)
+    result = forecast(days(walk(30, 1)), 30)
 
-    assert reaches(told)[29] > 1.5 * reaches(told)[9]
-    assert any("can try 10 steps ahead of the 30" in warning for warning in told.warnings)
+    assert reaches(result)[29] > 1.5 * reaches(result)[9]
+    assert any("can try 10 steps ahead of the 30" in warning for warning in result.warnings)
 
 
 def test_the_radius_is_the_conformal_quantile() -> None:
@@ -168,11 +168,11 @@ def test_a_probability_is_never_certain() -> None:
 
 def test_a_single_value_is_told_as_what_it_is() -> None:
     """A mean without an interval, and what is needed."""
-    told = forecast(days([42.0]), 3)
+    result = forecast(days([42.0]), 3)
 
-    assert [(step.mean, step.lower, step.upper) for step in told.steps] == [(42.0, None, None)] * 3
-    assert (told.method, told.score, told.methods) == ("7-day mean", None, ())
-    assert "history is too short: 1 known step of 1 d, 16 are needed" in told.warnings[0]
+    assert [(step.mean, step.lower, step.upper) for step in result.steps] == [(42.0, None, None)] * 3
+    assert (result.method, result.score, result.methods) == ("7-day mean", None, ())
+    assert "history is too short: 1 known step of 1 d, 16 are needed" in result.warnings[0]
 
 
 def test_nothing_known_is_an_error() -> None:
@@ -185,47 +185,47 @@ def test_nothing_known_is_an_error() -> None:
 
 def test_missing_days_are_left_out() -> None:
     """A hole in every week leaves a constant a constant; zeros would pull it down."""
-    told = forecast(days([None if day % 7 == 3 else 50.0 for day in range(50)]), 7)
+    result = forecast(days([None if day % 7 == 3 else 50.0 for day in range(50)]), 7)
 
-    assert {step.mean for step in told.steps} == {50.0}
-    assert "7 of 50 steps hold no value; they are left out, not taken for zero" in told.warnings
+    assert {step.mean for step in result.steps} == {50.0}
+    assert "7 of 50 steps hold no value; they are left out, not taken for zero" in result.warnings
 
 
 def test_what_never_moved_is_told_without_doubt() -> None:
     """A constant has intervals of no width, and no MASE, whose denominator would be zero."""
-    told = forecast(days([8.0] * 40), 7)
+    result = forecast(days([8.0] * 40), 7)
 
-    assert {(step.mean, step.lower, step.upper) for step in told.steps} == {(8.0, 8.0, 8.0)}
-    assert told.score is not None
-    assert told.score.mase is None
-    assert told.score.wape == 0.0
+    assert {(step.mean, step.lower, step.upper) for step in result.steps} == {(8.0, 8.0, 8.0)}
+    assert result.score is not None
+    assert result.score.mase is None
+    assert result.score.wape == 0.0
 
 
 def test_a_new_level_is_taken_within_a_week() -> None:
     """A fleet that doubled eight days ago is forecast doubled, not at the mean of both."""
-    told = forecast(days([*noise(50, 4), *noise(8, 5, 200.0)]), 7)
+    result = forecast(days([*noise(50, 4), *noise(8, 5, 200.0)]), 7)
 
-    assert all(step.mean > 175 for step in told.steps)
+    assert all(step.mean > 175 for step in result.steps)
 
 
 def test_negative_values_are_forecast() -> None:
     """Credits are a cost below zero."""
-    told = forecast(days([-value for value in noise(50, 6)]), 7)
+    result = forecast(days([-value for value in noise(50, 6)]), 7)
 
-    assert all(-120 < step.mean < -80 and step.lower is not None and step.lower < -100 for step in told.steps)
+    assert all(-120 < step.mean < -80 and step.lower is not None and step.lower < -100 for step in result.steps)
 
 
 def test_old_holes_do_not_hide_what_is_known_now() -> None:
     """A series that begins with a long hole is tried from its first value on."""
-    told = forecast(days([*[None] * 30, *noise(40, 7)]), 7)
+    result = forecast(days([*[None] * 30, *noise(40, 7)]), 7)
 
-    assert told.score is not None
-    assert all(80 < step.mean < 120 for step in told.steps)
+    assert result.score is not None
+    assert all(80 < step.mean < 120 for step in result.steps)
 
 
 def test_a_long_hole_is_bridged() -> None:
     """Half a year of hours without a value, longer than any method looks back, is no reason to fail."""
     values = [5.0 + at % 3 for at in range(300)]
-    told = forecast(Series(start=BEGIN, step_seconds=3600.0, values=(*values, *[None] * 4000, *values)), 24)
+    result = forecast(Series(start=BEGIN, step_seconds=3600.0, values=(*values, *[None] * 4000, *values)), 24)
 
-    assert all(5 <= step.mean <= 7 for step in told.steps)
+    assert all(5 <= step.mean <= 7 for step in result.steps)

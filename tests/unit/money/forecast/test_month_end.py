@@ -25,11 +25,11 @@ def test_a_steady_month_ends_where_its_days_lead() -> None:
     """$10 a day make $300 in June, whenever one asks, and a budget of $250 will not hold."""
     for day in (2, 10, 29):
         now = datetime(2026, 6, day, tzinfo=UTC)
-        told = month_end(spend(now - timedelta(days=60), DAY, [10.0] * 60), now, Decimal(250))
+        result = month_end(spend(now - timedelta(days=60), DAY, [10.0] * 60), now, Decimal(250))
 
-        assert told.month == datetime(2026, 6, 1, tzinfo=UTC)
-        assert told.actual == 10 * (day - 1)
-        assert (told.expected, told.lower, told.upper) == (Decimal(300),) * 3
+        assert result.month == datetime(2026, 6, 1, tzinfo=UTC)
+        assert result.actual == 10 * (day - 1)
+        assert (result.expected, result.lower, result.upper) == (Decimal(300),) * 3
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_a_month_has_the_hours_of_its_zone(month: int, days: int, hours: int) ->
     """In Berlin March is an hour short and October an hour long; a dollar an hour shows it."""
     now = datetime(2026, month, days // 2, tzinfo=BERLIN)
     since = 60 * 24
-    told = month_end(spend(now.astimezone(UTC) - timedelta(hours=since), HOUR, [1.0] * since), now)
+    result = month_end(spend(now.astimezone(UTC) - timedelta(hours=since), HOUR, [1.0] * since), now)
 
-    assert told.expected == hours
-    assert told.month == datetime(2026, month, 1, tzinfo=BERLIN)
+    assert result.expected == hours
+    assert result.month == datetime(2026, month, 1, tzinfo=BERLIN)
 
 
 @given(st.lists(st.floats(0, 1000), min_size=40, max_size=70), st.integers(1, 28), st.integers(0, 50000))
@@ -51,14 +51,14 @@ def test_bounds_are_ordered_and_what_is_spent_stays_spent(values: list[float], d
     """Actual <= lower <= expected <= upper, and the probability of exceeding falls as the budget grows."""
     now = datetime(2026, 6, day, tzinfo=UTC)
     series = spend(now - timedelta(days=len(values)), DAY, values)
-    told, more = month_end(series, now, Decimal(budget)), month_end(series, now, Decimal(budget + 1000))
+    result, more = month_end(series, now, Decimal(budget)), month_end(series, now, Decimal(budget + 1000))
 
-    assert told.lower is not None
-    assert told.upper is not None
-    assert told.actual <= told.lower <= told.expected <= told.upper
-    assert told.probability_over is not None
+    assert result.lower is not None
+    assert result.upper is not None
+    assert result.actual <= result.lower <= result.expected <= result.upper
+    assert result.probability_over is not None
     assert more.probability_over is not None
-    assert more.probability_over <= told.probability_over
+    assert more.probability_over <= result.probability_over
 
 
 def test_a_budget_that_is_exceeded_is_exceeded_for_certain() -> None:
@@ -75,9 +75,9 @@ def test_a_budget_that_is_exceeded_is_exceeded_for_certain() -> None:
 def test_at_the_months_end_nothing_is_forecast() -> None:
     """In the last moment the total is what was measured, to the cent."""
     now = datetime(2026, 6, 30, 23, 59, tzinfo=UTC)
-    told = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 60), now, Decimal("33.30"))
+    result = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 60), now, Decimal("33.30"))
 
-    assert told.method == "blend", "the last day is not measured yet"
+    assert result.method == "blend", "the last day is not measured yet"
 
     whole = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 61), now, Decimal("33.30"))
 
@@ -94,27 +94,27 @@ def test_missing_days_of_the_month_are_counted_at_the_mean_of_the_others() -> No
     now = datetime(2026, 6, 21, tzinfo=UTC)
     values: list[float | None] = [10.0] * 60
     values[-5:-1] = [None] * 4
-    told = month_end(spend(now - timedelta(days=60), DAY, values), now)
+    result = month_end(spend(now - timedelta(days=60), DAY, values), now)
 
-    assert (told.actual, told.expected, told.missing_steps) == (Decimal(160), Decimal(300), 4)
-    assert any(warning.startswith("4 steps of this month hold no value") for warning in told.warnings)
+    assert (result.actual, result.expected, result.missing_steps) == (Decimal(160), Decimal(300), 4)
+    assert any(warning.startswith("4 steps of this month hold no value") for warning in result.warnings)
 
 
 def test_a_series_that_ended_long_ago_is_carried_into_the_month() -> None:
     """The collector stopped on 25 May: June is forecast whole, without counting May's rest."""
     now = datetime(2026, 6, 3, tzinfo=UTC)
-    told = month_end(spend(datetime(2026, 3, 1, tzinfo=UTC), DAY, [10.0] * 85), now)
+    result = month_end(spend(datetime(2026, 3, 1, tzinfo=UTC), DAY, [10.0] * 85), now)
 
-    assert (told.actual, told.expected) == (Decimal(0), Decimal(300))
+    assert (result.actual, result.expected) == (Decimal(0), Decimal(300))
 
 
 def test_a_short_history_gives_a_run_rate_without_bounds() -> None:
     """Two days are a first guess, flagged, and no probability."""
     now = datetime(2026, 6, 3, tzinfo=UTC)
-    told = month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [10.0, 10.0]), now, Decimal(200))
+    result = month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [10.0, 10.0]), now, Decimal(200))
 
-    assert (told.expected, told.lower, told.upper, told.probability_over) == (Decimal(300), None, None, None)
-    assert "history is too short" in told.warnings[0]
+    assert (result.expected, result.lower, result.upper, result.probability_over) == (Decimal(300), None, None, None)
+    assert "history is too short" in result.warnings[0]
 
 
 def test_a_series_from_the_future_is_refused() -> None:
@@ -126,9 +126,9 @@ def test_a_series_from_the_future_is_refused() -> None:
 def test_a_year_is_twelve_months_at_the_last_level() -> None:
     """$10 a day: each month its days times ten, leap years included."""
     now = datetime(2027, 11, 20, tzinfo=UTC)
-    told = year_ahead(spend(now - timedelta(days=500), DAY, [10.0] * 500), now)
+    rows = year_ahead(spend(now - timedelta(days=500), DAY, [10.0] * 500), now)
 
-    assert [(month.month.month, int(month.expected)) for month in told] == [
+    assert [(month.month.month, int(month.expected)) for month in rows] == [
         (12, 310),
         (1, 310),
         (2, 290),
@@ -142,27 +142,27 @@ def test_a_year_is_twelve_months_at_the_last_level() -> None:
         (10, 310),
         (11, 300),
     ]
-    assert all(month.lower == month.expected == month.upper and not month.warnings for month in told)
+    assert all(month.lower == month.expected == month.upper and not month.warnings for month in rows)
 
 
 def test_the_further_a_month_the_wider_its_interval() -> None:
     """Beyond what half a year of history could try, intervals grow with the square root of time, and say so."""
     now = datetime(2026, 6, 30, tzinfo=UTC)
-    told = year_ahead(spend(now - timedelta(days=180), DAY, [10.0 + at % 13 for at in range(180)]), now)
-    widths = [month.upper - month.expected for month in told if month.upper is not None]
+    rows = year_ahead(spend(now - timedelta(days=180), DAY, [10.0 + at % 13 for at in range(180)]), now)
+    widths = [month.upper - month.expected for month in rows if month.upper is not None]
 
     assert len(widths) == 12
     assert widths[-1] > 1.4 * float(widths[4]) > 0
-    assert "can try" in told[0].warnings[0]
+    assert "can try" in rows[0].warnings[0]
 
 
 def test_a_year_from_a_month_has_no_intervals() -> None:
     """Thirty days cannot say how far thirty days may be off."""
     now = datetime(2026, 6, 30, tzinfo=UTC)
-    told = year_ahead(spend(now - timedelta(days=30), DAY, [10.0] * 30), now)
+    rows = year_ahead(spend(now - timedelta(days=30), DAY, [10.0] * 30), now)
 
-    assert {month.lower for month in told} == {None}
-    assert "no intervals" in told[0].warnings[0]
+    assert {month.lower for month in rows} == {None}
+    assert "no intervals" in rows[0].warnings[0]
     with pytest.raises(ValueError, match="no whole day"):
         year_ahead(spend(now, DAY, [None]), now)
 

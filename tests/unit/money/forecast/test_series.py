@@ -28,54 +28,54 @@ def test_the_step_is_the_shortest_that_the_samples_fill(apart: float, step: floa
 
 def test_a_step_is_the_mean_of_its_samples() -> None:
     """Six samples of ten minutes make an hour."""
-    told = resample(samples(600, [1, 2, 3, 4, 5, 6, 10, 10, 10, 10, 10, 10]), HOUR_SECONDS)
+    series = resample(samples(600, [1, 2, 3, 4, 5, 6, 10, 10, 10, 10, 10, 10]), HOUR_SECONDS)
 
-    assert told.values == (3.5, 10.0)
+    assert series.values == (3.5, 10.0)
 
 
 def test_a_hole_is_a_hole() -> None:
     """Hours without samples, or with fewer than half of the usual ones, are not known; never zero."""
-    told = [
+    rows = [
         each
         for each in samples(600, [1.0] * 24)
         if each.time.hour != 1 and (each.time.hour, each.time.minute) not in {(2, 0), (2, 10), (2, 20), (2, 30)}
     ]
 
-    assert resample(told, HOUR_SECONDS).values == (1.0, None, None, 1.0)
+    assert resample(rows, HOUR_SECONDS).values == (1.0, None, None, 1.0)
 
 
 def test_a_step_that_is_not_over_is_left_out() -> None:
     """Three of a day's hours say nothing of the day; the forecast begins with that day."""
-    told = resample(samples(3600, [1.0] * 24 + [9.0] * 3), DAY_SECONDS)
+    series = resample(samples(3600, [1.0] * 24 + [9.0] * 3), DAY_SECONDS)
 
-    assert told.values == (1.0,)
-    assert told.end == BEGIN + timedelta(days=1)
-    assert "2026-03-03 00:00:00+00:00" in told.notes[0]
+    assert series.values == (1.0,)
+    assert series.end == BEGIN + timedelta(days=1)
+    assert "2026-03-03 00:00:00+00:00" in series.notes[0]
 
 
 def test_a_first_step_of_which_a_part_was_measured_is_left_out() -> None:
     """A history that begins in the afternoon begins with the next day."""
-    told = resample(samples(3600, [9.0] * 6 + [1.0] * 24, BEGIN + timedelta(hours=18)), DAY_SECONDS)
+    series = resample(samples(3600, [9.0] * 6 + [1.0] * 24, BEGIN + timedelta(hours=18)), DAY_SECONDS)
 
-    assert (told.start, told.values) == (BEGIN + timedelta(days=1), (1.0,))
+    assert (series.start, series.values) == (BEGIN + timedelta(days=1), (1.0,))
 
 
 @pytest.mark.parametrize("begin", [datetime(2026, 3, 20), datetime(2026, 10, 15)])  # noqa: DTZ001  wall clock times
 def test_a_clock_change_moves_no_day(begin: datetime) -> None:
     """Values told at each local midnight stay one a day over a day of 23 or 25 hours."""
     zone = ZoneInfo("Europe/Berlin")
-    told = [
+    rows = [
         Sample(time=(begin + timedelta(days=day)).replace(tzinfo=zone).astimezone(UTC), value=float(day))
         for day in range(20)
     ]
 
-    assert resample(told, natural_step(told)).values == tuple(map(float, range(20)))
+    assert resample(rows, natural_step(rows)).values == tuple(map(float, range(20)))
 
 
 def test_order_does_not_matter_and_repeats_are_told() -> None:
     """Samples of one time are averaged, and the series says so."""
-    told = [*reversed(samples(3600, [1, 2, 3])), Sample(time=BEGIN, value=3.0)]
-    series = resample(told, HOUR_SECONDS)
+    rows = [*reversed(samples(3600, [1, 2, 3])), Sample(time=BEGIN, value=3.0)]
+    series = resample(rows, HOUR_SECONDS)
 
     assert series.values == (2.0, 2.0, 3.0)
     assert series.notes == ("1 of 4 samples repeat a time; their mean is taken",)
@@ -83,9 +83,9 @@ def test_order_does_not_matter_and_repeats_are_told() -> None:
 
 def test_times_that_cannot_be_meant_are_refused() -> None:
     """A zero among the times does not become half a million hours of holes."""
-    told = [Sample(time=datetime(1970, 1, 1, tzinfo=UTC), value=1.0), *samples(3600, [1.0, 2.0, 3.0])]
+    rows = [Sample(time=datetime(1970, 1, 1, tzinfo=UTC), value=1.0), *samples(3600, [1.0, 2.0, 3.0])]
     with pytest.raises(ValueError, match=r"1970.*steps of 3600 s; at most 200000"):
-        resample(told, HOUR_SECONDS)
+        resample(rows, HOUR_SECONDS)
 
 
 def test_nothing_is_no_series() -> None:
@@ -96,9 +96,9 @@ def test_nothing_is_no_series() -> None:
 
 def test_a_single_sample_is_a_series_of_one() -> None:
     """A day is its step where none can be seen."""
-    told = resample(samples(1, [7.0]), natural_step(samples(1, [7.0])))
+    series = resample(samples(1, [7.0]), natural_step(samples(1, [7.0])))
 
-    assert (told.values, told.step_seconds, told.start) == ((7.0,), DAY_SECONDS, BEGIN)
+    assert (series.values, series.step_seconds, series.start) == ((7.0,), DAY_SECONDS, BEGIN)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.sampled_from([HOUR_SECONDS, DAY_SECONDS]))

@@ -42,16 +42,16 @@ def the_offer(provider: str, region: str, instance_type: str) -> Offer:
 def test_every_row_is_a_machine_that_can_be() -> None:
     """Known models with the memory they are sold with, 1 to 16 GPUs, a host larger than nothing, prices above 0."""
     for each in catalogue.offers():
-        told = f"{each.provider} {each.region} {each.instance_type}"
+        text = f"{each.provider} {each.region} {each.instance_type}"
 
-        assert each.gpu_memory_bytes // MIB in GPU_MEMORY_MIB[each.gpu_model], told
-        assert each.gpu_count in {1, 2, 4, 8, 16}, told
-        assert 2 <= each.vcpus <= 400, told
+        assert each.gpu_memory_bytes // MIB in GPU_MEMORY_MIB[each.gpu_model], text
+        assert each.gpu_count in {1, 2, 4, 8, 16}, text
+        assert 2 <= each.vcpus <= 400, text
         assert each.memory_bytes is not None
-        assert 8 * 2**30 <= each.memory_bytes <= 4096 * 2**30, told
-        assert each.price_per_hour is None or Decimal("0.2") < each.price_per_hour < 500, told
-        assert each.currency in {"USD", "CNY"}, told
-        assert each.source, told
+        assert 8 * 2**30 <= each.memory_bytes <= 4096 * 2**30, text
+        assert each.price_per_hour is None or Decimal("0.2") < each.price_per_hour < 500, text
+        assert each.currency in {"USD", "CNY"}, text
+        assert each.source, text
 
 
 def test_no_offer_is_there_twice() -> None:
@@ -96,7 +96,7 @@ def test_what_is_widely_told_wrong_is_right_here() -> None:
     """gn7i is A10, gn6i has 4 T4 at most, GN10Xp is V100 with 32 GB, GT4 is A100, GN7 is T4."""
     models = {key: (kind.gpu_model, kind.gpu_memory_bytes // MIB) for key, kind in catalogue.machine_types().items()}
     families = {
-        family: {told for (_, name), told in models.items() if name.startswith(family)}
+        family: {rows for (_, name), rows in models.items() if name.startswith(family)}
         for family in ("ecs.gn7i-", "ecs.gn7e-", "ecs.gn7-", "ecs.gn6i-", "GN10Xp.", "GT4.", "GN7.")
     }
     most_t4 = max(

@@ -151,10 +151,10 @@ def test_a_restart_keeps_what_was_fetched(desk: Desk) -> None:
     first.refresh()
     desk.clock.advance(3600)
     second = desk.live()
-    told = desk.price(second, ND96)
+    rows = desk.price(second, ND96)
     second.refresh()
 
-    assert told == FETCHED
+    assert rows == FETCHED
     assert len(desk.server.asked) == 1
 
 
@@ -215,7 +215,7 @@ class Zones:
         if self.fault is not None:
             raise self.fault
         for region, kind in wanted:
-            told = {f"{region}a": "19", f"{region}b": "21"}
+            document = {f"{region}a": "19", f"{region}b": "21"}
             yield (
                 (region, kind),
                 [
@@ -225,7 +225,7 @@ class Zones:
                         capacity_type=CapacityType.SPOT,
                         quote=Quote(per_hour=Decimal(usd), currency="USD", as_of=NOW.date(), source="a test"),
                     )
-                    for zone, usd in told.items()
+                    for zone, usd in document.items()
                 ],
             )
 

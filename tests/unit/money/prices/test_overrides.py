@@ -31,9 +31,9 @@ def the_prices(file: Path, text: str) -> OwnPrices:
 
 def test_amounts_are_what_is_written(written: Path) -> None:
     """A tenth is a tenth, with or without quotes; a float would not be."""
-    told = the_prices(written, 'prices:\n  - {instance_type: a, price: 0.1}\n  - {instance_type: b, price: "0.10"}\n')
+    prices = the_prices(written, 'prices:\n  - {instance_type: a, price: 0.1}\n  - {instance_type: b, price: "0.10"}\n')
 
-    assert [row.price for row in told.rows] == [Decimal("0.1"), Decimal("0.10")]
+    assert [row.price for row in prices.rows] == [Decimal("0.1"), Decimal("0.10")]
 
 
 def test_a_table_says_the_same_as_yaml(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_table_says_the_same_as_yaml(tmp_path: Path) -> None:
 
 def test_the_closest_entry_holds(written: Path) -> None:
     """A type beats a pattern, a region beats every region, and of two equals the later line holds."""
-    told = the_prices(
+    prices = the_prices(
         written,
         "prices:\n"
         "  - {instance_type: 'p*', price: 1}\n"
@@ -74,7 +74,7 @@ def test_the_closest_entry_holds(written: Path) -> None:
     )
 
     def line(**changed: Any) -> int | None:  # noqa: ANN401  any field of PriceKey
-        found = told.price("aws", replace(P5, **changed), NOW)
+        found = prices.price("aws", replace(P5, **changed), NOW)
         return None if found is None else found.line
 
     assert line() == 5
@@ -87,17 +87,17 @@ def test_the_closest_entry_holds(written: Path) -> None:
 
 def test_a_node_has_a_price_of_its_own_by_id_or_name(written: Path) -> None:
     """On premises there are no types: a node by its name costs what it costs."""
-    told = the_prices(written, "prices:\n  - {node: trainer-1, price: 4.10}\n")
+    prices = the_prices(written, "prices:\n  - {node: trainer-1, price: 4.10}\n")
     other = PriceKey(instance_type="p5.48xlarge", region="us-east-1", node_id="i-2", node_name="trainer-2")
 
-    assert told.node_price(P5, NOW) is told.rows[0]
-    assert told.node_price(other, NOW) is None
-    assert told.price("aws", P5, NOW) is None
+    assert prices.node_price(P5, NOW) is prices.rows[0]
+    assert prices.node_price(other, NOW) is None
+    assert prices.price("aws", P5, NOW) is None
 
 
 def test_a_price_that_changes_is_two_prices(written: Path) -> None:
     """Up to the moment the one, from the moment on the other, also in the middle of an hour and in another zone."""
-    told = the_prices(
+    prices = the_prices(
         written,
         "prices:\n"
         "  - {instance_type: p5.48xlarge, price: 5, until: 2026-01-05T20:30:00+08:00}\n"
@@ -105,7 +105,7 @@ def test_a_price_that_changes_is_two_prices(written: Path) -> None:
     )
 
     def price(minute: int, second: int) -> Decimal | None:
-        found = told.price("aws", P5, NOW.replace(minute=minute, second=second))
+        found = prices.price("aws", P5, NOW.replace(minute=minute, second=second))
         return None if found is None else found.price
 
     assert (price(29, 59), price(30, 0)) == (Decimal(5), Decimal(6))
@@ -113,7 +113,7 @@ def test_a_price_that_changes_is_two_prices(written: Path) -> None:
 
 def test_discounts_of_different_sources_add_up_and_of_one_source_the_closest_holds(written: Path) -> None:
     """An EDP comes off a savings plan's price; a plan for a type replaces the plan for all."""
-    told = the_prices(
+    prices = the_prices(
         written,
         "prices:\n"
         "  - {capacity_type: any, percent_off: 8, source: EDP}\n"
@@ -122,8 +122,8 @@ def test_discounts_of_different_sources_add_up_and_of_one_source_the_closest_hol
     )
     spot = PriceKey(instance_type="p5.48xlarge", region="us-east-1", capacity_type=CapacityType.SPOT)
 
-    assert [row.percent_off for row in told.discounts("aws", P5, NOW)] == [8, 27]
-    assert [row.percent_off for row in told.discounts("aws", spot, NOW)] == [8]
+    assert [row.percent_off for row in prices.discounts("aws", P5, NOW)] == [8, 27]
+    assert [row.percent_off for row in prices.discounts("aws", spot, NOW)] == [8]
 
 
 MISTAKES = [

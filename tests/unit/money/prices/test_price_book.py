@@ -29,8 +29,8 @@ def a_book(tmp_path: Path, text: str, **settings: Any) -> Book:  # noqa: ANN401 
     """AWS's book with own prices."""
     file = tmp_path / "prices.yaml"
     file.write_text(text, encoding="utf-8")
-    told = PriceSettings(file=str(file), **settings)
-    return Book(provider="aws", rates=told.rates, own=open_own(told))
+    result = PriceSettings(file=str(file), **settings)
+    return Book(provider="aws", rates=result.rates, own=open_own(result))
 
 
 def known(book: Book, hire: PriceKey, now: datetime = NOW) -> Price:
@@ -210,9 +210,9 @@ def test_each_machine_is_priced_by_what_it_is(tmp_path: Path) -> None:
         p5("i-unknown", region="ap-south-1"),
     ]
     seen = observed(a_book(tmp_path, text), a_fleet(*nodes))
-    told = [None if (price := seen.price(node)) is None else str(price.usd_per_hour) for node in seen.fleet.nodes]
+    rows = [None if (price := seen.price(node)) is None else str(price.usd_per_hour) for node in seen.fleet.nodes]
 
-    assert told == ["55.04", "4.10", "60", "20", None]
+    assert rows == ["55.04", "4.10", "60", "20", None]
 
 
 def test_a_machine_to_come_costs_what_it_costs_where_it_may_come() -> None:

@@ -41,12 +41,12 @@ def saturday() -> Report:
 @pytest.mark.parametrize("name", PAGES)
 def test_a_day_on_one_page(name: str) -> None:
     """Every form of the report is as it was; GPUWATCH_UPDATE_GOLDEN=1 writes it anew, and the diff is the review."""
-    path, told = GOLDEN / name, PAGES[name](saturday())
+    path, text = GOLDEN / name, PAGES[name](saturday())
     if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
         path.parent.mkdir(exist_ok=True)
-        path.write_text(told, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
-    assert told == path.read_text(encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mail", [False, True])
@@ -55,11 +55,11 @@ def test_the_page_is_well_formed_and_loads_nothing(mail: bool) -> None:
     page = as_html(saturday(), mail=mail)
     root = ET.fromstring(page.partition("\n")[2])  # noqa: S314  our own
     names = {element.tag for element in root.iter()}
-    told = {name for element in root.iter() for name in element.attrib}
+    result = {name for element in root.iter() for name in element.attrib}
 
     assert names & {"script", "link", "img", "iframe", "form", "object", "a", "input"} == set()
-    assert told & {"src", "href", "background", "action"} == set()
-    assert not any(name.startswith("on") for name in told)
+    assert result & {"src", "href", "background", "action"} == set()
+    assert not any(name.startswith("on") for name in result)
     assert re.findall(r"(?i)https?://|url\(|@import|javascript:", page) == []
     assert ("svg" in names) is not mail
 
@@ -90,11 +90,11 @@ def test_names_of_others_are_no_markup() -> None:
 
 def test_what_would_break_a_terminal_or_a_page_is_shown_by_its_code() -> None:
     """Control characters in a name reach neither the screen nor the page, which stays well-formed."""
-    told = a_fortnight(until=at(date(2026, 3, 15), 5))
-    told.nodes["note-1"] = replace(told.nodes["note-1"], owner="eve\x1b[2J\x00\n| x")
-    told.round(at(date(2026, 3, 15), 6))
-    told.round(at(date(2026, 3, 15), 7))
-    report = a_report(told.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
+    fortnight = a_fortnight(until=at(date(2026, 3, 15), 5))
+    fortnight.nodes["note-1"] = replace(fortnight.nodes["note-1"], owner="eve\x1b[2J\x00\n| x")
+    fortnight.round(at(date(2026, 3, 15), 6))
+    fortnight.round(at(date(2026, 3, 15), 7))
+    report = a_report(fortnight.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
     text = FORMATS["txt"](ReportContent(report))
 
     assert "\x1b" not in text
@@ -131,13 +131,13 @@ def test_nothing_metered_is_said_and_no_figure_is_made_up() -> None:
 
 def test_a_day_without_machines_is_no_day_without_rounds() -> None:
     """Where nothing was billed although rounds looked, it costs nothing, and nothing is missing."""
-    told = a_fortnight(until=at(date(2026, 3, 14), 3))
-    told.nodes.clear()
+    fortnight = a_fortnight(until=at(date(2026, 3, 14), 3))
+    fortnight.nodes.clear()
     for hour in range(4, 24):
-        told.round(at(date(2026, 3, 14), hour))
+        fortnight.round(at(date(2026, 3, 14), hour))
     for hour in range(24):
-        told.round(at(date(2026, 3, 15), hour))
-    report = a_report(told.ledger, date(2026, 3, 15), now=at(date(2026, 3, 16), 7))
+        fortnight.round(at(date(2026, 3, 15), hour))
+    report = a_report(fortnight.ledger, date(2026, 3, 15), now=at(date(2026, 3, 16), 7))
 
     assert headline(report) == "No machine was billed."
     assert (report.facts.rounds.count, report.facts.rounds.gaps, report.facts.unseen) == (24, (), frozenset())
@@ -147,11 +147,11 @@ def test_a_day_without_machines_is_no_day_without_rounds() -> None:
 
 def test_a_day_that_nobody_saw_is_no_day_of_zero() -> None:
     """Where neither a row nor a round is of a day, the forecast has a hole there, and the report says so."""
-    told = a_fortnight(until=at(date(2026, 3, 14), 3))
-    told.nodes.clear()
-    told.round(at(date(2026, 3, 14), 4))
-    told.round(at(date(2026, 3, 16), 4))
-    report = a_report(told.ledger, date(2026, 3, 16), now=at(date(2026, 3, 17), 7))
+    fortnight = a_fortnight(until=at(date(2026, 3, 14), 3))
+    fortnight.nodes.clear()
+    fortnight.round(at(date(2026, 3, 14), 4))
+    fortnight.round(at(date(2026, 3, 16), 4))
+    report = a_report(fortnight.ledger, date(2026, 3, 16), now=at(date(2026, 3, 17), 7))
 
     assert report.facts.unseen == {date(2026, 3, 15)}
     assert report.month is not None

@@ -21,8 +21,8 @@ from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window, coming
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice, an_observation
 
-IDLE = IdleRules(after="break_even", restart_cost=600.0, notice=300.0)
-OFFICE = Window(hours="12:08-18:00", at_least=2)  # NOW is 12:00
+IDLE = IdleRules(timeout="break_even", restart_cost=600.0, grace_period=300.0)
+OFFICE = Window(hours="12:08-18:00", min_nodes=2)  # NOW is 12:00
 MINUTE = 60.0
 JOBS = {"jobs": "sum(slurm_queue_pending)"}
 
@@ -89,7 +89,7 @@ def test_a_window_ahead_never_makes_a_removal_likelier(
     """What is removed with it is removed without it, and as many stay as it asks for."""
     observation = a_pool(*held)
     hours = f"12:{minutes:02}-18:00" if window else "12:01-18:00"
-    rules = scheduled(hours=hours, at_least=floor)
+    rules = scheduled(hours=hours, min_nodes=floor)
     without = the_steps(observation, replace(rules, schedule={}))
     gone = [name for name, step in the_steps(observation, rules).items() if step.verb in REMOVALS]
 
@@ -103,12 +103,12 @@ def test_a_window_ahead_never_makes_a_removal_likelier(
     [
         ({"a": OFFICE}, 600.0, ("a", 8, 2)),
         ({"a": OFFICE}, 479.0, None),
-        ({"a": OFFICE, "b": Window(hours="12:05-13:00", at_least=5)}, 600.0, ("b", 5, 5)),
-        ({"a": OFFICE, "b": Window(at_least=3)}, 600.0, None),
+        ({"a": OFFICE, "b": Window(hours="12:05-13:00", min_nodes=5)}, 600.0, ("b", 5, 5)),
+        ({"a": OFFICE, "b": Window(min_nodes=3)}, 600.0, None),
         ({"a": replace(OFFICE, except_on=("2026-03-02",))}, 600.0, None),
-        ({"a": replace(OFFICE, at_least=None, at_most=3)}, 600.0, None),
-        ({"a": Window(days=("tue",), at_least=2)}, 43200.0, ("a", 720, 2)),
-        ({"a": Window(hours="17:38-20:00", zone="Asia/Kolkata", at_least=1)}, 600.0, ("a", 8, 1)),
+        ({"a": replace(OFFICE, min_nodes=None, max_nodes=3)}, 600.0, None),
+        ({"a": Window(days=("tue",), min_nodes=2)}, 43200.0, ("a", 720, 2)),
+        ({"a": Window(hours="17:38-20:00", zone="Asia/Kolkata", min_nodes=1)}, 600.0, ("a", 8, 1)),
     ],
 )
 def test_the_schedule_tells_which_floor_is_coming(
@@ -124,25 +124,25 @@ def test_the_schedule_tells_which_floor_is_coming(
 def test_a_floor_that_comes_was_announced_unless_the_clocks_changed(start: int, length: int, zone: str) -> None:
     """Any minute before a window is in force its opening is foreseen, at the time at which it is in force."""
     now = datetime.fromisoformat("2026-01-01T00:00:00Z") + timedelta(minutes=start)
-    window = Window(hours="07:30-09:00", zone=zone, days=("mon-fri",), at_least=1)
+    window = Window(hours="07:30-09:00", zone=zone, days=("mon-fri",), min_nodes=1)
     minutes = [now + timedelta(minutes=minute) for minute in range(length + 1)]
     forced = [bool(policies.schedule.in_force({"w": window}, each)) for each in minutes]
     opens = next((at for at, (before, here) in zip(minutes[1:], pairwise(forced), strict=True) if here > before), None)
-    told = coming({"w": window}, now, length * MINUTE)
+    rows = coming({"w": window}, now, length * MINUTE)
 
     if forced[0] or opens is None:
-        assert forced[0] or told is None
+        assert forced[0] or rows is None
     else:
-        assert told == ("w", opens, 1)
+        assert rows == ("w", opens, 1)
 
 
 def measured(*measures: tuple[str, float | None]) -> Observation:
     """An idle node and these numbers of its pool."""
-    told = tuple(
+    rows = tuple(
         MetricValue(pool="default", name=name, at=NOW, value=value, doubt=None if value is not None else "no answer")
         for name, value in measures
     )
-    return replace(an_observation(a_node("i-1", held=700.0)), measures=told)
+    return replace(an_observation(a_node("i-1", held=700.0)), measures=rows)
 
 
 @pytest.mark.parametrize(("value", "waits"), [(3.0, True), (0.0, False), (-1.0, False), (None, None)])
@@ -184,7 +184,7 @@ def test_a_part_of_a_number_can_say_that_work_waits_and_not_that_none_does() -> 
 @pytest.mark.parametrize("after", ["break_even", 650.0])
 def test_work_that_began_to_wait_keeps_idle_nodes_for_a_restarts_time(after: float) -> None:
     """After that it does not fit them; and no queue keeps a node that has been idle for four restarts."""
-    rules = replace(RULES, idle=replace(IDLE, after=after))
+    rules = replace(RULES, idle=replace(IDLE, timeout=after))
 
     def verb(queued: float | None, held: float = 700.0) -> Verb:
         observation = replace(a_pool(held, noticed=False), queued={} if queued is None else {"default": queued})
@@ -226,7 +226,7 @@ def test_rounds_ask_for_the_queue_remember_since_when_it_waits_and_stop_at_last(
 
 def learning(observation: Observation, history: GapHistory) -> tuple[float, GapHistory]:
     """A round of a pool that learns: its node's wait, and what it knows."""
-    rules = replace(RULES, idle=replace(IDLE, after="learned", demand=JOBS))
+    rules = replace(RULES, idle=replace(IDLE, timeout="learned", demand=JOBS))
     found = timed(observation, "default", rules, history)
     return found.waits["i-1"].seconds, found.history
 
@@ -255,10 +255,10 @@ def test_a_pool_at_its_floor_keeps_its_savings(floor: str) -> None:
     """Nodes that nothing may remove cost the learned wait nothing, however long they idle; without it they would."""
     at_floor = {
         "min_nodes": {"min_nodes": 1},
-        "window": {"schedule": {"w": Window(at_least=1)}},
-        "window ahead": {"schedule": {"w": Window(hours="12:05-18:00", at_least=1)}},
+        "window": {"schedule": {"w": Window(min_nodes=1)}},
+        "window ahead": {"schedule": {"w": Window(hours="12:05-18:00", min_nodes=1)}},
     }[floor]
-    rules = replace(RULES, idle=replace(IDLE, after="learned"))
+    rules = replace(RULES, idle=replace(IDLE, timeout="learned"))
     observation = an_observation(a_node("i-1", held=36000.0))
     kept = timed(observation, "default", replace(rules, **at_floor), GapHistory())  # type: ignore[arg-type]  # fields
     free = timed(observation, "default", rules, GapHistory())

@@ -10,13 +10,13 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import RULES, Desk, a_node
 
-LEARNED = IdleRules(after="learned", restart_cost=600.0, notice=60.0)
+LEARNED = IdleRules(timeout="learned", restart_cost=600.0, grace_period=60.0)
 FREE = Limits(max_stops_per_round=99, max_stops_per_hour=999, max_stops_per_hour_ratio=1.0, mass_idleness_nodes=999)
 
 
 def a_desk(after: str, **other: object) -> Desk:
     """A controller with a pool that learns or draws, over five machines."""
-    rules = replace(RULES, warm_up=0.0, idle=replace(LEARNED, after=after))  # type: ignore[arg-type]  # one of its words
+    rules = replace(RULES, warm_up=0.0, idle=replace(LEARNED, timeout=after))  # type: ignore[arg-type]  # one of its words
     desk = Desk(rules=rules, limits=FREE, **other)  # type: ignore[arg-type]  # fields of a Desk
     for number in range(5):
         desk.fleet.put(a_node(f"i-{number}", State.BUSY))
@@ -50,12 +50,12 @@ def test_what_was_learnt_survives_a_restart_of_the_controller(tmp_path: Path) ->
     short_gaps(desk, 5)
     for node_id in desk.fleet.nodes_:
         desk.fleet.show(node_id, State.IDLE, 0.0)
-    told = desk.plan().observation.waits
+    by_name = desk.plan().observation.waits
     desk.ledger.close()
     desk.ledger = Ledger.open(tmp_path / "ledger.db")
 
-    assert desk.plan().observation.waits == told
-    assert len(told) == 5
+    assert desk.plan().observation.waits == by_name
+    assert len(by_name) == 5
     assert desk.ledger.audit().broken is None
     desk.ledger.close()
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import Done, Restarts, Status, Verb
+from gpuwatch.model.decision import Done, Status, Verb
 from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.model.measurement import Restarts
 from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules, wait_seconds
 from gpuwatch.policies.idle_timeout.break_even import restart
@@ -21,7 +22,7 @@ from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observatio
 from tests.support.builders.money import a_price
 
 AT = NOW.timestamp()
-MEASURED = replace(RULES, warm_up=0.0, idle=IdleRules(after="break_even", restart_cost="measured", notice=60.0))
+MEASURED = replace(RULES, warm_up=0.0, idle=IdleRules(timeout="break_even", restart_cost="measured", grace_period=60.0))
 
 
 def started(ago: float, node_id: str = "i-1", state: State = State.BUSY, held: float = 0.0) -> Node:
@@ -113,7 +114,7 @@ def test_a_restarts_cost_says_where_it_comes_from(
 def test_break_even_waits_as_long_as_a_restart_was_measured_to_take_and_says_so() -> None:
     """The step's sentence names the cost and its source."""
     observation = replace(an_observation(a_node(held=100.0)), restarts={"default": Restarts(seconds=330.0, starts=23)})
-    rules = IdleRules(after="break_even", restart_cost="measured", restart_usd=Decimal(0))
+    rules = IdleRules(timeout="break_even", restart_cost="measured", restart_usd=Decimal(0))
 
     assert wait_seconds(a_node(), observation, rules) == 330.0
     step = idle.propose(observation, "default", rules).steps[0]
@@ -134,15 +135,15 @@ def test_failed_starts_of_the_last_hour_make_every_kind_of_wait_longer() -> None
 
     assert found.restarts.failed == 2
     observation = replace(an_observation(a_node()), restarts={"default": found.restarts})
-    assert wait_seconds(a_node(), observation, IdleRules(after="break_even")) == 1200.0
-    learned = replace(MEASURED, idle=IdleRules(after="learned"))
+    assert wait_seconds(a_node(), observation, IdleRules(timeout="break_even")) == 1200.0
+    learned = replace(MEASURED, idle=IdleRules(timeout="learned"))
     waits = timed(an_observation(a_node(held=1.0), recent=recent), "default", learned, GapHistory()).waits
     assert waits["i-1"].seconds == 1200.0
 
 
 def test_without_a_price_restarts_that_cost_money_have_no_cost() -> None:
     """Nothing is guessed."""
-    rules = IdleRules(after="break_even", restart_usd=Decimal(5))
+    rules = IdleRules(timeout="break_even", restart_usd=Decimal(5))
 
     assert idle.restart_of(an_observation(), "default", rules, None) is None
     assert idle.restart_of(an_observation(), "default", rules, a_price("10")) is not None
@@ -151,7 +152,7 @@ def test_without_a_price_restarts_that_cost_money_have_no_cost() -> None:
 @pytest.mark.parametrize("after", ["break_even", "learned", 1800.0])
 def test_rounds_measure_every_pools_starts_and_keep_them(after: float) -> None:
     """Whatever its waits: machines that take four minutes to work are known to after five starts."""
-    desk = Desk(rules=replace(MEASURED, warm_up=900.0, idle=replace(MEASURED.idle, after=after)))
+    desk = Desk(rules=replace(MEASURED, warm_up=900.0, idle=replace(MEASURED.idle, timeout=after)))
     for number in range(6):
         node_id = f"i-{number}"
         desk.fleet.put(a_node(node_id, State.IDLE, 0.0, launched_at=desk.clock.now()))

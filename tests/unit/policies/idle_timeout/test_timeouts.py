@@ -54,11 +54,11 @@ def test_a_restart_costs_its_time_its_money_by_the_machines_price_and_more_while
 
 def test_gaps_without_return_cost_no_restart_and_have_an_optimum_of_nothing() -> None:
     """Cost is rental until the end or the reclaim, and a restart only where the node is needed again."""
-    told = [Recorded(node_id="n", begin=0, end=900), Recorded(node_id="n", begin=1000, end=1900, needed=False)]
-    found = cost(told, [100.0, 100.0], RESTART)
+    rows = [Recorded(node_id="n", begin=0, end=900), Recorded(node_id="n", begin=1000, end=1900, needed=False)]
+    found = cost(rows, [100.0, 100.0], RESTART)
 
     assert (found.idle_seconds, found.restarts, found.seconds) == (200.0, 1, 800.0)
-    assert optimum(told, RESTART) == 600.0
+    assert optimum(rows, RESTART) == 600.0
 
 
 @given(st.floats(0, 1e7))

@@ -45,12 +45,12 @@ def test_a_target_gives_the_numbers_that_kubernetes_publishes(
     """Nodes times value over target, rounded up, with a dead band of a tenth."""
     rules = free_rules(m=Metric(signal="promql", expression="avg(load)", target=target))
 
-    assert proposed(seen(count, a_measure("m", value)), rules).want == wanted
+    assert proposed(seen(count, a_measure("m", value)), rules).desired_nodes == wanted
 
 
 def test_rounding_errors_add_no_node() -> None:
     """Ten times 0.9 / 0.6 is 15, though floating point makes it a little more."""
-    assert utilization(0.9, 10).want == 15
+    assert utilization(0.9, 10).desired_nodes == 15
 
 
 def test_steps_give_the_numbers_that_aws_publishes() -> None:
@@ -63,7 +63,7 @@ def test_steps_give_the_numbers_that_aws_publishes() -> None:
     rules = free_rules(cpu=Metric(signal="promql", expression="avg(cpu)", steps=steps))
     walk = [(10, 50.0, 10), (10, 60.0, 11), (11, 70.0, 14), (14, 40.0, 13), (13, 30.0, 10)]
 
-    assert [proposed(seen(count, a_measure("cpu", value)), rules).want for count, value, _ in walk] == [
+    assert [proposed(seen(count, a_measure("cpu", value)), rules).desired_nodes for count, value, _ in walk] == [
         wanted for _, _, wanted in walk
     ]
 
@@ -73,12 +73,14 @@ def test_a_deeper_breach_during_warm_up_adds_only_what_is_missing() -> None:
     rules = free_rules(cpu=Metric(signal="promql", expression="avg(cpu)", steps={"above 70": "add 30%"}))
     pool = [*nodes(10), *nodes(1, first=10, age=60.0)]
 
-    assert proposed(seen(pool, a_measure("cpu", 75.0)), rules).want == 13
+    assert proposed(seen(pool, a_measure("cpu", 75.0)), rules).desired_nodes == 13
 
 
 def test_a_queue_is_shared_out_among_the_nodes() -> None:
     """`per_node`: a total of 95 with 10 for each node needs 10 nodes, however many there are."""
-    assert [proposed(seen(count, a_measure("q", 95.0)), free_rules(q=QUEUE)).want for count in (0, 1, 10, 20)] == [
+    assert [
+        proposed(seen(count, a_measure("q", 95.0)), free_rules(q=QUEUE)).desired_nodes for count in (0, 1, 10, 20)
+    ] == [
         10,
         10,
         10,
@@ -90,21 +92,21 @@ def test_a_total_brings_a_pool_to_zero_and_back() -> None:
     """Nothing waits: no node; one job waits: one node."""
     rules = free_rules(q=QUEUE)
 
-    assert proposed(seen(3, a_measure("q", 0.0)), rules).want == 0
-    assert proposed(seen(0, a_measure("q", 1.0)), rules).want == 1
-    assert proposed(seen(0, a_measure("q", 0.0)), rules).want == 0
+    assert proposed(seen(3, a_measure("q", 0.0)), rules).desired_nodes == 0
+    assert proposed(seen(0, a_measure("q", 1.0)), rules).desired_nodes == 1
+    assert proposed(seen(0, a_measure("q", 0.0)), rules).desired_nodes == 0
 
 
 def test_the_smallest_total_there_is_still_needs_a_node() -> None:
     """Shared out among the nodes it would vanish in rounding, and the pool would go to zero and back for ever."""
     rules = free_rules(q=replace(QUEUE, target=1.0))
 
-    assert [proposed(seen(count, a_measure("q", 5e-324)), rules).want for count in (0, 1, 3)] == [1, 1, 1]
+    assert [proposed(seen(count, a_measure("q", 5e-324)), rules).desired_nodes for count in (0, 1, 3)] == [1, 1, 1]
 
 
 def test_a_mean_of_gpus_never_empties_a_pool() -> None:
     """Without nodes it has no value, so it could not bring them back: it asks for one at least."""
-    assert utilization(0.0, 5).want == 1
+    assert utilization(0.0, 5).desired_nodes == 1
 
 
 @pytest.mark.parametrize("steps", [{"below 0.1": "exactly 0"}, {"below 0.1": "remove 100%"}])
@@ -112,7 +114,7 @@ def test_a_step_on_a_mean_of_gpus_never_empties_a_pool_either(steps: dict[str, s
     """`exactly 0` comes to one node where the number dies with the last."""
     rules = free_rules(load=Metric(steps=steps))
 
-    assert proposed(seen(5, a_measure("gpu_utilization", 0.0)), rules).want == 1
+    assert proposed(seen(5, a_measure("gpu_utilization", 0.0)), rules).desired_nodes == 1
 
 
 def test_percent_steps_are_rounded_towards_zero_but_move_one_node() -> None:
@@ -120,17 +122,17 @@ def test_percent_steps_are_rounded_towards_zero_but_move_one_node() -> None:
     steps = {"above 10": "add 25%"}
     rules = free_rules(q=Metric(signal="promql", expression="q", steps=steps))
 
-    assert proposed(seen(5, a_measure("q", 10.0)), rules).want == 6
-    assert proposed(seen(0, a_measure("q", 10.0)), rules).want == 1
-    assert proposed(seen(9, a_measure("q", 10.0)), rules).want == 11
+    assert proposed(seen(5, a_measure("q", 10.0)), rules).desired_nodes == 6
+    assert proposed(seen(0, a_measure("q", 10.0)), rules).desired_nodes == 1
+    assert proposed(seen(9, a_measure("q", 10.0)), rules).desired_nodes == 11
 
 
 def test_an_exact_step_never_goes_against_its_direction() -> None:
     """`above 0.9: exactly 4` leaves ten nodes at ten."""
     rules = free_rules(load=Metric(steps={"above 0.9": "exactly 4"}))
 
-    assert proposed(seen(10, a_measure("gpu_utilization", 0.95)), rules).want == 10
-    assert proposed(seen(2, a_measure("gpu_utilization", 0.95)), rules).want == 4
+    assert proposed(seen(10, a_measure("gpu_utilization", 0.95)), rules).desired_nodes == 10
+    assert proposed(seen(2, a_measure("gpu_utilization", 0.95)), rules).desired_nodes == 4
 
 
 def test_a_step_in_stops_where_the_next_round_would_add_again() -> None:
@@ -138,7 +140,7 @@ def test_a_step_in_stops_where_the_next_round_would_add_again() -> None:
     rules = free_rules(load=Metric(steps={"above 0.8": "add 1", "below 0.5": "exactly 1"}))
     proposal = proposed(seen(4, a_measure("gpu_utilization", 0.45)), rules)
 
-    assert proposal.want == 3
+    assert proposal.desired_nodes == 3
     assert "1 would bring it to the step at 0.8" in proposal.reason.sentence
 
 
@@ -149,14 +151,19 @@ def test_the_sentence_tells_the_arithmetic() -> None:
     assert (
         proposal.reason.sentence == "load 0.82 over target 0.6: 6 × 0.82/0.6 → 9 nodes, limited to +2."  # noqa: RUF001  people read it as times
     )
-    assert (proposal.want, proposal.wish, proposal.grows, proposal.reason.code) == (8, 9, True, "scale_out")
+    assert (proposal.desired_nodes, proposal.raw_desired_nodes, proposal.grows, proposal.reason.code) == (
+        8,
+        9,
+        True,
+        "scale_out",
+    )
 
 
 def test_pending_nodes_are_capacity_without_load() -> None:
     """Four loaded nodes and four on their way are eight at half the load: nothing is added twice."""
     pool = [*nodes(4), *nodes(4, first=4, state=NodeState.PENDING)]
 
-    assert proposed(seen(pool, a_measure("gpu_utilization", 1.0)), free_rules(load=TARGET)).want == 8
+    assert proposed(seen(pool, a_measure("gpu_utilization", 1.0)), free_rules(load=TARGET)).desired_nodes == 8
 
 
 def test_launches_that_the_cloud_does_not_show_yet_are_capacity() -> None:
@@ -171,7 +178,7 @@ def test_launches_that_the_cloud_does_not_show_yet_are_capacity() -> None:
     )
     opened = (OpenIntent(intent=launch, attempts=1, last=None, reached=True),)
 
-    assert proposed(seen(1, a_measure("q", 15.0), open_intents=opened), free_rules(q=QUEUE)).want == 2
+    assert proposed(seen(1, a_measure("q", 15.0), open_intents=opened), free_rules(q=QUEUE)).desired_nodes == 2
     assert proposed(seen(1, a_measure("q", 15.0), open_intents=opened), free_rules(q=QUEUE)).reason.code == "steady"
 
 
@@ -181,7 +188,7 @@ def test_nodes_that_warm_up_do_not_let_the_pool_shrink() -> None:
     busy = proposed(seen(pool, a_measure("gpu_utilization", 0.3)), free_rules(load=TARGET))
     old = proposed(seen(8, a_measure("gpu_utilization", 0.3)), free_rules(load=TARGET))
 
-    assert (busy.want, old.want) == (8, 4)
+    assert (busy.desired_nodes, old.desired_nodes) == (8, 4)
     assert "young and missing nodes counted as loaded" in busy.reason.sentence
 
 
@@ -190,7 +197,7 @@ def test_a_node_of_unknown_age_counts_as_young(other: dict[str, object]) -> None
     """Neither a missing nor a future start proves that a node has warmed up."""
     pool = [replace(node, **other) for node in nodes(4)]  # type: ignore[arg-type]
 
-    assert proposed(seen(pool, a_measure("gpu_utilization", 0.0)), free_rules(load=TARGET)).want == 4
+    assert proposed(seen(pool, a_measure("gpu_utilization", 0.0)), free_rules(load=TARGET)).desired_nodes == 4
 
 
 def test_steps_in_wait_for_nodes_that_warm_up() -> None:
@@ -198,8 +205,8 @@ def test_steps_in_wait_for_nodes_that_warm_up() -> None:
     rules = free_rules(load=Metric(steps={"below 0.2": "remove 1"}))
     pool = [*nodes(3), *nodes(1, first=3, age=60.0)]
 
-    assert proposed(seen(pool, a_measure("gpu_utilization", 0.1)), rules).want == 4
-    assert proposed(seen(4, a_measure("gpu_utilization", 0.1)), rules).want == 3
+    assert proposed(seen(pool, a_measure("gpu_utilization", 0.1)), rules).desired_nodes == 4
+    assert proposed(seen(4, a_measure("gpu_utilization", 0.1)), rules).desired_nodes == 3
 
 
 def test_out_if_any_metric_wants_it_and_in_only_if_all_agree() -> None:
@@ -207,7 +214,7 @@ def test_out_if_any_metric_wants_it_and_in_only_if_all_agree() -> None:
     rules = free_rules(load=TARGET, q=QUEUE)
 
     def want(load: float, waiting: float) -> int | None:
-        return proposed(seen(6, a_measure("gpu_utilization", load), a_measure("q", waiting)), rules).want
+        return proposed(seen(6, a_measure("gpu_utilization", load), a_measure("q", waiting)), rules).desired_nodes
 
     assert want(0.1, 120.0) == 12
     assert want(0.9, 0.0) == 9
@@ -229,7 +236,7 @@ def test_without_metrics_the_policy_has_no_say() -> None:
     """Neither a size nor a floor: an idle pool can still be reclaimed."""
     proposal = proposed(seen(3), ScalingRules())
 
-    assert (proposal.want, proposal.at_least, proposal.at_most, proposal.grows) == (None, None, None, False)
+    assert (proposal.desired_nodes, proposal.min_nodes, proposal.max_nodes, proposal.grows) == (None, None, None, False)
 
 
 def test_full_memory_gives_advice() -> None:

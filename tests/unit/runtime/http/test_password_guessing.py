@@ -55,17 +55,17 @@ def test_no_more_guesses_are_told_right_or_wrong_than_five_and_one_each_ten_seco
     history: list[tuple[float, str]],
 ) -> None:
     """Whatever else is tried meanwhile: a guess counts where the right password would have been let in."""
-    told, now = [], 0.0
+    rows, now = [], 0.0
     for number, (wait, user) in enumerate(history):
         now += wait
         gate = Plain(history[:number])
         gate.clock.advance(wait)
         if user == "alice" and gate.status(RIGHT) == 200:
-            told.append(now)
+            rows.append(now)
 
-    for first, begin in enumerate(told):
-        for last in range(first, len(told)):
-            assert last - first + 1 <= 6 + (told[last] - begin) / 10, told
+    for first, begin in enumerate(rows):
+        for last in range(first, len(rows)):
+            assert last - first + 1 <= 6 + (rows[last] - begin) / 10, rows
 
 
 def test_guesses_at_the_same_time_count_at_once() -> None:

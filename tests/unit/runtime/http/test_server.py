@@ -210,7 +210,7 @@ def test_whoever_waits_longest_makes_room(server: HttpServer) -> None:
     """Silent clients on every place: the first of them hears 503 and the newcomer is served; the others stay."""
     holding = [silent(server, b"GET /page", f"127.0.0.{10 + place}") for place in range(SLOTS)]
     status = ask(server, "/page")[0]
-    told = holding[0].recv(65536)
+    body = holding[0].recv(65536)
     for connection in holding[1:]:
         connection.sendall(b" HTTP/1.0\r\n\r\n")
     answers = [connection.recv(12) for connection in holding[1:]]
@@ -218,7 +218,7 @@ def test_whoever_waits_longest_makes_room(server: HttpServer) -> None:
         connection.close()
 
     assert status == HTTPStatus.OK
-    assert told.startswith(b"HTTP/1.1 503 ")
+    assert body.startswith(b"HTTP/1.1 503 ")
     assert answers == [b"HTTP/1.1 200"] * (SLOTS - 1)
 
 
@@ -229,13 +229,13 @@ def test_who_has_most_places_makes_room_first(server: HttpServer) -> None:
     status = ask(server, "/page")[0]
     older.sendall(b" HTTP/1.0\r\n\r\n")
     answer = older.recv(12)
-    told = greedy[0].recv(12)
+    body = greedy[0].recv(12)
     for connection in (older, *greedy):
         connection.close()
 
     assert status == HTTPStatus.OK
     assert answer == b"HTTP/1.1 200"
-    assert told == b"HTTP/1.1 503"
+    assert body == b"HTTP/1.1 503"
 
 
 @pytest.mark.parametrize("say", [b"", b"GET /page HTTP/1.1\r\nX-Slow: "])

@@ -124,7 +124,7 @@ def test_who_has_both_gets_the_newer(serve: Serve, authority: Authority) -> None
 def test_older_versions_are_refused(serve: Serve) -> None:
     """TLS 1.1, which openssl would speak if it were told to accept anything."""
     port = serve().server_address[1]
-    told = subprocess.run(
+    result = subprocess.run(
         ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -133,7 +133,7 @@ def test_older_versions_are_refused(serve: Serve) -> None:
         check=False,
     )
 
-    assert "alert protocol version" in told.stderr
+    assert "alert protocol version" in result.stderr
 
 
 def test_the_url_says_https(serve: Serve) -> None:
@@ -358,14 +358,14 @@ def test_a_connection_that_ends_before_its_handshake_is_closed(issued: Issued, e
     descriptor = accepted.fileno()
     assert server.places.take(accepted, "127.0.0.1", plain=False) is None
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as rows:
         warnings.simplefilter("always", ResourceWarning)
         server.process_request_thread(accepted, address)
         gc.collect()
     server.server_close()
     client.close()
 
-    assert [str(each.message) for each in told] == []
+    assert [str(each.message) for each in rows] == []
     assert not server.places.taken
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)

@@ -75,7 +75,7 @@ NAMED = {
 @pytest.mark.parametrize(("host", "status"), NAMED.items())
 def test_a_made_up_name_leads_to_no_metrics(opened: Callable[..., HttpServer], host: str | None, status: int) -> None:
     """A site whose name server says 127.0.0.1 has its script read them, by the site's own name."""
-    assert asked(opened(names=("gpu-7.example.com",)), host).status == status
+    assert asked(opened(allowed_hosts=("gpu-7.example.com",)), host).status == status
 
 
 def test_where_a_password_is_asked_for_any_name_will_do(opened: Callable[..., HttpServer]) -> None:

@@ -66,8 +66,8 @@ class Told(Collector):
     def __init__(self, known: dict[str, Family], samples: Iterable[Sample]) -> None:
         self._families = {name: sample_family(family) for name, family in known.items()}
         for name, labels, value in samples:
-            told = {key: text for key, text in zip(known[name].labels, labels, strict=True) if text is not None}
-            self._families[name].add_sample(name, told, value)
+            document = {key: text for key, text in zip(known[name].labels, labels, strict=True) if text is not None}
+            self._families[name].add_sample(name, document, value)
 
     def collect(self) -> Sequence[Metric]:
         """Those that have a sample."""

@@ -28,7 +28,7 @@ from tests.support.fakes.faulty_cloud import FaultRates, FaultyCloud
 
 GIB = 1024**3
 MINUTE = 60.0
-OPTIONS = Options(trace=Path("recorded"), notice=0.0, warm_up=60.0)
+OPTIONS = Options(trace=Path("recorded"), grace_period=0.0, warm_up=60.0)
 # Idle and busy stretches in turn, in seconds, for each node.
 TURNS = st.lists(
     st.lists(st.tuples(st.floats(1, 3000), st.floats(1, 3000)), min_size=1, max_size=6), min_size=1, max_size=3
@@ -79,7 +79,7 @@ def test_skipped_rounds_change_nothing(
     turns: list[list[tuple[float, float]]], after: float | str, seed: int | None, notice: float
 ) -> None:
     """Stops, starts, runs and violations are those of every round played, whether the cloud fails or not."""
-    idle = IdleRules(after=after, notice=notice, parked="stop", parked_after=60.0, instance_store="discard")  # type: ignore[arg-type]
+    idle = IdleRules(timeout=after, grace_period=notice, parked="stop", parked_timeout=60.0, instance_store="discard")  # type: ignore[arg-type]
     options = replace(OPTIONS, idle=idle)
     cloud = (lambda cloud, _: cloud) if seed is None else faulty(seed)
     played = [
@@ -105,19 +105,19 @@ def test_a_fleet_at_work_is_played_in_one_round() -> None:
 @pytest.mark.parametrize(
     ("rules", "waits"),
     [
-        (PoolRules(idle=IdleRules(after=300.0)), {State.IDLE: 300.0}),
+        (PoolRules(idle=IdleRules(timeout=300.0)), {State.IDLE: 300.0}),
         (
-            PoolRules(idle=IdleRules(after=300.0, parked="stop", parked_after=900.0)),
+            PoolRules(idle=IdleRules(timeout=300.0, parked="stop", parked_timeout=900.0)),
             {State.IDLE: 300.0, State.PARKED: 900.0},
         ),
-        (PoolRules(idle=IdleRules(after="break_even", restart_cost=120.0)), {State.IDLE: 120.0}),
-        (PoolRules(idle=IdleRules(then="tell")), {}),
-        (PoolRules(idle=IdleRules(after="break_even", restart_cost="measured")), None),
-        (PoolRules(idle=IdleRules(after="learned")), None),
+        (PoolRules(idle=IdleRules(timeout="break_even", restart_cost=120.0)), {State.IDLE: 120.0}),
+        (PoolRules(idle=IdleRules(action="report")), {}),
+        (PoolRules(idle=IdleRules(timeout="break_even", restart_cost="measured")), None),
+        (PoolRules(idle=IdleRules(timeout="learned")), None),
         (PoolRules(idle=IdleRules(terminate_after=3600.0)), None),
         (PoolRules(idle=IdleRules(max_age=3600.0)), None),
         (PoolRules(idle=IdleRules(demand={"jobs": "sum(pending)"})), None),
-        (PoolRules(schedule={"day": Window(at_least=1)}), None),
+        (PoolRules(schedule={"day": Window(min_nodes=1)}), None),
     ],
 )
 def test_rounds_are_skipped_only_where_waits_are_known_ahead(
@@ -156,7 +156,7 @@ def test_the_engine_stops_what_the_simulated_agents_make_it_stop() -> None:
 
     assert {"held", "deaf", "n0", "n1"} == {stop.node for stop in stops}
     for life in lives:
-        mine, theirs = ([stop.at for stop in told if stop.node == life.name] for told in (stops, world.stops))
+        mine, theirs = ([stop.at for stop in rows if stop.node == life.name] for rows in (stops, world.stops))
         assert len(mine) == len(theirs), life.name
         for early, late in zip(mine, theirs, strict=True):
             assert 0 <= late - early <= options.interval, f"{life.name}: {early} and {late}"
@@ -255,7 +255,7 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
 def test_whatever_the_cloud_does_no_property_is_broken(after: float | str) -> None:
     """Throttles, lost answers, no capacity, slow stops and blind spells: the stops come later, and none is wrong."""
     turns = [[(1500.0 + 100 * number, 700.0)] * 12 for number in range(6)]
-    idle = IdleRules(after=after, notice=0.0, parked="stop", instance_store="discard")  # type: ignore[arg-type]
+    idle = IdleRules(timeout=after, grace_period=0.0, parked="stop", instance_store="discard")  # type: ignore[arg-type]
     clouds: list[FaultyCloud] = []
 
     def broken(cloud: Cloud, clock: object) -> Cloud:

@@ -13,7 +13,7 @@ from gpuwatch.cli.main import commands
 from gpuwatch.simulate.backtest.report import MEASURES
 
 HOUR = 3600
-COMPARED = ["after=10m", "after=break_even", "after=learned", "never"]
+COMPARED = ["timeout=10m", "timeout=break_even", "timeout=learned", "never"]
 VOID = {"meta", "input", "wbr"}
 HOSTILE = "<b>forgotten</b>"
 
@@ -97,9 +97,9 @@ def test_names_of_nodes_are_text(written: tuple[str, Page, dict[str, Any]]) -> N
 
 def test_the_figures_are_those_of_the_json(written: tuple[str, Page, dict[str, Any]]) -> None:
     """Each measure is a row, each policy and the optimum a column, in the same order."""
-    _, page, told = written
+    _, page, document = written
     rows = {row[0]: row[1:] for row in page.rows}
-    sides = [*told["policies"], told["optimum"]]
+    sides = [*document["policies"], document["optimum"]]
 
     assert rows[""] == [*COMPARED, "optimum"]
     for measure in MEASURES:
@@ -110,10 +110,10 @@ def test_the_figures_are_those_of_the_json(written: tuple[str, Page, dict[str, A
 
 def test_the_stops_are_those_of_the_json(written: tuple[str, Page, dict[str, Any]]) -> None:
     """Node for node, with hours, money and evidence."""
-    _, page, told = written
+    _, page, document = written
     expected = [
         (each["node"], f"{each['node_hours_saved']:,.2f}", f"{each['saved_usd']:,.2f}", each["evidence"])
-        for policy in told["policies"]
+        for policy in document["policies"]
         for each in policy["would_have_stopped"]
     ]
     shown = [(row[0], row[4], row[5], row[6].removeprefix("suspect; ")) for row in page.rows if len(row) == 7]

@@ -19,7 +19,7 @@ from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
 
 MINUTE, HOUR = 60, 3600
-# Idle for 10, 12, 200 and 30 min, the last without an end; after=5m regrets the first two.
+# Idle for 10, 12, 200 and 30 min, the last without an end; timeout=5m regrets the first two.
 TURNS = {
     "soon": [(0, 30 * MINUTE), (40 * MINUTE, HOUR), (72 * MINUTE, 2 * HOUR)],
     "late": [(0, HOUR), (260 * MINUTE, 290 * MINUTE)],
@@ -38,28 +38,28 @@ def told_of(history: History, *policies: str) -> Backtest:
     return backtest("load.csv", history, Options(), named, Terms(), None, SystemClock())
 
 
-def listed(told: Backtest, most: int) -> list[StopRecord]:
+def listed(result: Backtest, most: int) -> list[StopRecord]:
     """The list of the first policy."""
-    return told.listed(told.lines[0].figures, most)
+    return result.listed(result.lines[0].figures, most)
 
 
 def test_suspects_come_first_and_then_the_largest_savings() -> None:
     """Of suspects the dearest leads; of the others the one that saved most."""
-    told = told_of(of_intervals(TURNS), "after=5m")
+    result = told_of(of_intervals(TURNS), "timeout=5m")
 
-    assert [(each.stop.gap.node_id, each.stop.saved_seconds / MINUTE, each.suspect) for each in listed(told, 9)] == [
+    assert [(each.stop.gap.node_id, each.stop.saved_seconds / MINUTE, each.suspect) for each in listed(result, 9)] == [
         ("soon", -5, True),
         ("soon", -3, True),
         ("soon", 195, False),
         ("late", 185, False),
         ("late", 25, False),
     ]
-    assert [each.stop.saved_seconds / MINUTE for each in listed(told, 3)] == [-5, -3, 195]
+    assert [each.stop.saved_seconds / MINUTE for each in listed(result, 3)] == [-5, -3, 195]
 
 
 def test_evidence_says_what_came_before_a_stop_and_what_after() -> None:
     """How long it had worked, the source's words, when it was stopped, and whether it was needed again."""
-    words = {each.stop.at: each.evidence for each in listed(told_of(of_intervals(TURNS), "after=5m"), 9)}
+    words = {each.stop.at: each.evidence for each in listed(told_of(of_intervals(TURNS), "timeout=5m"), 9)}
 
     assert words[35.0 * MINUTE].startswith("idle after 30m of work; ")
     assert words[35.0 * MINUTE].endswith("; stopped after 5m; needed again 5m later")
@@ -69,7 +69,7 @@ def test_evidence_says_what_came_before_a_stop_and_what_after() -> None:
 def test_the_source_s_own_words_are_evidence() -> None:
     """What the history says of a gap stands in its evidence, and only there."""
     history = replace(of_intervals(TURNS), evidence={("late", 3600.0): "GPU at 0 %, nobody logged in"})
-    first = {each.stop.at: each.evidence for each in listed(told_of(history, "after=5m"), 9)}
+    first = {each.stop.at: each.evidence for each in listed(told_of(history, "timeout=5m"), 9)}
 
     assert first[65.0 * MINUTE] == (
         "idle after 1h of work; GPU at 0 %, nobody logged in; stopped after 5m; needed again 3h15m later"
@@ -82,10 +82,10 @@ def test_the_source_s_own_words_are_evidence() -> None:
 def test_the_stops_add_up_to_the_figures(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Their number, their hours, their restarts, their suspects, for policies of every kind."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
-    told = told_of(history, "after=2m", "after=break_even", "after=learned", "never")
+    result = told_of(history, "timeout=2m", "timeout=break_even", "timeout=learned", "never")
 
-    for line in told.lines:
-        figures, stops = line.figures, told.listed(line.figures, 10**6)
+    for line in result.lines:
+        figures, stops = line.figures, result.listed(line.figures, 10**6)
         assert len(stops) == figures.stops
         assert sum(each.stop.saved_seconds for each in stops) / 3600 == pytest.approx(figures.node_hours_saved)
         assert sum(each.stop.gap.needed for each in stops) == figures.restarts
@@ -97,15 +97,15 @@ def test_moments_are_absolute_where_the_source_knows_them() -> None:
     history = of_intervals(TURNS)
     known = replace(history, begins_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
     first, bare = (
-        json.loads(json.dumps(as_json(told_of(each, "after=5m"), 1)))["policies"][0]["would_have_stopped"][0]
+        json.loads(json.dumps(as_json(told_of(each, "timeout=5m"), 1)))["policies"][0]["would_have_stopped"][0]
         for each in (known, history)
     )
 
     assert (first["idle_since"], first["needed_at"]) == ("2026-03-02T00:00:00+00:00", "2026-03-02T00:10:00+00:00")
     assert (first["idle_since_seconds"], first["needed_at_seconds"]) == (1800, 2400)
     assert "idle_since" not in bare
-    assert "2026-03-02 00:05:00" in as_text(told_of(known, "after=5m"))
-    assert "0d 00:35:00" in as_text(told_of(history, "after=5m"))
+    assert "2026-03-02 00:05:00" in as_text(told_of(known, "timeout=5m"))
+    assert "0d 00:35:00" in as_text(told_of(history, "timeout=5m"))
 
 
 @settings(max_examples=25, deadline=None)
@@ -114,7 +114,7 @@ def test_the_fleet_over_time_holds_every_second_once(turns: dict[str, list[tuple
     """Busy and idle are what nodes exist for; what a policy stopped is idle in every bin; the areas are the hours."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
     fleet, width = fleet_of(history, bins), history.horizon_seconds / bins
-    figures = figures_of(policy_of("after=5m"), history, Terms())
+    figures = figures_of(policy_of("timeout=5m"), history, Terms())
     stopped = stopped_of(history, figures, bins)
 
     assert sum([*fleet.busy, *fleet.idle]) * width == pytest.approx(sum(history.node_seconds.values()))
@@ -142,5 +142,5 @@ def test_the_usual_wait_is_that_of_the_stops() -> None:
     """A policy that stops nothing has none."""
     history = of_intervals(TURNS)
 
-    assert usual_wait(history, figures_of(policy_of("after=5m"), history, Terms())) == 300.0
+    assert usual_wait(history, figures_of(policy_of("timeout=5m"), history, Terms())) == 300.0
     assert usual_wait(history, figures_of(policy_of("never"), history, Terms())) is None

@@ -34,9 +34,9 @@ def tried(folder: Path, rules: PoolRules, bounds: Bounds | None = Bounds(hours=6
     return backtest("trace.csv", history_of(options), options, policies, Terms(), bounds, SystemClock())
 
 
-def record(told: Backtest, rules: PoolRules = RULES) -> BacktestRecord:
+def record(result: Backtest, rules: PoolRules = RULES) -> BacktestRecord:
     """What is kept."""
-    return kept.record(told, "training", rules, NOW, "ann@host")
+    return kept.record(result, "training", rules, NOW, "ann@host")
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +45,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Backtest:
     return tried(tmp_path_factory.mktemp("traces"), RULES)
 
 
-def spoiled(told: Backtest, figures: dict[str, Any], checked: dict[str, Any]) -> Backtest:
+def spoiled(result: Backtest, figures: dict[str, Any], checked: dict[str, Any]) -> Backtest:
     """The same with other results."""
-    (line,) = told.lines
+    (line,) = result.lines
     assert line.checked is not None
     line = replace(line, figures=replace(line.figures, **figures), checked=replace(line.checked, **checked))
-    return replace(told, lines=(line,))
+    return replace(result, lines=(line,))
 
 
 def test_what_is_kept_says_what_was_tried_and_what_came_of_it(told: Backtest) -> None:
@@ -94,7 +94,7 @@ def test_without_a_check_it_does_not_pass(tmp_path: Path) -> None:
 
 def test_rules_that_stop_too_soon_do_not_pass(tmp_path: Path) -> None:
     """A node that is needed again five minutes after each stop."""
-    hasty = PoolRules(warm_up=0.0, idle=IdleRules(after=1500.0, notice=600.0))
+    hasty = PoolRules(warm_up=0.0, idle=IdleRules(timeout=1500.0, grace_period=600.0))
     made = record(tried(tmp_path, hasty), hasty)
 
     assert made.failure == "nodes needed again within 15m of their stop, 5 of 7, more than 25%"
@@ -102,26 +102,26 @@ def test_rules_that_stop_too_soon_do_not_pass(tmp_path: Path) -> None:
 
 def test_every_wait_that_the_pool_may_use_is_tried_and_must_pass(tmp_path: Path) -> None:
     """A window's wait as well as its own; the words say which one failed."""
-    rules = replace(RULES, schedule={"night": Window(hours="22:00-06:00", after=1500.0)})
-    told = tried(tmp_path, rules)
-    made = record(told, rules)
+    rules = replace(RULES, schedule={"night": Window(hours="22:00-06:00", idle_timeout=1500.0)})
+    result = tried(tmp_path, rules)
+    made = record(result, rules)
 
-    assert [line.figures.policy.name for line in told.lines] == ["training:after=30m", "training:after=25m"]
-    assert made.failure == ("training:after=25m: nodes needed again within 15m of their stop, 5 of 7, more than 25%")
+    assert [line.figures.policy.name for line in result.lines] == ["training:timeout=30m", "training:timeout=25m"]
+    assert made.failure == ("training:timeout=25m: nodes needed again within 15m of their stop, 5 of 7, more than 25%")
     assert made.stops == 1 + 7
-    assert made.saved_ratio == told.lines[0].figures.bill_saved_ratio
+    assert made.saved_ratio == result.lines[0].figures.bill_saved_ratio
 
 
 def test_the_rules_are_played_at_their_harshest() -> None:
     """What only keeps nodes is left out; a termination is played as a stop, after the same wait."""
     idle = IdleRules(
-        after="learned",
-        then="terminate",
+        timeout="learned",
+        action="terminate",
         parked="terminate",
-        stalled="tell",
+        stalled="report",
         terminate_after=HOUR,
-        requires=("gpu*.power",),
-        notice=300.0,
+        required_evidence=("gpu*.power",),
+        grace_period=300.0,
         max_age=86400.0,
     )
     (played,) = pool_rules.trials(PoolRules(min_nodes=3, max_nodes=5, warm_up=60.0, idle=idle))
@@ -129,7 +129,12 @@ def test_the_rules_are_played_at_their_harshest() -> None:
     assert played == PoolRules(
         warm_up=60.0,
         idle=IdleRules(
-            after="learned", then="stop", parked="stop", instance_store="discard", notice=300.0, max_age=86400.0
+            timeout="learned",
+            action="stop",
+            parked="stop",
+            instance_store="discard",
+            grace_period=300.0,
+            max_age=86400.0,
         ),
     )
 
@@ -137,13 +142,13 @@ def test_the_rules_are_played_at_their_harshest() -> None:
 @pytest.mark.parametrize(
     ("rules", "seconds"),
     [
-        ({"after": 1800.0}, 1800.0),
-        ({"after": "break_even"}, 600.0),
-        ({"after": "break_even", "restart_cost": "measured"}, 0.0),
-        ({"after": "learned"}, 60.0),
-        ({"after": "learned", "restart_cost": 30.0}, 30.0),
-        ({"after": 1800.0, "parked": "stop", "parked_after": 900.0}, 900.0),
-        ({"after": 1800.0, "max_age": 86400.0}, 300.0),
+        ({"timeout": 1800.0}, 1800.0),
+        ({"timeout": "break_even"}, 600.0),
+        ({"timeout": "break_even", "restart_cost": "measured"}, 0.0),
+        ({"timeout": "learned"}, 60.0),
+        ({"timeout": "learned", "restart_cost": 30.0}, 30.0),
+        ({"timeout": 1800.0, "parked": "stop", "parked_timeout": 900.0}, 900.0),
+        ({"timeout": 1800.0, "max_age": 86400.0}, 300.0),
     ],
     ids=str,
 )
@@ -155,9 +160,9 @@ def test_the_witness_knows_the_shortest_idleness_before_a_stop(rules: dict[str, 
 @pytest.mark.parametrize(
     ("rules", "wait", "seconds"),
     [
-        ({"after": 1800.0, "notice": 600.0}, 1800.0, 2400.0),
-        ({"after": "learned", "notice": 600.0}, 700.0, 700.0),
-        ({"after": "learned", "notice": 600.0}, 200.0, 660.0),
+        ({"timeout": 1800.0, "grace_period": 600.0}, 1800.0, 2400.0),
+        ({"timeout": "learned", "grace_period": 600.0}, 700.0, 700.0),
+        ({"timeout": "learned", "grace_period": 600.0}, 200.0, 660.0),
     ],
     ids=str,
 )

@@ -15,7 +15,7 @@ from gpuwatch.simulate.backtest.replay import Recorded, optimum
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
 
-NAMES = ["never", "after=2m", "after=break_even", "after=learned"]
+NAMES = ["never", "timeout=2m", "timeout=break_even", "timeout=learned"]
 TERMS = Terms(restart=600.0)
 # Busy and idle stretches in turn, in seconds, for each node; what is left of the day is idle.
 STRETCH = st.integers(1, 4000)
@@ -87,13 +87,13 @@ def test_costs_are_those_of_a_walk_through_every_second(turns: dict[str, list[tu
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
     idle, node_seconds = sum(gap.seconds for gap in history.gaps), sum(history.node_seconds.values())
 
-    for name, told in all_figures(history).items():
+    for name, figures in all_figures(history).items():
         waits = waits_of(policy_of(name), history.gaps, TERMS.restart)
         paid, restarts = second_by_second(history.gaps, waits, TERMS.restart)
 
-        assert told.cost.seconds == pytest.approx(paid), name
-        assert told.cost.restarts == restarts, name
-        assert told.bill_saved_ratio == pytest.approx((idle - paid) / node_seconds), name
+        assert figures.cost.seconds == pytest.approx(paid), name
+        assert figures.cost.restarts == restarts, name
+        assert figures.bill_saved_ratio == pytest.approx((idle - paid) / node_seconds), name
 
 
 @settings(max_examples=50, deadline=None)
@@ -101,18 +101,18 @@ def test_costs_are_those_of_a_walk_through_every_second(turns: dict[str, list[tu
 def test_bounds_between_policies_hold_on_any_trace(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Never saves nothing, the optimum is the cheapest, and learned costs 1.05 times break-even at most."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()})
-    told, best = all_figures(history), optimum_of(history, TERMS).bill_saved_ratio
+    document, best = all_figures(history), optimum_of(history, TERMS).bill_saved_ratio
 
     assert best is not None
-    assert (told["never"].bill_saved_ratio, told["never"].stops) == (0.0, 0)
-    for name, figures in told.items():
+    assert (document["never"].bill_saved_ratio, document["never"].stops) == (0.0, 0)
+    for name, figures in document.items():
         saved, ratio = figures.bill_saved_ratio, figures.idle_cost_ratio_to_optimum
         assert optimum(history.gaps, TERMS.restart) <= figures.cost.seconds + 1e-6, name
         assert saved is not None, name
         assert saved <= best + 1e-9, name
         assert ratio is None or ratio >= 1 - 1e-9, name
     assert optimum_of(history, TERMS).cost.seconds == pytest.approx(optimum(history.gaps, TERMS.restart))
-    assert told["after=learned"].cost.seconds <= 1.05 * told["after=break_even"].cost.seconds + 1e-6
+    assert document["timeout=learned"].cost.seconds <= 1.05 * document["timeout=break_even"].cost.seconds + 1e-6
 
 
 def test_a_fixed_wait_comes_to_the_figures_computed_by_hand() -> None:
@@ -121,19 +121,19 @@ def test_a_fixed_wait_comes_to_the_figures_computed_by_hand() -> None:
     ends = [0, 6, 27, 128]  # each after a minute of work
     spans = [((at) * minute, (at + 1) * minute) for at in ends]
     history = of_intervals({"a": spans, "b": [(0, 189 * minute)]})
-    told = figures_of(policy_of("after=10m"), history, TERMS)
+    figures = figures_of(policy_of("timeout=10m"), history, TERMS)
     node_seconds = 2 * 189 * minute
 
     assert [gap.seconds / minute for gap in history.gaps] == [5, 20, 100, 60]
-    assert told.idle_cost_ratio_to_optimum == (5 + 10 + 10 + 10 + 10) / (5 + 10 + 10)
-    assert told.cost.seconds == 55 * minute
-    assert told.bill_saved_ratio == (185 - 55) * minute / node_seconds
-    assert told.restarts_per_node_day == pytest.approx(2 / (node_seconds / 86400))
-    assert told.people_waited_seconds == 2 * 180.0
-    assert told.suspected_wrong_stops == 1, "needed ten minutes after its stop; the other, ninety"
-    assert str(told.saved_usd) == "1.74", "130 min of a g6.xlarge at 0.8048 an hour"
-    assert (told.stops, told.restarts, told.nodes_stopped_again, told.most_stops_in_a_day) == (3, 2, 1, 3)
-    assert told.suspected_wrong_ratio == 1 / 3
+    assert figures.idle_cost_ratio_to_optimum == (5 + 10 + 10 + 10 + 10) / (5 + 10 + 10)
+    assert figures.cost.seconds == 55 * minute
+    assert figures.bill_saved_ratio == (185 - 55) * minute / node_seconds
+    assert figures.restarts_per_node_day == pytest.approx(2 / (node_seconds / 86400))
+    assert figures.people_waited_seconds == 2 * 180.0
+    assert figures.suspected_wrong_stops == 1, "needed ten minutes after its stop; the other, ninety"
+    assert str(figures.saved_usd) == "1.74", "130 min of a g6.xlarge at 0.8048 an hour"
+    assert (figures.stops, figures.restarts, figures.nodes_stopped_again, figures.most_stops_in_a_day) == (3, 2, 1, 3)
+    assert figures.suspected_wrong_ratio == 1 / 3
 
 
 def test_the_optimum_comes_to_the_figures_computed_by_hand() -> None:
@@ -159,12 +159,12 @@ def test_what_is_billed_and_what_is_saved_are_together_what_never_costs(
 ) -> None:
     """Of hours, GPU-hours and money, for every policy."""
     history = of_intervals({name: busy_spans(each) for name, each in turns.items()}, gpus=4)
-    told = all_figures(history)
-    never = told["never"]
+    document = all_figures(history)
+    never = document["never"]
 
     assert never.gpu_hours_billed == pytest.approx(4 * never.node_hours_billed)
     assert never.saved_usd == 0
-    for name, each in told.items():
+    for name, each in document.items():
         assert each.node_hours_billed + each.node_hours_saved == pytest.approx(never.node_hours_billed), name
         assert each.gpu_hours_billed + each.gpu_hours_saved == pytest.approx(never.gpu_hours_billed), name
         assert each.billed_usd is not None, name
@@ -176,10 +176,10 @@ def test_money_is_not_known_where_a_machine_has_no_list_price() -> None:
     """One such machine is enough, for a part of the money would look like all of it; hours are known nevertheless."""
     history = of_intervals({"a": [(0, 60)], "b": [(0, 7200)]})
     strange = replace(history.lives[0], instance_type="abacus")
-    told = figures_of(policy_of("after=10m"), replace(history, lives=(strange, history.lives[1])), TERMS)
+    figures = figures_of(policy_of("timeout=10m"), replace(history, lives=(strange, history.lives[1])), TERMS)
 
-    assert (told.billed_usd, told.saved_usd) == (None, None)
-    assert told.node_hours_saved == pytest.approx((7140 - 600) / 3600)
+    assert (figures.billed_usd, figures.saved_usd) == (None, None)
+    assert figures.node_hours_saved == pytest.approx((7140 - 600) / 3600)
 
 
 def test_churn_counts_the_stops_of_a_node_within_any_day() -> None:
@@ -187,24 +187,24 @@ def test_churn_counts_the_stops_of_a_node_within_any_day() -> None:
     hour = 3600
     close = [(0, hour), (20 * hour, 21 * hour), (90 * hour, 91 * hour)]  # stopped near hours 1, 21 and 91
     apart = [(0, hour), (30 * hour, 31 * hour), (90 * hour, 91 * hour)]
-    told = figures_of(
-        policy_of("after=10m"), of_intervals({"close": close, "apart": apart, "end": [(0, 95 * hour)]}), TERMS
+    figures = figures_of(
+        policy_of("timeout=10m"), of_intervals({"close": close, "apart": apart, "end": [(0, 95 * hour)]}), TERMS
     )
 
-    assert (told.stops, told.nodes_stopped_again, told.most_stops_in_a_day) == (6, 1, 2)
+    assert (figures.stops, figures.nodes_stopped_again, figures.most_stops_in_a_day) == (6, 1, 2)
 
 
 @pytest.mark.parametrize(
     ("text", "after"),
-    [("never", math.inf), ("after=90s", 90.0), ("after=1h30m", 5400.0), ("after=break_even", "break_even")],
+    [("never", math.inf), ("timeout=90s", 90.0), ("timeout=1h30m", 5400.0), ("timeout=break_even", "break_even")],
 )
 def test_a_policy_is_told_by_its_name(text: str, after: float | str) -> None:
     """`never`, a duration, or a rule."""
-    assert policy_of(text).after == after
+    assert policy_of(text).timeout == after
 
 
 @pytest.mark.parametrize(
-    "text", ["always", "after", "after=", "after=soon", "after=0", "after=-5m", "after=nan", "wait=5m"]
+    "text", ["always", "after", "timeout=", "timeout=soon", "timeout=0", "timeout=-5m", "timeout=nan", "wait=5m"]
 )
 def test_what_is_no_policy_is_refused_with_what_would_be_right(text: str) -> None:
     """The error holds the value and every right form."""
@@ -212,4 +212,4 @@ def test_what_is_no_policy_is_refused_with_what_would_be_right(text: str) -> Non
         policy_of(text)
 
     assert repr(text) in str(refused.value)
-    assert "after=learned" in str(refused.value)
+    assert "timeout=learned" in str(refused.value)

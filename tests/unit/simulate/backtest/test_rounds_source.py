@@ -141,11 +141,11 @@ def test_only_time_in_sight_is_paid_for_and_a_stop_of_ours_is() -> None:
 
 def test_evidence_says_since_when_and_after_what() -> None:
     """The agent's words of then."""
-    told = a_history({0: busy(500), 60: idle(20), 120: idle(80)})
+    history = a_history({0: busy(500), 60: idle(20), 120: idle(80)})
 
-    assert told.evidence == {("n", 40.0): "idle since 2026-03-02 12:00:40 UTC, after sm_activity of 0.97 ratio"}
-    assert told.begins_at == NOW
-    assert [(life.name, life.pool, life.instance_type) for life in told.lives] == [
+    assert history.evidence == {("n", 40.0): "idle since 2026-03-02 12:00:40 UTC, after sm_activity of 0.97 ratio"}
+    assert history.begins_at == NOW
+    assert [(life.name, life.pool, life.instance_type) for life in history.lives] == [
         ("n", "p", a_node("n").instance_type)
     ]
 
@@ -169,10 +169,10 @@ def test_one_gpu_too_few_is_unknown() -> None:
         assert verdict.gpus
         fewer = tuple(replace(each, gpu_count=len(verdict.gpus) + 1) for each in seen.fleet.nodes)
         ledger.record_round(replace(seen, fleet=replace(seen.fleet, nodes=fewer)))
-    told = ledger_history(ledger, Options(), None, NOW + timedelta(days=1))
+    history = ledger_history(ledger, Options(), None, NOW + timedelta(days=1))
 
     assert node.gpu_count == len(verdict.gpus)
-    assert gaps_of(told) == []
+    assert gaps_of(history) == []
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_a_played_fleet_is_found_again_in_its_ledger(tmp_path: Path) -> None:
     ledger = Ledger.connect(LedgerSettings(path=str(tmp_path / "ledger.db")))
     parts, world = staged(options, lives, HOURS * 3600, ledger)
     play(parts, world, options, HOURS * 3600)
-    told = ledger_history(ledger, Options(), None, STORY_BEGINS + timedelta(days=1))
+    history = ledger_history(ledger, Options(), None, STORY_BEGINS + timedelta(days=1))
     ledger.close()
-    first = (told.begins_at or datetime.fromtimestamp(0, UTC)) - STORY_BEGINS
+    first = (history.begins_at or datetime.fromtimestamp(0, UTC)) - STORY_BEGINS
 
     assert world.stops
     assert world.restarts
     for node_id, host in world.hosts.items():
-        gaps = [gap for gap in told.gaps if gap.node_id == node_id]
+        gaps = [gap for gap in history.gaps if gap.node_id == node_id]
         for gap in gaps:
             begin, end = (at + first.total_seconds() for at in (gap.begin, gap.end))
             work = host.demand.overlap(begin, end - options.sample)

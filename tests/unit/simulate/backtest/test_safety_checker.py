@@ -44,7 +44,7 @@ def checked(trace: Path, controller: Controller = step, hours: float = 1.5) -> C
     options = Options(trace=trace)
     bounds = Bounds(hours=hours)
     return check(
-        policy_of("after=10m"), history_of(options), options, 600.0, bounds, SystemClock(), controller=controller
+        policy_of("timeout=10m"), history_of(options), options, 600.0, bounds, SystemClock(), controller=controller
     )
 
 
@@ -94,18 +94,18 @@ def simulated(cloud: Cloud) -> SimulatedCloud:
     return cloud
 
 
-def says(told: Checked, *sentences: str) -> None:
+def says(result: Checked, *sentences: str) -> None:
     """Each of the sentences is among the violations."""
     for sentence in sentences:
-        assert any(sentence in each for each in told.violations), f"{sentence!r} is not in {told.violations[:9]}"
+        assert any(sentence in each for each in result.violations), f"{sentence!r} is not in {result.violations[:9]}"
 
 
 def test_the_real_controller_breaks_nothing(trace: Path) -> None:
     """What the next tests break is in order: it stops the two idle nodes, and nothing is wrong."""
-    told = checked(trace)
+    result = checked(trace)
 
-    assert (told.stops, told.wrongly_stopped, told.violations) == (2, 0, ())
-    assert (told.node_hours, told.hours, told.whole) == (4.5, 1.5, False)
+    assert (result.stops, result.wrongly_stopped, result.violations) == (2, 0, ())
+    assert (result.node_hours, result.hours, result.whole) == (4.5, 1.5, False)
 
 
 def test_p1_a_silent_node_that_is_stopped_is_found_out(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_p1_a_silent_node_that_is_stopped_is_found_out(tmp_path: Path) -> None:
 
 def test_p2_p9_a_working_node_that_is_stopped_is_found_out(trace: Path) -> None:
     """Each such stop is wrong by the truth, and it was not idle for the policy's wait."""
-    told = checked(trace, harmful(lambda parts: stop(parts, "always")))
+    result = checked(trace, harmful(lambda parts: stop(parts, "always")))
 
-    assert told.wrongly_stopped > 0
-    says(told, "P2: GPU 0 computes", "P9: it was idle for less than 600 s")
+    assert result.wrongly_stopped > 0
+    says(result, "P2: GPU 0 computes", "P9: it was idle for less than 600 s")
 
 
 def test_p14_a_node_that_nobody_was_told_of_is_found_out(trace: Path) -> None:
@@ -143,7 +143,7 @@ def test_p14_a_node_that_nobody_was_told_of_is_found_out(trace: Path) -> None:
                     stop(parts, node.name)
 
     says(checked(trace, harmful(lambda parts: stop(parts, "always"))), "P14: nobody was promised anything")
-    options = Options(trace=trace, after=600.0)
+    options = Options(trace=trace, timeout=600.0)
     lives = history_of(options).lives
     played = play(options, lives, 1.5 * HOUR, least_seconds=600.0, controller=harmful(early), every_round=True)
     says(Checked(violations=tuple(played.violations)), "P14: the promised time has not come")
@@ -172,13 +172,13 @@ def test_p4_p7_limits_and_minimum_that_are_exceeded_are_found_out(trace: Path) -
         for name in ("often", "forgotten"):
             stop(parts, name)
 
-    told = {}
+    document = {}
     for name, controller in {"in order": step, "broken": harmful(harm)}.items():
         played = play(options, history.lives, 5000.0, least_seconds=600.0, rules=rules, controller=controller)
-        told[name] = Checked(violations=tuple(played.violations))
+        document[name] = Checked(violations=tuple(played.violations))
 
-    assert told["in order"].violations == ()
-    says(told["broken"], "P4: too many stops within an hour", "P7: its pool falls below its minimum")
+    assert document["in order"].violations == ()
+    says(document["broken"], "P4: too many stops within an hour", "P7: its pool falls below its minimum")
 
 
 def test_p5_a_plan_that_is_not_what_is_done_is_found_out(trace: Path) -> None:
@@ -213,10 +213,10 @@ def test_p8_a_controller_that_removes_whatever_a_node_does_is_found_out(trace: P
         removal = Step(node_id=node.id, verb=Verb.STOP, reason=REASON, change="Nothing.")
         return replace(done, reviews=(Review(pool=node.pool, step=removal, answers=()),))
 
-    told = checked(trace, controller, hours=0.1)
+    result = checked(trace, controller, hours=0.1)
 
     for word in ("busy", "silent", "protected", "not enrolled"):
-        says(told, f"P8: it would be removed although it is {word}")
+        says(result, f"P8: it would be removed although it is {word}")
 
 
 def test_p10_p11_what_is_stopped_once_more_for_nothing_is_found_out(trace: Path) -> None:

@@ -12,10 +12,10 @@ from itsdangerous import BadData, URLSafeSerializer
 
 from gpuwatch.model.duration import format_time
 
-KEEP = "/keep/"
+SNOOZE = "/snooze/"
 LEAST_SECRET_BYTES = 32
 _VERSION = "2"
-_PURPOSE = f"gpuwatch keep link {_VERSION}"  # a key of its own is derived from the secret for each purpose
+_PURPOSE = f"gpuwatch snooze link {_VERSION}"  # a key of its own is derived from the secret for each purpose
 
 
 class LinkError(Exception):
@@ -76,9 +76,9 @@ def claimed(secret: bytes, token: str, now: datetime) -> Claim:
     return claim
 
 
-def keep_url(base: str, secret: bytes, claim: Claim) -> str:
+def snooze_url(base: str, secret: bytes, claim: Claim) -> str:
     """The link; `base` is where people reach the controller's page."""
-    return f"{base.rstrip('/')}{KEEP}{signed(secret, claim)}"
+    return f"{base.rstrip('/')}{SNOOZE}{signed(secret, claim)}"
 
 
 def _read(serializer: URLSafeSerializer, text: str) -> Claim:

@@ -1,11 +1,11 @@
-"""A page with a machine that has had its notice, and the keep link to it."""
+"""A page with a machine that has had its notice, and the snooze link to it."""
 
 from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlencode
 
-from gpuwatch.controller.web.keep_link import KEEP, Claim, signed
-from gpuwatch.model.orders import Keep
+from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, signed
+from gpuwatch.model.orders import Snooze
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.served_page import Answer, Site
 
@@ -31,7 +31,7 @@ def link(site: Site, **changes: object) -> str:
         whom="mail:ann@example.com",
         until=site.desk.clock.now() + timedelta(days=2),
     )
-    return KEEP + signed(SECRET, replace(claim, **changes))  # type: ignore[arg-type]
+    return SNOOZE + signed(SECRET, replace(claim, **changes))  # type: ignore[arg-type]
 
 
 def keep(site: Site, target: str, seconds: object = 4 * HOUR, **more: str) -> Answer:
@@ -40,9 +40,9 @@ def keep(site: Site, target: str, seconds: object = 4 * HOUR, **more: str) -> An
     return site.ask(target, "POST", body, Content_Type=FORM)
 
 
-def keeps(site: Site) -> tuple[Keep, ...]:
+def keeps(site: Site) -> tuple[Snooze, ...]:
     """What the next round will see."""
-    return site.desk.ledger.view(site.desk.clock.now()).keeps
+    return site.desk.ledger.view(site.desk.clock.now()).snoozes
 
 
 def records(site: Site) -> int:

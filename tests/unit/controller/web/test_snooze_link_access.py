@@ -1,4 +1,4 @@
-"""The way to a keep link: what it opens without a login, and nothing else; where its secret is, and where it is not."""
+"""The way to a snooze link: what it opens without a login; where its secret is, and where it is not."""
 
 import logging
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ import pytest
 from gpuwatch.cli.controller import observers_of
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.round import step
-from gpuwatch.controller.web.keep_link import KEEP
-from gpuwatch.controller.web.keep_page import KeepLinks
 from gpuwatch.controller.web.settings import ControllerSettings
+from gpuwatch.controller.web.snooze_link import SNOOZE
+from gpuwatch.controller.web.snooze_page import SnoozeLinks
 from gpuwatch.notify.settings import NotifySettings
 from gpuwatch.runtime.http.request import Request, Response
-from tests.support.builders.keep_link_page import SECRET, a_desk, keep, link
 from tests.support.builders.served_page import Site, a_site, with_users
+from tests.support.builders.snooze_link_page import SECRET, a_desk, keep, link
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def test_far_away_a_link_takes_https_or_an_explicit_insecure() -> None:
             assert asked(site, target).status == 200
             assert asked(site, target, secure=False, headers=named).status == (200 if insecure else 403)
             assert asked(site, target, secure=False, headers={"host": "evil.example"}).status == 421
-            assert asked(site, f"{KEEP}page.css").status == 200
+            assert asked(site, f"{SNOOZE}page.css").status == 200
 
 
 def test_a_link_opens_nothing_else(site: Site) -> None:
     """Not the page, not its API, not by any way of writing the path; with a password that is wrong nor without."""
     target = link(site)
-    for path in ("/", "/page.css", "/api/v1/fleet", "/metrics", "/keep", f"/x/..{target}", f"http://x{target}"):
+    for path in ("/", "/page.css", "/api/v1/fleet", "/metrics", "/snooze", f"/x/..{target}", f"http://x{target}"):
         assert site.ask(path).status == 401, path
-    for path in (f"{target}/../../api/v1/fleet", f"{target}/", KEEP, f"/{KEEP}", f"{KEEP}/api/v1/fleet"):
+    for path in (f"{target}/../../api/v1/fleet", f"{target}/", SNOOZE, f"/{SNOOZE}", f"{SNOOZE}/api/v1/fleet"):
         assert site.ask(path).status == 403, path
     assert asked(site, "/api/v1/fleet").status == 403
     assert site.ask(target, Authorization="Basic YW5uOndyb25n").status == 200
@@ -69,9 +69,9 @@ def test_without_a_secret_there_are_no_links(tmp_path: Path) -> None:
 
 def test_browsers_are_told_to_run_nothing_and_to_tell_nobody_the_address(site: Site) -> None:
     """No script at all, a form to here alone, no referrer, no cache, no frame."""
-    for answer in (site.ask(link(site)), keep(site, link(site)), site.ask(f"{KEEP}x")):
-        told = answer.headers
-        policy = dict(part.strip().partition(" ")[::2] for part in told["content-security-policy"].split(";"))
+    for answer in (site.ask(link(site)), keep(site, link(site)), site.ask(f"{SNOOZE}x")):
+        by_name = answer.headers
+        policy = dict(part.strip().partition(" ")[::2] for part in by_name["content-security-policy"].split(";"))
 
         assert policy == {
             "default-src": "'none'",
@@ -81,8 +81,8 @@ def test_browsers_are_told_to_run_nothing_and_to_tell_nobody_the_address(site: S
             "form-action": "'self'",
             "frame-ancestors": "'none'",
         }
-        assert (told["referrer-policy"], told["cache-control"]) == ("no-referrer", "no-store")
-        assert told["x-frame-options"] == "DENY"
+        assert (by_name["referrer-policy"], by_name["cache-control"]) == ("no-referrer", "no-store")
+        assert by_name["x-frame-options"] == "DENY"
 
 
 def test_no_link_is_in_any_log(site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,10 +96,10 @@ def test_no_link_is_in_any_log(site: Site, caplog: pytest.LogCaptureFixture, mon
 
     said = caplog.text
     assert failed.status == 500
-    assert "/keep/… failed" in said
-    assert "GET /keep/… HTTP/1.1" in said
+    assert "/snooze/… failed" in said
+    assert "GET /snooze/… HTTP/1.1" in said
     assert "i-1 is kept until 2026-03-02 16:01 UTC by link:mail:ann@example.com" in said
-    assert not any(part in said for part in target.removeprefix(KEEP).split(".")[1:])
+    assert not any(part in said for part in target.removeprefix(SNOOZE).split(".")[1:])
 
 
 def test_the_controller_takes_the_secret_from_its_file_and_a_renewed_one_without_a_restart(tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ def test_the_controller_takes_the_secret_from_its_file_and_a_renewed_one_without
     web.state.update(step(desk.parts), leading=True)
     site = Site(desk=desk, web=web, url="")
     named = {"host": "gpus.example.com:9461"}
-    told = [asked(site, link(site), client="127.0.0.1", secure=False, headers=named).status]
+    rows = [asked(site, link(site), client="127.0.0.1", secure=False, headers=named).status]
     key.write_bytes(b"another secret, also of 32 bytes or more")
-    told += [asked(site, link(site)).status]
+    rows += [asked(site, link(site)).status]
 
-    assert told == [200, 403]
+    assert rows == [200, 403]
 
 
 def test_a_secret_that_cannot_be_used_leaves_links_out_and_is_told(
@@ -143,7 +143,7 @@ def test_a_password_that_nobody_has_checked_names_no_user(site: Site, monkeypatc
         seen.append(request.user)
         return Response(body=b"", content_type="text/plain")
 
-    monkeypatch.setattr(KeepLinks, "answer", noted)
+    monkeypatch.setattr(SnoozeLinks, "answer", noted)
     site.ask(link(site), Authorization="Basic YW5uOmFubg==")
 
     assert seen == [None]

@@ -1,4 +1,4 @@
-"""Keep links and approvals in a real Chromium, as people meet them: on a phone, in the dark, by keyboard."""
+"""Snooze links and approvals in a real Chromium, as people meet them: on a phone, in the dark, by keyboard."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, expect
 
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import RULES, Desk, a_node
-from tests.support.builders.keep_link_page import SECRET, link
 from tests.support.builders.served_page import Site, a_site, with_users
+from tests.support.builders.snooze_link_page import SECRET, link
 from tests.support.components import require
 from tests.support.real.browser import FAINT, NAMELESS, WAIT_MS, a_visit, chromium, violations
 
@@ -51,7 +51,7 @@ def test_a_link_is_opened_and_a_button_pressed(browser: Browser, site: Site, sch
         assert (visit.text("h2"), dark) == ("<b>gpu-0042</b> will be stopped", scheme == "dark")
         assert visit.run("document.documentElement.scrollWidth") <= width
         assert (visit.run(NAMELESS), visit.run(FAINT)) == ([], [])
-        assert site.desk.ledger.view(site.desk.clock.now()).keeps == ()
+        assert site.desk.ledger.view(site.desk.clock.now()).snoozes == ()
         visit.page.fill("#reason", "a paper's deadline")
         visit.page.click("text=1 day")
         expect(visit.page.locator(".done")).to_contain_text("Kept until")
@@ -59,7 +59,7 @@ def test_a_link_is_opened_and_a_button_pressed(browser: Browser, site: Site, sch
         assert visit.text("h2") == "<b>gpu-0042</b> is kept"
         assert (visit.run(NAMELESS), visit.run(FAINT)) == ([], [])
 
-    [keep] = site.desk.ledger.view(site.desk.clock.now()).keeps
+    [keep] = site.desk.ledger.view(site.desk.clock.now()).snoozes
     assert (keep.who, keep.reason) == ("link:mail:ann@example.com", "a paper's deadline")
     assert keep.until - keep.at == timedelta(days=1)
 
@@ -77,20 +77,20 @@ def test_a_link_takes_neither_a_script_nor_a_mouse(browser: Browser, site: Site)
     finally:
         context.close()
 
-    [keep] = site.desk.ledger.view(site.desk.clock.now()).keeps
+    [keep] = site.desk.ledger.view(site.desk.clock.now()).snoozes
     assert keep.until - keep.at == timedelta(hours=4)
 
 
 def test_no_request_tells_where_it_was_made(browser: Browser, site: Site) -> None:
     """The address is a right: it is in no Referer, neither of the style sheet nor of the form itself."""
     with a_visit(browser, site.url + link(site), ready="form") as visit:
-        told: list[dict[str, str]] = []
-        visit.page.on("request", lambda request: told.append(request.all_headers()))
+        rows: list[dict[str, str]] = []
+        visit.page.on("request", lambda request: rows.append(request.all_headers()))
         visit.page.click("text=4 hours")
         visit.page.wait_for_selector(".done")
 
-        assert len(told) >= 2
-        assert [each["referer"] for each in told if "referer" in each] == []
+        assert len(rows) >= 2
+        assert [each["referer"] for each in rows if "referer" in each] == []
 
 
 def test_an_operator_finds_who_waits_and_approves(browser: Browser, site: Site) -> None:

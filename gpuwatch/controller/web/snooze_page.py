@@ -1,4 +1,4 @@
-"""What a keep link leads to: a page that asks for how long, and an order in the ledger once somebody presses a button.
+"""The page behind a snooze link: it asks for how long, and writes an order into the ledger when a button is pressed.
 
 1. Looking does nothing: programs that scan mail open every link in it. Only a POST keeps.
 2. The link is the right, for the one node and notice that it was signed for. It needs no token against forged requests:
@@ -20,21 +20,21 @@ import msgspec
 
 from gpuwatch.controller.web.api import RefusedError
 from gpuwatch.controller.web.headers import FORM
-from gpuwatch.controller.web.keep_link import KEEP, Claim, LinkError, claimed, secret_of
-from gpuwatch.controller.web.schemas import KeepOrder
+from gpuwatch.controller.web.schemas import SnoozeOrder
+from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, LinkError, claimed, secret_of
 from gpuwatch.controller.web.state import State, UnseenError
 from gpuwatch.guard.consent import wants_approval
 from gpuwatch.ledger import LedgerError
 from gpuwatch.model.decision import REMOVALS, Intent, Stopped, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.orders import Keep
+from gpuwatch.model.orders import Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.policies import idle
 from gpuwatch.runtime.html import render
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.request import Request, Response
-from gpuwatch.runtime.reload import ReloadingFile
+from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _START = "Start it in the cloud's console if you need it: only what was on its o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepPage:
+class SnoozePage:
     """What it says. `choices` are seconds with their words; `done` is what was done just now."""
 
     title: str
@@ -62,7 +62,7 @@ class KeepPage:
 
 
 @dataclass(slots=True, kw_only=True)
-class KeepLinks:
+class SnoozeLinks:
     """Answers all that is under KEEP; `key` is the secret that links are signed with."""
 
     state: State
@@ -74,51 +74,53 @@ class KeepLinks:
         """A page, whatever is wrong."""
         try:
             self._let_in(request)
-            token = request.target.partition("?")[0].removeprefix(KEEP)
+            token = request.target.partition("?")[0].removeprefix(SNOOZE)
             claim = claimed(self.key.value, token, self.state.clock.now())
             if request.method != "POST":
                 found = noticed(self.state, claim)
-                return _page(HTTPStatus.OK, found if isinstance(found, KeepPage) else letter(self.state, claim, found))
+                return _page(
+                    HTTPStatus.OK, found if isinstance(found, SnoozePage) else letter(self.state, claim, found)
+                )
             order = _order(request)
             with self._turn:
                 return self._keep(claim, order)
         except LinkError as error:
-            return _page(HTTPStatus.FORBIDDEN, KeepPage(title="This link does nothing", text=str(error)))
+            return _page(HTTPStatus.FORBIDDEN, SnoozePage(title="This link does nothing", text=str(error)))
         except RefusedError as error:
             allow = () if error.allow is None else (("Allow", error.allow),)
-            return _page(error.status, KeepPage(title="That does not work", text=f"{error}."), *allow)
+            return _page(error.status, SnoozePage(title="That does not work", text=f"{error}."), *allow)
         except (UnseenError, LedgerError) as error:
             text = f"The controller cannot do that now: {error}. Try again in a minute."
-            return _page(HTTPStatus.SERVICE_UNAVAILABLE, KeepPage(title="Not now", text=text))
+            return _page(HTTPStatus.SERVICE_UNAVAILABLE, SnoozePage(title="Not now", text=text))
 
     def _let_in(self, request: Request) -> None:
         """Rule 4, and no other methods."""
         if not (request.secure or self.insecure or is_loopback(request.client.removeprefix("::ffff:"))):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "Beyond the controller's own machine keep links take https")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "Beyond the controller's own machine snooze links take https")
         if request.method not in _METHODS.split(", "):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"Only {_METHODS}", allow=_METHODS)
 
-    def _keep(self, claim: Claim, order: KeepOrder) -> Response:
+    def _keep(self, claim: Claim, order: SnoozeOrder) -> Response:
         """Do as asked, up to the pool's cap."""
         state, found = self.state, noticed(self.state, claim)
-        if isinstance(found, KeepPage):
+        if isinstance(found, SnoozePage):
             return _page(HTTPStatus.CONFLICT, found)
         now, who = state.clock.now(), f"link:{claim.whom}"
         left = found.left_seconds(now)
         if not left:
             return _page(HTTPStatus.CONFLICT, letter(state, claim, found))
         until = now + timedelta(seconds=min(order.seconds, left))
-        keep = found.keep
+        keep = found.snooze
         if keep is None or keep.until < until - _ECHO:  # the newest counts, and must not be the shorter one
-            keep = state.ledger.keep(claim.node_id, who, order.reason, now, until, shortens=False)
+            keep = state.ledger.snooze(claim.node_id, who, order.reason, now, until, shortens=False)
             log.warning("%s is kept until %s by %s", claim.node_id, format_time(keep.until), keep.who)
-        done = f"Kept until {told(state, keep.until)}, on record as by {keep.who}."
+        done = f"Kept until {local_time(state, keep.until)}, on record as by {keep.who}."
         if keep.until > until + _ECHO:
             done += " It was kept for longer than you ask already, and stays so."
-        return _page(HTTPStatus.OK, letter(state, claim, replace(found, keep=keep), done))
+        return _page(HTTPStatus.OK, letter(state, claim, replace(found, snooze=keep), done))
 
 
-def links_of(named: str | None, state: State, *, insecure: bool) -> KeepLinks | None:
+def links_of(named: str | None, state: State, *, insecure: bool) -> SnoozeLinks | None:
     """As notify.link_key_file says; None where it names nothing, or nothing that can be used, which the log tells."""
     if named is None:
         return None
@@ -127,18 +129,18 @@ def links_of(named: str | None, state: State, *, insecure: bool) -> KeepLinks | 
         return secret_of(read_secret(named), f"notify.link_key_file {named}")
 
     try:
-        return KeepLinks(
+        return SnoozeLinks(
             state=state, key=ReloadingFile([Path(named)], make, lambda: version_of(named)), insecure=insecure
         )
     except ValueError as error:
         why = str(error)
     except OSError as error:
         why = f"notify.link_key_file {named} cannot be read: {error.strerror}"
-    log.error("Keep links do not work: %s", why)
+    log.error("Snooze links do not work: %s", why)
     return None
 
 
-def _order(request: Request) -> KeepOrder:
+def _order(request: Request) -> SnoozeOrder:
     """What the form says, checked."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The form's Content-Type must be {_FORM}")
@@ -148,15 +150,15 @@ def _order(request: Request) -> KeepOrder:
         pairs = parse_qsl(request.body.decode("ascii"), keep_blank_values=True, max_num_fields=5)
         if len(dict(pairs)) != len(pairs):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "A field is there twice")
-        return msgspec.convert(dict(pairs), KeepOrder, strict=False)
+        return msgspec.convert(dict(pairs), SnoozeOrder, strict=False)
     except ValueError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"In the form: {error}") from error
 
 
-def _page(status: HTTPStatus, shown: KeepPage, *more: tuple[str, str]) -> Response:
+def _page(status: HTTPStatus, shown: SnoozePage, *more: tuple[str, str]) -> Response:
     """The page; its addresses are relative, so that it works behind whatever path leads here."""
     headers = (*FORM, ("Cache-Control", "no-store"), *more)
-    body = render("controller/web/keep_page.html", page=shown).encode()
+    body = render("controller/web/snooze_page.html", page=shown).encode()
     return Response(status=status, body=body, content_type="text/html; charset=utf-8", headers=headers)
 
 
@@ -165,7 +167,7 @@ class Noticed:
     """A node whose notice is in force.
 
     `goes` is what it would be, at `goes_at` at the earliest if nobody keeps it; None: as things are it stays. Nothing
-    keeps it after `cap_at`: a pool's snooze_max counts from when the node was last in use.
+    keeps it after `cap_at`: a pool's max_snooze counts from when the node was last in use.
     """
 
     node: Node
@@ -173,7 +175,7 @@ class Noticed:
     goes: str | None
     goes_at: datetime
     cap_at: datetime
-    keep: Keep | None
+    snooze: Snooze | None
 
     def left_seconds(self, now: datetime) -> float:
         """For how long it may still be kept."""
@@ -182,11 +184,11 @@ class Noticed:
 
     def kept_until(self, now: datetime) -> datetime | None:
         """Until when the keep in force holds it."""
-        until = None if self.keep is None else min(self.keep.until, self.cap_at)
+        until = None if self.snooze is None else min(self.snooze.until, self.cap_at)
         return until if until is not None and until > now else None
 
 
-def noticed(state: State, claim: Claim) -> Noticed | KeepPage:
+def noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
     """The node as the last round saw it, under the orders of this moment; or why there is nothing to keep.
 
     Raises:
@@ -198,18 +200,18 @@ def noticed(state: State, claim: Claim) -> Noticed | KeepPage:
     node, notice = seen.fleet.find(claim.node_id), orders.notice(claim.node_id)
     if node is None:
         text = "The last look at the cloud did not find it: it has probably been terminated, and cannot be kept."
-        return KeepPage(title=f"{claim.node_id} is not there", text=text)
+        return SnoozePage(title=f"{claim.node_id} is not there", text=text)
     tried = orders.open_for(node.id)
     if tried is not None and tried.reached and tried.intent.verb in REMOVALS:
         return _too_late(state, node, tried.intent)
-    keep = next((each for each in orders.keeps if each.node_id == node.id), None)
+    keep = next((each for each in orders.snoozes if each.node_id == node.id), None)
     if notice is None and keep is not None:  # for whose sake it was taken back: it may be put off for longer
         notice = _given(state, claim)
     if notice is None or notice.key != claim.key:
         return _moot(state, node, notice, orders.stop_of(node.id))
     rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
     promise = notice.promise
-    goes_at = notice.at + timedelta(seconds=rules.notice) if promise is None else promise.due(notice.at)
+    goes_at = notice.at + timedelta(seconds=rules.grace_period) if promise is None else promise.due(notice.at)
     goes: str | None = _GOES["terminate"]
     if node.state in _AWAY:
         unused = 0.0 if found is None else (now - found.at).total_seconds()
@@ -219,8 +221,8 @@ def noticed(state: State, claim: Claim) -> Noticed | KeepPage:
         goes = _GOES.get(idle.chosen(node, seen, rules)[0] or "")
         unused = node.activity.held_seconds + (now - seen.now).total_seconds()
         unused = max(unused, (now - notice.at).total_seconds())  # also where its agent does not answer now
-    cap_at = now + timedelta(seconds=rules.snooze_max - unused)
-    return Noticed(node=node, notice=notice, goes=goes, goes_at=goes_at, cap_at=cap_at, keep=keep)
+    cap_at = now + timedelta(seconds=rules.max_snooze - unused)
+    return Noticed(node=node, notice=notice, goes=goes, goes_at=goes_at, cap_at=cap_at, snooze=keep)
 
 
 def _given(state: State, claim: Claim) -> Notice | None:
@@ -236,50 +238,50 @@ def _given(state: State, claim: Claim) -> Notice | None:
     )
 
 
-def _too_late(state: State, node: Node, intent: Intent) -> KeepPage:
+def _too_late(state: State, node: Node, intent: Intent) -> SnoozePage:
     """The cloud was asked already."""
-    asked = f"The cloud was asked to {intent.verb.value} it at {told(state, intent.at)}."
+    asked = f"The cloud was asked to {intent.verb.value} it at {local_time(state, intent.at)}."
     after = _START if intent.verb is Verb.STOP else "What was on its own disks is gone with it."
-    return KeepPage(title=f"It is too late for {node.name}", text=f"{asked} {after}")
+    return SnoozePage(title=f"It is too late for {node.name}", text=f"{asked} {after}")
 
 
-def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> KeepPage:
+def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> SnoozePage:
     """The link's notice is no longer in force."""
     if notice is not None:
         text = "It has had another notice since. Take the link of the newer message."
     elif node.state in _AWAY:
         who = "It was not gpuwatch that stopped it"
-        who = who if stopped is None else f"gpuwatch stopped it at {told(state, stopped.at)}"
+        who = who if stopped is None else f"gpuwatch stopped it at {local_time(state, stopped.at)}"
         text = f"{who}. {_START}"
     elif node.state is not NodeState.RUNNING:
         text = f"It is {node.state.value}, and there is no notice to put off."
     else:
-        text = "It runs, and its notice has been withdrawn: nothing needs to be done. A new notice would be told anew."
-    return KeepPage(title=f"There is nothing to keep {node.name} from", text=text)
+        text = "It runs, and its notice has been withdrawn: nothing needs to be done. A new notice would be sent again."
+    return SnoozePage(title=f"There is nothing to keep {node.name} from", text=text)
 
 
-def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> KeepPage:
+def letter(state: State, claim: Claim, at: Noticed, done: str = "") -> SnoozePage:
     """The page: what is about to happen, why, and what may be chosen."""
-    node, keep, now = at.node, at.keep, state.clock.now()
+    node, keep, now = at.node, at.snooze, state.clock.now()
     title, text = _headline(state, at, now)
     left = at.left_seconds(now)
     choices = tuple((seconds, words) for seconds, words in _CHOICES if seconds < left)
     if left:
         choices = (*choices, (int(left), f"{format_duration(left)}, as long as its pool allows"))
     else:
-        cap = format_duration(state.rules.pool(node.pool).idle.snooze_max)
-        text += f" It cannot be kept any longer: its pool allows {cap} after the last use (snooze_max)."
+        cap = format_duration(state.rules.pool(node.pool).idle.max_snooze)
+        text += f" It cannot be kept any longer: its pool allows {cap} after the last use (max_snooze)."
     facts = {
         "Machine": f"{node.name} ({node.id})" if node.name != node.id else node.id,
         "Type": node.instance_type,
         "Pool": node.pool,
         "Owner": node.owner or "",
-        "Noticed": told(state, at.notice.at),
+        "Noticed": local_time(state, at.notice.at),
         "Why": _why(state, at.notice),
         "Kept by": "" if keep is None else f"{keep.who}{f': {keep.reason}' if keep.reason else ''}",
     }
-    small = f"Whoever has this link may put it off, for this machine alone, until {told(state, claim.until)}."
-    return KeepPage(title=title, text=text, done=done, facts=facts, choices=choices, small=small)
+    small = f"With this link the removal of this machine can be put off until {local_time(state, claim.until)}."
+    return SnoozePage(title=title, text=text, done=done, facts=facts, choices=choices, small=small)
 
 
 def _headline(state: State, at: Noticed, now: datetime) -> tuple[str, str]:
@@ -289,12 +291,12 @@ def _headline(state: State, at: Noticed, now: datetime) -> tuple[str, str]:
         text = f"The last round saw it as {at.node.activity.state.value}: so it stays, and nothing needs to be done."
         return f"{name} is not about to go", text
     if kept is not None:
-        text = f"Until {told(state, kept)}. After that it has another notice before it is {at.goes}, unless it is used."
+        text = f"Until {local_time(state, kept)}. Then it has another notice before it is {at.goes}, unless it is used."
         return f"{name} is kept", text
     text = "It may happen at any moment, unless it is used or kept."
     if at.goes_at > now:
         left = format_duration((at.goes_at - now).total_seconds())
-        text = f"At {told(state, at.goes_at)} at the earliest, in {left}, unless it is used or kept."
+        text = f"At {local_time(state, at.goes_at)} at the earliest, in {left}, unless it is used or kept."
     if wants_approval(state.rules.pool(at.node.pool), at.notice) and state.orders().approval(at.node.id) is None:
         text += " An operator has to approve it first."
     return f"{name} will be {at.goes}", text
@@ -306,7 +308,7 @@ def _why(state: State, notice: Notice) -> str:
     return next((each.intent.reason.sentence for each in history if each.intent.key == notice.key), "")
 
 
-def told(state: State, at: datetime) -> str:
+def local_time(state: State, at: datetime) -> str:
     """A time for people, in the controller's zone."""
     local = at.astimezone(state.zone)
     return f"{local:%H:%M} {local.tzname()} on {local:%A}, {local.day} {local:%B}"

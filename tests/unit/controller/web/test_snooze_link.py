@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from itsdangerous import URLSafeSerializer
 
-from gpuwatch.controller.web.keep_link import Claim, LinkError, claimed, keep_url, secret_of, signed
+from gpuwatch.controller.web.snooze_link import Claim, LinkError, claimed, secret_of, signed, snooze_url
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 SECRET = b"0123456789abcdef0123456789abcdef"
@@ -87,8 +87,8 @@ def test_an_error_holds_no_secret_and_no_claim() -> None:
         claimed(SECRET[::-1], TOKEN, NOW)
 
     assert caught.value.__suppress_context__
-    for told in (SECRET.decode(), SECRET[::-1].decode(), CLAIM.node_id, CLAIM.key, CLAIM.whom):
-        assert told not in str(caught.value)
+    for text in (SECRET.decode(), SECRET[::-1].decode(), CLAIM.node_id, CLAIM.key, CLAIM.whom):
+        assert text not in str(caught.value)
 
 
 def test_a_link_ends() -> None:
@@ -109,8 +109,8 @@ def test_another_version_s_link_says_so(version: str) -> None:
 
 def test_the_address_is_the_base_and_the_token() -> None:
     """With one slash between, whether the base ends in one or not, and with the base's own path."""
-    assert keep_url("https://gpus.example.com", SECRET, CLAIM) == f"https://gpus.example.com/keep/{TOKEN}"
-    assert keep_url("https://example.com/gpus/", SECRET, CLAIM) == f"https://example.com/gpus/keep/{TOKEN}"
+    assert snooze_url("https://gpus.example.com", SECRET, CLAIM) == f"https://gpus.example.com/snooze/{TOKEN}"
+    assert snooze_url("https://example.com/gpus/", SECRET, CLAIM) == f"https://example.com/gpus/snooze/{TOKEN}"
 
 
 def test_the_secret_is_the_file_s_text() -> None:

@@ -1,4 +1,4 @@
-"""A keep link: no login, one node, one notice. Looking does nothing, a button puts off, all else is refused."""
+"""A snooze link: no login, one node, one notice. Looking does nothing, a button puts off, all else is refused."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.controller.web.keep_link import KEEP, claimed, signed
+from gpuwatch.controller.web.snooze_link import SNOOZE, claimed, signed
 from gpuwatch.controller.web.state import State as PageState
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import NodeReport, NodeState, State
-from tests.support.builders.keep_link_page import FORM, HOUR, SECRET, a_desk, keep, keeps, link, records
 from tests.support.builders.served_page import Site, a_site, with_users
+from tests.support.builders.snooze_link_page import FORM, HOUR, SECRET, a_desk, keep, keeps, link, records
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_two_presses_of_a_button_are_one_wish(site: Site) -> None:
 
 def test_a_link_keeps_for_as_long_as_the_pool_allows_and_no_longer() -> None:
     """The pool's cap counts from when the machine was last in use: what is past it would be an empty promise."""
-    with a_site(a_desk(snooze_max=8 * HOUR), secret=SECRET) as site:
+    with a_site(a_desk(max_snooze=8 * HOUR), secret=SECRET) as site:
         site.round()
         offered = site.ask(link(site)).body.decode()
         answer = keep(site, link(site), 9 * HOUR)
@@ -104,7 +104,7 @@ def test_a_link_keeps_for_as_long_as_the_pool_allows_and_no_longer() -> None:
 def test_a_link_never_shortens_what_somebody_has_said(site: Site) -> None:
     """An operator's three days stay three days, whatever button is pressed."""
     now = site.desk.clock.now()
-    site.desk.ledger.keep("i-1", "bob@host", "a demo", now, now + timedelta(days=3))
+    site.desk.ledger.snooze("i-1", "bob@host", "a demo", now, now + timedelta(days=3))
     before, answer = records(site), keep(site, link(site))
 
     assert (answer.status, records(site)) == (200, before)
@@ -118,7 +118,7 @@ def test_not_even_what_somebody_says_at_the_same_moment(site: Site, monkeypatch:
 
     def slow(state: PageState) -> LedgerView:
         seen = orders(state)
-        state.ledger.keep("i-1", "bob@host", "a demo", now, now + timedelta(days=3))
+        state.ledger.snooze("i-1", "bob@host", "a demo", now, now + timedelta(days=3))
         return seen
 
     monkeypatch.setattr(PageState, "orders", slow)
@@ -130,7 +130,7 @@ def test_not_even_what_somebody_says_at_the_same_moment(site: Site, monkeypatch:
 
 def test_a_machine_that_nobody_can_see_stays_and_its_cap_goes_on() -> None:
     """Its agent does not answer: that is no use of it, and what is promised is counted from its notice at least."""
-    with a_site(a_desk(snooze_max=8 * HOUR), secret=SECRET) as site:
+    with a_site(a_desk(max_snooze=8 * HOUR), secret=SECRET) as site:
         site.round()
         site.desk.fleet.answer = lambda _: NodeReport(failure="no answer")
         site.round(3600.0)
@@ -143,21 +143,21 @@ def test_a_machine_that_nobody_can_see_stays_and_its_cap_goes_on() -> None:
 
 def test_past_the_cap_there_is_nothing_to_choose() -> None:
     """The page says why, and a forged form keeps nothing."""
-    with a_site(a_desk(snooze_max=HOUR), secret=SECRET) as site:
+    with a_site(a_desk(max_snooze=HOUR), secret=SECRET) as site:
         site.round()
         shown, answer = site.ask(link(site)).body.decode(), keep(site, link(site))
 
         assert "<form" not in shown
-        assert "its pool allows 1h after the last use (snooze_max)" in shown
+        assert "its pool allows 1h after the last use (max_snooze)" in shown
         assert (answer.status, keeps(site)) == (409, ())
 
 
 def test_a_keep_beyond_the_cap_is_told_as_far_as_it_holds() -> None:
     """An operator may have written down more than the pool grants."""
-    with a_site(a_desk(snooze_max=3 * HOUR), secret=SECRET) as site:
+    with a_site(a_desk(max_snooze=3 * HOUR), secret=SECRET) as site:
         site.round()
         now = site.desk.clock.now()
-        site.desk.ledger.keep("i-1", "bob@host", "", now, now + timedelta(days=3))
+        site.desk.ledger.snooze("i-1", "bob@host", "", now, now + timedelta(days=3))
 
         assert "Until 13:00 UTC on Monday" in site.ask(link(site)).body.decode()
 
@@ -191,7 +191,7 @@ def test_a_form_that_is_not_right_keeps_nothing(site: Site, body: bytes, kind: s
 def test_what_is_no_link_any_more_keeps_nothing(site: Site) -> None:
     """Cut, ended, or signed by somebody else: 403 with what to do, looked at or pressed."""
     whole, ended = link(site), link(site, until=site.desk.clock.now())
-    forged = KEEP + signed(b"x" * 32, claimed(SECRET, whole.removeprefix(KEEP), site.desk.clock.now()))
+    forged = SNOOZE + signed(b"x" * 32, claimed(SECRET, whole.removeprefix(SNOOZE), site.desk.clock.now()))
     for target, says in ((whole[:-1], "not whole"), (ended, "This link for i-1 ended at"), (forged, "was changed")):
         for answer in (site.ask(target), keep(site, target)):
             assert (answer.status, says in answer.body.decode()) == (403, True)

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 def kept(desk: Desk, for_: timedelta, node_id: str = "i-1") -> None:
     """Somebody keeps a node from now on."""
     now = desk.clock.now()
-    desk.ledger.keep(node_id, "ann@host", "a demo", now, now + for_)
+    desk.ledger.snooze(node_id, "ann@host", "a demo", now, now + for_)
 
 
 def verbs(desk: Desk, rounds: int) -> list[Verb]:
@@ -98,8 +98,8 @@ def test_a_keep_said_while_the_stop_is_on_its_way_is_heard() -> None:
 
 
 def test_a_keep_holds_up_to_the_pools_cap() -> None:
-    """Idle for longer than snooze_max, a machine goes whatever is said of it."""
-    desk = Desk(rules=replace(RULES, idle=replace(RULES.idle, snooze_max=3600.0)))
+    """Idle for longer than max_snooze, a machine goes whatever is said of it."""
+    desk = Desk(rules=replace(RULES, idle=replace(RULES.idle, max_snooze=3600.0)))
     desk.fleet.put(a_node(held=7200.0))
     kept(desk, 24 * HOUR)
 
@@ -121,14 +121,16 @@ def test_the_newest_word_about_a_node_counts(tmp_path: Path) -> None:
     """Longer or shorter; one that ends at once takes back what was said before; it is all in the chain."""
     path = tmp_path / "ledger.db"
     ledger = Ledger.open(path)
-    ledger.keep("i-1", "ann", "", NOW, NOW + 3 * HOUR)
-    ledger.keep("i-1", "bob", "", NOW, NOW + HOUR)
-    ledger.keep("i-2", "bob", "", NOW, NOW + 3 * HOUR)
-    ledger.keep("i-2", "ann", "", NOW, NOW)
+    ledger.snooze("i-1", "ann", "", NOW, NOW + 3 * HOUR)
+    ledger.snooze("i-1", "bob", "", NOW, NOW + HOUR)
+    ledger.snooze("i-2", "bob", "", NOW, NOW + 3 * HOUR)
+    ledger.snooze("i-2", "ann", "", NOW, NOW)
     ledger.close()
     again = Ledger.open(path, read_only=True)
     try:
-        seen = {hours: [(each.node_id, each.who) for each in again.view(NOW + hours * HOUR).keeps] for hours in (0, 2)}
+        seen = {
+            hours: [(each.node_id, each.who) for each in again.view(NOW + hours * HOUR).snoozes] for hours in (0, 2)
+        }
 
         assert seen == {0: [("i-1", "bob")], 2: []}
         assert again.audit().broken is None
@@ -143,7 +145,7 @@ def test_who_may_only_read_the_ledger_keeps_nothing(tmp_path: Path) -> None:
     reader = Ledger.open(path, read_only=True)
     try:
         with pytest.raises(LedgerError):
-            reader.keep("i-1", "ann", "", NOW, NOW + HOUR)
+            reader.snooze("i-1", "ann", "", NOW, NOW + HOUR)
     finally:
         reader.close()
 

@@ -1,7 +1,7 @@
-"""`gpuwatch keep`: a user states for how long the machine is needed, and why.
+"""`gpuwatch snooze`: a user states for how long the machine is needed, and why.
 
-A lease is a file of its owner in a directory where all may write, but not delete others' files (mode 1777). The
-file's owner is the lease's owner. It is timed on the monotonic clock, which all processes of one boot
+A snooze is a file of its owner in a directory where all may write, but not delete others' files (mode 1777). The
+file's owner is the snooze's owner. It is timed on the monotonic clock, which all processes of one boot
 share, so no jump of the wall clock ends or prolongs it; the boot id ends it with the boot.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import listed, read_small
-from gpuwatch.agent.evidence.settings import EvidenceSettings, LeaseSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import Clock
@@ -27,12 +27,12 @@ _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"\d{1,10}\.json", re.ASCII)  # anybody may leave other files there, and they are nothing
 _LARGEST_BYTES = 4096
 _LONGEST_REASON = 200
-_EARLIEST_SECONDS = 1.0  # a lease may be this much newer than the look that finds it
+_EARLIEST_SECONDS = 1.0  # a snooze may be this much newer than the look that finds it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """A lease file."""
+    """A snooze file."""
 
     boot_id: str
     from_monotonic_seconds: float
@@ -44,8 +44,8 @@ _DECODER = msgspec.json.Decoder(_Written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """A lease that holds; `expires_at` is for people, who live by the wall clock."""
+class Snooze:
+    """A snooze that holds; `expires_at` is for people, who live by the wall clock."""
 
     user: str
     reason: str
@@ -53,27 +53,27 @@ class Lease:
     left_seconds: float
 
 
-class LeaseError(Exception):
-    """A lease could not be written, read or ended; the message says what would help."""
+class SnoozeError(Exception):
+    """A snooze could not be written, read or ended; the message says what would help."""
 
 
-class Leases:
-    """Busy while a lease of any user holds."""
+class Snoozes:
+    """Busy while a snooze of any user holds."""
 
-    name = "keep"
-    source = "leases of `gpuwatch keep`"
+    name = "snooze"
+    source = "snoozes of `gpuwatch snooze`"
 
-    def __init__(self, settings: LeaseSettings, roots: Roots) -> None:
+    def __init__(self, settings: SnoozeSettings, roots: Roots) -> None:
         self._directory = Path(settings.directory)
         self._longest = settings.max
         self._roots = roots
         self._seen = False  # the directory was there once
-        self.current: tuple[Lease, ...] = ()
+        self.current: tuple[Snooze, ...] = ()
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
-        """One finding for each lease, and one for all that cannot be read.
+        """One finding for each snooze, and one for all that cannot be read.
 
-        Without a directory there can be no lease. If the directory has disappeared, the leases are unknown.
+        Without a directory there can be no snooze. If the directory has disappeared, the snoozes are unknown.
 
         Raises:
             OSError: the directory is there and cannot be listed.
@@ -87,44 +87,44 @@ class Leases:
             if not isinstance(error, FileNotFoundError):
                 raise
             if self._seen:
-                why = f"{self._directory} is gone, with the leases in it: {_remedy(self._directory)}"
+                why = f"{self._directory} is gone, with the snoozes in it: {_remedy(self._directory)}"
                 raise UnseenError(why) from None
-            note = f"`gpuwatch keep` does not work yet: {self._directory} is missing ({_remedy(self._directory)})"
+            note = f"`gpuwatch snooze` does not work yet: {self._directory} is missing ({_remedy(self._directory)})"
             return (say(self, State.IDLE, note),)
         self._seen = True
-        leases, broken = self.read(paths, now)
-        self.current = leases
+        snoozes, broken = self.read(paths, now)
+        self.current = snoozes
         found = [
             say(
                 self,
                 State.BUSY,
-                f"{lease.user} until {lease.expires_at:%Y-%m-%d %H:%M} UTC: {lease.reason}",
-                observed=lease.left_seconds,
+                f"{snooze.user} until {snooze.expires_at:%Y-%m-%d %H:%M} UTC: {snooze.reason}",
+                observed=snooze.left_seconds,
                 limit=0.0,
                 unit="seconds left",
             )
-            for lease in leases
+            for snooze in snoozes
         ]
         if broken:
             found.append(say(self, State.UNKNOWN, several(broken)))
         if not found:
-            found.append(say(self, State.IDLE, "no lease holds"))
+            found.append(say(self, State.IDLE, "no snooze holds"))
         return tuple(found)
 
-    def read(self, paths: Iterable[Path], now: Moment) -> tuple[tuple[Lease, ...], list[str]]:
-        """Of these files the leases that hold, the longest first, and what is wrong with those that cannot be read.
+    def read(self, paths: Iterable[Path], now: Moment) -> tuple[tuple[Snooze, ...], list[str]]:
+        """Of these files the snoozes that hold, the longest first, and what is wrong with those that cannot be read.
 
         Raises:
             OSError, UnseenError: the boot id cannot be read.
 
         """
         boot = _boot_id(self._roots)
-        leases: list[Lease] = []
+        snoozes: list[Snooze] = []
         broken: list[str] = []
         for path in paths:
             name = legible(path.name, 40)
             try:
-                lease = self._one(path, boot, now)
+                snooze = self._one(path, boot, now)
             except FileNotFoundError:
                 continue  # ended while we looked
             except OSError as error:
@@ -132,22 +132,22 @@ class Leases:
             except UnseenError as error:
                 broken.append(f"{name}: {error}")
             else:
-                leases += [] if lease is None else [lease]
-        return tuple(sorted(leases, key=lambda each: -each.left_seconds)), broken
+                snoozes += [] if snooze is None else [snooze]
+        return tuple(sorted(snoozes, key=lambda each: -each.left_seconds)), broken
 
-    def _one(self, path: Path, boot: str, now: Moment) -> Lease | None:
-        """The lease in a file; None if it has ended."""
+    def _one(self, path: Path, boot: str, now: Moment) -> Snooze | None:
+        """The snooze in a file; None if it has ended."""
         contents = read_small(path, _LARGEST_BYTES)
         if path.name != _file_name(contents.owner_uid):
             raise UnseenError(f"it belongs to {user_name(contents.owner_uid)} and has another user's name")
         try:
             written = _DECODER.decode(contents.data)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise UnseenError("it is not a lease") from None
+            raise UnseenError("it is not a snooze") from None
         if not _BOOT_ID.fullmatch(written.boot_id):
             raise UnseenError("it has no boot id")
         # A container is shown a boot id of its own, and a service in a sandbox there may be shown another than the
-        # person who asks it for a lease: only a file that is older than this boot has ended with the boot before.
+        # person who asks it for a snooze: only a file that is older than this boot has ended with the boot before.
         older = now.at.timestamp() - contents.written_seconds > now.monotonic_seconds
         if written.boot_id != boot and older:
             return None
@@ -157,7 +157,7 @@ class Leases:
         left = until - now.monotonic_seconds
         if left <= 0:
             return None
-        return Lease(
+        return Snooze(
             user=user_name(contents.owner_uid),
             reason=legible(written.reason, _LONGEST_REASON),
             expires_at=now.at + timedelta(seconds=left),
@@ -166,7 +166,7 @@ class Leases:
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory of leases, where all may write, but not delete others' files.
+    """Make the directory of snoozes, where all may write, but not delete others' files.
 
     Raises:
         OSError: it cannot be made.
@@ -178,76 +178,80 @@ def make_directory(path: Path) -> None:
         path.chmod(0o1777)
 
 
-def keep(settings: EvidenceSettings, seconds: float, reason: str, clock: Clock) -> str:
-    """Write the caller's lease in place of any before it; says until when it holds.
+def snooze(settings: EvidenceSettings, seconds: float, reason: str, clock: Clock) -> str:
+    """Write the caller's snooze in place of any before it; says until when it holds.
 
     Raises:
-        LeaseError: leases are switched off, the reason is empty, or the lease cannot be written.
+        SnoozeError: snoozes are switched off, the reason is empty, or the snooze cannot be written.
 
     """
-    if not (settings.enabled and settings.keep.enabled):
-        raise LeaseError("This machine's agent ignores leases (agent.evidence.keep.enabled): ask its administrator.")
+    if not (settings.enabled and settings.snooze.enabled):
+        raise SnoozeError(
+            "This machine's agent ignores snoozes (agent.evidence.snooze.enabled): ask its administrator."
+        )
     reason = " ".join(reason.split())
     if not reason:
-        raise LeaseError('A lease needs a reason, such as --reason "evaluation runs overnight".')
-    granted = min(seconds, settings.keep.max)
+        raise SnoozeError('A snooze needs a reason, such as --reason "evaluation runs overnight".')
+    granted = min(seconds, settings.snooze.max)
     begin = clock.monotonic()
-    directory = Path(settings.keep.directory)
+    directory = Path(settings.snooze.directory)
     try:
-        lease = _Written(
+        snooze = _Written(
             boot_id=_boot_id(Roots()),
             from_monotonic_seconds=begin,
             until_monotonic_seconds=begin + granted,
             reason=legible(reason, _LONGEST_REASON),
         )
-        _write(directory, msgspec.json.encode(lease))
+        _write(directory, msgspec.json.encode(snooze))
     except (OSError, UnseenError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise LeaseError(
-            f"The lease cannot be written: {why}: {directory}. An agent that runs as root, or by its systemd unit,"
+        raise SnoozeError(
+            f"The snooze cannot be written: {why}: {directory}. An agent that runs as root, or by its systemd unit,"
             f" makes the directory; so may an administrator: {_remedy(directory)}"
         ) from error
     until = clock.now() + timedelta(seconds=granted)
-    longest = f" {format_duration(settings.keep.max)} is the longest that is allowed here." if granted < seconds else ""
-    return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch keep --end"
+    longest = (
+        f" {format_duration(settings.snooze.max)} is the longest that is allowed here." if granted < seconds else ""
+    )
+    return f"Kept until {until:%Y-%m-%d %H:%M} UTC.{longest} To end it sooner: gpuwatch snooze --end"
 
 
-def held(settings: LeaseSettings, clock: Clock) -> tuple[list[Lease], list[str]]:
-    """The leases that hold, and what is wrong with the others.
+def held(settings: SnoozeSettings, clock: Clock) -> tuple[list[Snooze], list[str]]:
+    """The snoozes that hold, and what is wrong with the others.
 
     Raises:
-        LeaseError: they cannot be read.
+        SnoozeError: they cannot be read.
 
     """
     now = Moment(at=clock.now(), monotonic_seconds=clock.monotonic())
     directory = Path(settings.directory)
     try:
-        leases, broken = Leases(settings, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
+        snoozes, broken = Snoozes(settings, Roots()).read(listed(directory, _NAME) if directory.exists() else (), now)
     except (OSError, UnseenError) as error:
-        raise LeaseError(f"The leases cannot be read: {error}") from error
-    return list(leases), list(broken)
+        raise SnoozeError(f"The snoozes cannot be read: {error}") from error
+    return list(snoozes), list(broken)
 
 
-def listing(leases: Sequence[Lease], broken: Sequence[str]) -> str:
-    """The leases as text, one a line."""
+def listing(snoozes: Sequence[Snooze], broken: Sequence[str]) -> str:
+    """The snoozes as text, one a line."""
     lines = [
         f"{each.user} until {each.expires_at:%Y-%m-%d %H:%M} UTC ({format_duration(each.left_seconds)}): {each.reason}"
-        for each in leases
+        for each in snoozes
     ]
-    return "\n".join(map(legible, [*lines, *(f"Broken: {each}" for each in broken)])) or "No lease holds."
+    return "\n".join(map(legible, [*lines, *(f"Broken: {each}" for each in broken)])) or "No snooze holds."
 
 
-def listing_object(leases: Sequence[Lease], broken: Sequence[str]) -> dict[str, object]:
-    """The leases as JSON values."""
-    rows = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in leases]
-    return {"leases": rows, "broken": list(broken)}
+def listing_object(snoozes: Sequence[Snooze], broken: Sequence[str]) -> dict[str, object]:
+    """The snoozes as JSON values."""
+    rows = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in snoozes]
+    return {"snoozes": rows, "broken": list(broken)}
 
 
-def end(settings: LeaseSettings) -> bool:
-    """Remove the caller's lease; False if there was none.
+def end(settings: SnoozeSettings) -> bool:
+    """Remove the caller's snooze; False if there was none.
 
     Raises:
-        LeaseError: it cannot be removed.
+        SnoozeError: it cannot be removed.
 
     """
     try:
@@ -255,12 +259,12 @@ def end(settings: LeaseSettings) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise LeaseError(f"The lease cannot be removed: {error.strerror}: {error.filename}") from error
+        raise SnoozeError(f"The snooze cannot be removed: {error.strerror}: {error.filename}") from error
     return True
 
 
 def _write(directory: Path, data: bytes) -> None:
-    """Write the file in one step, so that half a lease is never read."""
+    """Write the file in one step, so that half a snooze is never read."""
     temporary = directory / f".{os.geteuid()}.{os.getpid()}.new"
     opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
@@ -279,7 +283,7 @@ def _remedy(directory: Path) -> str:
 
 
 def _file_name(uid: int) -> str:
-    """The name of a user's lease file."""
+    """The name of a user's snooze file."""
     return f"{uid}.json"
 
 
