@@ -41,7 +41,7 @@ demo: $(VENV)/demo
 
 # After each change of the code. ARGS="-k NAME" picks some of them.
 quick: $(VENV)/dev
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'not component' tests/unit $(ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile quick -m 'not component' tests/unit $(ARGS)
 
 test: $(VENV)/dev
 	@sh tests/support/components.sh

@@ -30,6 +30,7 @@ if not pid_namespace.in_host_pids():
 
 # How long an example takes says how busy the machine is, and nothing about the code: benchmarks measure that.
 settings.register_profile("gpuwatch", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", parent=settings.get_profile("gpuwatch"), max_examples=10)
 settings.load_profile("gpuwatch")
 
 # Thousands of tests leave much that lives on, and looking through it at every turn takes a tenth of the time.
