@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,6 +113,8 @@ def install_hint(error: ImportError) -> str:
     """What is missing, and the command that installs the extra that brings it."""
     if "pip install" in str(error):
         return str(error)
+    from importlib import metadata  # noqa: PLC0415  a fifth of the start-up, for an error alone
+
     module = (error.name or "").partition(".")[0]
     try:
         wanted = metadata.requires("gpuwatch") or ()
