@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import LedgerView, Observation, Stopped, Wait
+from gpuwatch.model.decision import LedgerView, Observation, Stopped, Verb, Wait
 from gpuwatch.model.fleet import Fleet, Node, NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
@@ -99,3 +99,22 @@ def test_what_is_unchanged_is_taken_from_the_cache() -> None:
     assert seen[0].steps[0] is seen[1].steps[0]
     assert seen[0].steps[1] is not seen[1].steps[1]
     assert seen[0] == seen[1]
+
+
+def test_the_time_alone_changes_the_step_of_an_old_node_and_of_a_stopped_one() -> None:
+    """The very same nodes, an hour later: `max_age` and `terminate_after` go by the clock."""
+    old = replace(a_node("i-1", State.BUSY), launched_at=NOW - timedelta(hours=23.5))
+    down = replace(a_node("i-2"), state=NodeState.STOPPED)
+    ledger = LedgerView(stopped=(Stopped(node_id="i-2", key="k", at=NOW - timedelta(hours=1)),))
+    aged, ladder = RULES[2], RULES[1]
+    seen: dict[str, list[object]] = {"aged": [], "ladder": []}
+    caches: dict[str, StepCache] = {"aged": {}, "ladder": {}}
+    for hours in (0.0, 1.0):
+        observation = Observation(
+            now=NOW + timedelta(hours=hours), fleet=Fleet(observed_at=NOW, nodes=(old, down)), ledger=ledger
+        )
+        advice = idle.propose(observation, "default", aged, cache=caches["aged"]).advice
+        seen["aged"].append([each.reason.code for each in advice])
+        seen["ladder"].append(idle.propose(observation, "default", ladder, cache=caches["ladder"]).steps[1].verb)
+
+    assert seen == {"aged": [[], ["max_age"]], "ladder": [Verb.HOLD, Verb.NOTICE]}
