@@ -90,8 +90,8 @@ def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | 
     if regret != REGRET_SECONDS:
         raise click.UsageError(f"--keep goes by --regret {format_duration(REGRET_SECONDS)}; leave it out")
     if check_hours == 0:
-        raise click.UsageError("--keep needs a check; right would be --check-hours above 0, or none")
+        raise click.UsageError("--keep needs a check; expected --check-hours above 0, or none")
     if asked.parked == "busy" and trial.parked is not None:
-        raise click.UsageError(f"pool {trial.pool!r} removes nodes that hold memory; right would be --parked idle")
+        raise click.UsageError(f"pool {trial.pool!r} removes nodes that hold memory; expected --parked idle")
     with explained():
         Ledger.connect(trial.settings.ledger, controls_only=True).close()

@@ -91,7 +91,7 @@ class Asked:
         given = [name for name in ("trace", "prometheus", "ledger") if getattr(self, name) is not None]
         if len(given) != 1:
             wrong = "no source is given" if not given else f"--{given[0]} and --{given[1]} are both given"
-            raise click.UsageError(f"{wrong}; right would be one of {_SOURCES}")
+            raise click.UsageError(f"{wrong}; expected one of {_SOURCES}")
         self._only_for(given[0])
         if self.trace is not None:
             from gpuwatch.simulate.backtest.gaps import history_of  # noqa: PLC0415  loaded by this command only
@@ -124,7 +124,7 @@ class Asked:
 
         step, (least, most) = self.step or _STEP_SECONDS, STEPS_SECONDS
         if not least <= step <= most or step != int(step):
-            raise click.BadParameter("right would be whole seconds from 15s to 5m", param_hint="--step")
+            raise click.BadParameter("expected whole seconds from 15s to 5m", param_hint="--step")
         try:
             window = window_of(self.since or "30d", self.until, clock.now(), options.hours)
         except ValueError as error:
@@ -144,13 +144,13 @@ class Asked:
         if self.prometheus == _CONFIGURED:
             settings = settings_of(self.path).signals.promql
             if settings.url is None:
-                raise click.UsageError("signals.promql.url is not set; right would be --prometheus URL")
+                raise click.UsageError("signals.promql.url is not set; expected --prometheus URL")
             return replace(settings, timeout=max(settings.timeout, _QUERY_SECONDS)), self.dialect or settings.dialect
         self._alone("prometheus", "URL")
         parts = urlsplit(self.prometheus or "")
         if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
             right = "a URL such as http://127.0.0.1:9090, and credentials in signals.promql of --config"
-            raise click.BadParameter(f"right would be {right}", param_hint="--prometheus")
+            raise click.BadParameter(f"expected {right}", param_hint="--prometheus")
         return PromqlSettings(url=self.prometheus, timeout=_QUERY_SECONDS), self.dialect or "auto"
 
     def _of_ledger(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
@@ -181,7 +181,7 @@ class Asked:
     def _alone(self, source: str, value: str) -> None:
         """What is named on the command line is not what a configuration names."""
         if self.path is not None:
-            raise click.UsageError(f"--{source} {value} and --config are both given; right would be one of them")
+            raise click.UsageError(f"--{source} {value} and --config are both given; expected one of them")
 
 
 def history_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -43,7 +43,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
         name, _sign, number = entry.strip().partition("=")
         if name not in weights:
             right = ", ".join(f"{factor}=<number>" for factor in weights)
-            raise click.BadParameter(f"{entry.strip()!r} is not a weight; right would be {right}", param=param)
+            raise click.BadParameter(f"{entry.strip()!r} is not a weight; expected {right}", param=param)
         try:
             weights[name] = float(number)
         except ValueError as error:

@@ -33,7 +33,7 @@ class Problem:
 
     def __str__(self) -> str:
         """Two lines."""
-        return f"{self.where}: {f'{self.key}: ' if self.key else ''}{self.wrong}\n    right would be: {self.right}"
+        return f"{self.where}: {f'{self.key}: ' if self.key else ''}{self.wrong}\n    expected: {self.right}"
 
 
 class ConfigError(ValueError):

@@ -53,8 +53,8 @@ def paused(case: Case) -> Finding:
 def not_enrolled(case: Case) -> Finding:
     """Refuses any change of a node or a group without the tag `gpuwatch:fleet`.
 
-    gpuwatch touches only what is enrolled by tag (P3): with opt-out, people lost machines that nobody had thought of.
-    Nodes that are not enrolled count neither as coverage nor towards the pool's minimum.
+    gpuwatch touches only what is enrolled by tag (P3): with opt-out, people lost machines that they had forgotten to
+    exclude. Nodes that are not enrolled count neither as coverage nor towards the pool's minimum.
 
     Tag it `gpuwatch:fleet` with the value of the setting `fleet`. A node in a group needs the tag on the node and on
     the group: the group's own tag is the consent to resize it.

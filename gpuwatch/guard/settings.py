@@ -114,7 +114,7 @@ class Limits:
     allow_short_waits: Annotated[
         bool,
         Setting(
-            "For tests on machines that nobody uses: accept waits below the minimum that each setting names. "
+            "For tests on unused machines: accept waits below the minimum that each setting names. "
             "A warning says so at every start, in `gpuwatch status` and in `gpuwatch doctor`."
         ),
     ] = False

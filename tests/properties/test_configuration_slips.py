@@ -37,7 +37,7 @@ def test_no_duration_is_a_number_without_a_unit(file: Path, key: keys.Key) -> No
     text = mistakes(file, written(key.path, 30))
 
     assert f"{key.dotted.replace(NAME, 'default')}: 30 has no unit\n" in text
-    assert f"right would be: {key.expected}; write 30m for minutes, 30s for seconds" in text
+    assert f"expected: {key.expected}; write 30m for minutes, 30s for seconds" in text
 
 
 @pytest.mark.parametrize("value", ['"30"', "' 30 '", "30.0", "1e3", "-5", "0.5", '"4"'])
@@ -143,7 +143,7 @@ def test_a_region_that_does_not_exist_is_refused(file: Path, text: str, wrong: s
     result = mistakes(file, text)
 
     assert wrong in result
-    assert f"right would be: {right}" in result
+    assert f"expected: {right}" in result
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "us-gov-west-1", "cn-northwest-1", "ap-southeast-7"])
@@ -183,7 +183,7 @@ def test_a_pool_that_another_section_names_must_exist(file: Path, text: str, key
     result = mistakes(file, f"pools: {{prod: {{}}}}\n{text}")
 
     assert f"{key}: the settings have no pool 'Prod'" in result
-    assert "right would be: a pool of the settings. The nearest is 'prod'." in result
+    assert "expected: a pool of the settings. The nearest is 'prod'." in result
 
 
 @given(name=st.text(max_size=12).filter(str.isprintable))

@@ -220,8 +220,8 @@ def test_a_moment_is_now_a_duration_before_it_or_a_time(text: str, seconds: floa
 @pytest.mark.parametrize(
     ("since", "until", "sentence"),
     [
-        ("yesterday", "now", "'yesterday' is no moment; right would be now, a duration before now such as 30d"),
-        ("1h", "2h", "'1h' is not before '2h'; right would be an earlier --from"),
+        ("yesterday", "now", "'yesterday' is not a time; expected now, a duration before now such as 30d"),
+        ("1h", "2h", "'1h' is not before '2h'; expected an earlier --from"),
         ("now", "now", "'now' is not before 'now'"),
     ],
 )

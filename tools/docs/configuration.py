@@ -19,7 +19,7 @@ one. An agent obeys the section `agent` and needs no other.
 - `gpuwatch config schema` prints a JSON Schema for editors.
 - Durations are `90s`, `30m`, `1h30m`, `2d`. A number without a unit is refused, because 30 may mean minutes; only 0
   needs none.
-- Waits that a slip could make dangerous have a minimum. Tests on machines that nobody uses can lift all of them with
+- Waits that a slip could make dangerous have a minimum. Tests on unused machines can lift all of them with
   `limits.allow_short_waits`, and are warned at every start.
 - Every pool that a key names must be in `pools`, and every region must be one of the cloud's.
 - A key that does not exist is refused, in the file and in the environment, with the nearest one that does. So is a key

@@ -151,7 +151,7 @@ class MetadataClient:
         if parts.scheme != "http" or parts.path.strip("/") or not near:
             raise MetadataError(
                 "endpoint",
-                f"agent.metadata.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; right would be"
+                f"agent.metadata.endpoint {self._endpoint!r} is not http://ADDRESS[:PORT] on this link; expected"
                 f" {self._service.endpoint}",
             )
         return str(address), port

@@ -65,7 +65,7 @@ def maintenance_event(body: bytes, _: Facts) -> tuple[Notice, ...]:
     if event == "NONE":
         return ()
     if event not in _MAINTENANCE_SECONDS:
-        raise ValueError(f"right would be NONE, {' or '.join(_MAINTENANCE_SECONDS)}")
+        raise ValueError(f"expected NONE, {' or '.join(_MAINTENANCE_SECONDS)}")
     return (Notice(kind=NoticeKind.MAINTENANCE, action=event.lower(), lead_seconds=_MAINTENANCE_SECONDS[event]),)
 
 
@@ -85,7 +85,7 @@ def upcoming_maintenance(body: bytes, _: Facts) -> tuple[Notice, ...]:
 def _switch(body: bytes) -> bool:
     said = text_of(body)
     if said not in _SWITCH:
-        raise ValueError("right would be TRUE or FALSE")
+        raise ValueError("expected TRUE or FALSE")
     return _SWITCH[said]
 
 

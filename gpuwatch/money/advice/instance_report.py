@@ -52,7 +52,7 @@ def choose(
     ]
     if not offers:
         known = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
-        raise ValueError(f"the price table has no {capacity} offers there; right would be of {', '.join(known)}")
+        raise ValueError(f"the price table has no {capacity} offers there; it has {', '.join(known)}")
     ways = _WAYS if recompute is None else (recompute,)
     found = tuple(instances.candidates(load, offers, _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights

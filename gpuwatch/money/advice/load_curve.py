@@ -44,7 +44,7 @@ def load_of(spend: SpendBook, instance_type: str | None) -> Load:
         instance_type = types[0]
     if instance_type not in types:
         named = "several machine types are metered" if instance_type is None else f"no {instance_type} is metered"
-        raise LoadError(f"{named}; right would be --instance-type with one of {', '.join(types)}")
+        raise LoadError(f"{named}; expected --instance-type with one of {', '.join(types)}")
     first = min(key.begin for key, _, _ in rows) // _HOUR
     last = max(-(-(key.begin + key.span) // _HOUR) for key, _, _ in rows)
     hours: list[float | None] = [None] * (last - first)

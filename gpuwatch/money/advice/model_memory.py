@@ -100,7 +100,7 @@ def shape_of(
     given = {"layers": layers, "hidden": hidden, "heads": heads, "kv_heads": kv_heads}
     for name, value in given.items():
         if value is not None and value < 1:
-            raise ValueError(f"{name} is {value}; right would be 1 or more")
+            raise ValueError(f"{name} is {value}; expected 1 or more")
     if layers is None:
         free = (params / (12 * _HIDDEN_PER_LAYER**2)) ** (1 / 3) if hidden is None else params / (12 * hidden**2)
         layers = max(1, round(free))
@@ -112,7 +112,7 @@ def shape_of(
     if kv_heads is None:
         kv_heads = heads
     if heads % kv_heads:
-        raise ValueError(f"{heads} heads cannot share {kv_heads} key-value heads evenly; right would be a divisor")
+        raise ValueError(f"{heads} heads cannot share {kv_heads} key-value heads evenly; expected a divisor")
     return Shape(
         params=params,
         layers=layers,
@@ -132,7 +132,7 @@ def parts(workload: Workload) -> tuple[Part, ...]:
 
     """
     if workload.task == "train" and workload.precision not in TRAINING:
-        raise ValueError(f"nothing is trained in {workload.precision}; right would be {', '.join(TRAINING)}")
+        raise ValueError(f"nothing is trained in {workload.precision}; expected {', '.join(TRAINING)}")
     parts_of = {"train": _training, "lora": _adapters, "serve": _serving}[workload.task]
     return tuple(parts_of(workload))
 

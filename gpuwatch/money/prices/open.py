@@ -57,7 +57,7 @@ def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
         reread = ReloadingFile([path], partial(overrides_file.read, path, settings.currency))
     except OSError as error:
         raise overrides_file.PricesError(
-            f"{path}: cannot be read: {error.strerror}\n    right would be: a readable file in prices.file"
+            f"{path}: cannot be read: {error.strerror}\n    expected: a readable file in prices.file"
         ) from error
     return lambda: reread.value
 

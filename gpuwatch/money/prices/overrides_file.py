@@ -47,7 +47,7 @@ def read(path: Path, currency: str) -> OwnPrices:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PricesError(f"{path}: is no text in UTF-8 ({error})\n    right would be: a YAML or CSV file") from error
+        raise PricesError(f"{path}: is not text in UTF-8 ({error})\n    expected: a YAML or CSV file") from error
     problems = _Problems(str(path))
     entries = list(_csv(text, problems) if path.suffix.lower() == ".csv" else _yaml(text, problems))
     rows = [row for line, cells in entries if (row := _row(line, cells, currency, problems)) is not None]
@@ -62,12 +62,12 @@ class _Problems:
     def __init__(self, file: str) -> None:
         """Start without mistakes."""
         self._file = file
-        self._told: list[str] = []
+        self._mistakes: list[str] = []
 
     def add(self, line: int, key: str, wrong: str, right: str) -> None:
         """Add a mistake."""
         named = f"{key}: " if key else ""
-        self._told.append(f"{self._file}:{line}: {named}{wrong}\n    right would be: {right}")
+        self._mistakes.append(f"{self._file}:{line}: {named}{wrong}\n    expected: {right}")
 
     def end(self) -> None:
         """Stop where there is any.
@@ -76,8 +76,8 @@ class _Problems:
             PricesError: there is.
 
         """
-        if self._told:
-            raise PricesError("\n".join(self._told[:_MOST_PROBLEMS]))
+        if self._mistakes:
+            raise PricesError("\n".join(self._mistakes[:_MOST_PROBLEMS]))
 
 
 _Entry = tuple[int, Mapping[str, str]]

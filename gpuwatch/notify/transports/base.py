@@ -3,6 +3,7 @@
 import re
 import smtplib
 import urllib.error
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transport:
+class Transport(ABC):
     """The settings of one way to send something, and the sending.
 
     A subclass adds its settings, names the one that says where to in `target`, and implements `send`.
@@ -90,6 +91,7 @@ class Transport:
         """The setting because of which others could read messages on their way; None: they cannot."""
         return None
 
+    @abstractmethod
     def send(self, delivery: Delivery) -> str:
         """Send it and return where it went, for people.
 
@@ -98,7 +100,6 @@ class Transport:
             DeliveryError: it did not arrive.
 
         """
-        raise NotImplementedError
 
 
 def is_plain_http(url: str) -> bool:

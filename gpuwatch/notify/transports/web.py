@@ -4,6 +4,7 @@ import json
 import re
 import ssl
 import urllib.request
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -39,9 +40,9 @@ class WebTransport(Transport):
         str | None, Setting("CA certificates in PEM that the server's must come from. None: the system's.")
     ] = None
 
+    @abstractmethod
     def addresses(self) -> Sequence[str]:
         """The URLs that it goes to."""
-        raise NotImplementedError
 
     def contradictions(self, path: tuple[str, ...], *, owners: bool) -> Iterator[Contradiction]:
         """No valid URL, or a token that others could read."""

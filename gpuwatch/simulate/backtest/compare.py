@@ -95,7 +95,7 @@ def policy_of(text: str) -> Policy:
         return Policy(name=text, timeout=math.inf)
     key, _, value = text.partition("=")
     if key != "timeout":
-        raise ValueError(f"{text!r} is not a policy; right would be {_RIGHT}")
+        raise ValueError(f"{text!r} is not a policy; expected {_RIGHT}")
     if value in _RULES:
         return Policy(name=text, timeout=_RULES[value])
     try:
@@ -103,7 +103,7 @@ def policy_of(text: str) -> Policy:
     except ValueError as error:
         raise ValueError(f"{text!r}: {error}, or {_RIGHT}") from error
     if not isinstance(seconds, float) or not 0 < seconds < math.inf:
-        raise ValueError(f"{text!r}: the duration is not above 0; right would be {_RIGHT}")
+        raise ValueError(f"{text!r}: the duration is not above 0; expected {_RIGHT}")
     return Policy(name=text, timeout=seconds)
 
 

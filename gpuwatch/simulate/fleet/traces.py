@@ -121,7 +121,7 @@ def _read(path: Path, lines: TextIO, recording: Recording) -> None:
             row = dict(zip(header, values, strict=True))
             (_take_interval if intervals else _take_sample)(recording, row)
     except (_BrokenRow, csv.Error) as error:
-        why = str(error) if isinstance(error, _BrokenRow) else f"{error}; right would be plain CSV"
+        why = str(error) if isinstance(error, _BrokenRow) else f"{error}; expected plain CSV"
         raise TraceError(f"{path}:{rows.line_num}: {why}") from error
 
 
@@ -130,7 +130,7 @@ class _BrokenRow(Exception):  # noqa: N818  it never leaves this module
 
 
 def _broken(reason: str, right: str) -> _BrokenRow:
-    return _BrokenRow(f"{reason}; right would be {right}")
+    return _BrokenRow(f"{reason}; expected {right}")
 
 
 def _is_intervals(path: Path, header: Sequence[str]) -> bool:

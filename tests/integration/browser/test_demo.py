@@ -171,7 +171,7 @@ def test_a_broken_recording_ends_the_demo_with_one_sentence(tmp_path: Path) -> N
 
     assert done.returncode == 2
     assert done.stderr == (
-        f"{trace}:2: utilization_ratio is 57; right would be a ratio from 0 to 1 (percent divided by 100)\n"
+        f"{trace}:2: utilization_ratio is 57; expected a ratio from 0 to 1 (percent divided by 100)\n"
     )
 
 

@@ -362,7 +362,7 @@ except ConfigError as error:
 """
     missing = tree.run("-c", connected)
     assert missing.startswith("keeper of prices\nthe cloud 'nimbus' needs its extra: pip install 'gpuwatch[nimbus]'")
-    assert "'nroth' is no region of nimbus\n    right would be: north" in missing
+    assert "'nroth' is no region of nimbus\n    expected: north" in missing
     assert "no project is set" in missing
     assert "credential:NAME, keeper:NAME, or a file" in missing
     assert "lab lab ('north',)\n" in tree.run("-c", connected, NIMBUS_SDK="installed")

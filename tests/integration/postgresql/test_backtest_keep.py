@@ -147,7 +147,7 @@ def test_own_rules_may_be_tried_without_a_record(house: House, trace: Path) -> N
         (["--pool", "telling", "--keep"], "the rules of pool 'telling' never remove a node"),
         (["--pool", "training", "--keep", "--regret", "1m"], "--keep goes by --regret 15m"),
         (["--pool", "training", "--keep", "--check-hours", "0"], "--keep needs a check"),
-        (["--pool", "parking", "--keep", "--parked", "busy"], "right would be --parked idle"),
+        (["--pool", "parking", "--keep", "--parked", "busy"], "expected --parked idle"),
     ],
     ids=str,
 )

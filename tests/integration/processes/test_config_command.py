@@ -53,8 +53,8 @@ def test_mistakes_go_to_stderr_with_status_2(file: Path) -> None:
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "environment variable GPUWATCH_FLETE: is not a setting\n    right would be: GPUWATCH_FLEET\n"
-        f"{file}:2: ledgr: is not a key of the configuration (its value is a section)\n    right would be: ledger\n"
+        "environment variable GPUWATCH_FLETE: is not a setting\n    expected: GPUWATCH_FLEET\n"
+        f"{file}:2: ledgr: is not a key of the configuration (its value is a section)\n    expected: ledger\n"
     )
 
 

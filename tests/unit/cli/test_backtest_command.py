@@ -119,7 +119,7 @@ def test_people_get_tables_and_sentences(trace: Path) -> None:
     ("arguments", "complaint"),
     [
         (["--compare", "timeout=soon"], "'timeout=soon'"),
-        (["--compare", "never", "whenever"], "'whenever' is not a policy; right would be never, timeout=<duration>"),
+        (["--compare", "never", "whenever"], "'whenever' is not a policy; expected never, timeout=<duration>"),
         (["never"], "'never' stands alone; policies follow --compare"),
         (["--restart-cost", "0"], "'0' is not above 0"),
         (["--stops", "many"], "'many' is neither a whole number from 0 on nor 'all'"),

@@ -71,8 +71,8 @@ def test_the_load_is_what_was_of_use_hour_by_hour_at_the_price_it_had(run: Run) 
 def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:
     """A load is of one type; one that was never metered is told with those that were."""
     for arguments, words in (
-        ([], "several machine types are metered; right would be --instance-type with one of g6.xlarge, p5.48xlarge"),
-        (["--instance-type", "p4d.24xlarge"], "no p4d.24xlarge is metered; right would be --instance-type with one of"),
+        ([], "several machine types are metered; expected --instance-type with one of g6.xlarge, p5.48xlarge"),
+        (["--instance-type", "p4d.24xlarge"], "no p4d.24xlarge is metered; expected --instance-type with one of"),
     ):
         done = run(*arguments)
 

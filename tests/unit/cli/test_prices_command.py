@@ -191,7 +191,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(config: Path) -> None:
     done = run("--config", str(config))
 
     assert done.exit_code == 2
-    assert "prices.yaml:2: price: 'much' is no amount\n    right would be: a number of 0 or more" in done.output
+    assert "prices.yaml:2: price: 'much' is no amount\n    expected: a number of 0 or more" in done.output
 
 
 # Settings

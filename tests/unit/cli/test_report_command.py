@@ -156,7 +156,7 @@ def test_both_databases_tell_the_same(tmp_path: Path) -> None:
             "receivers: {x: {file: {path: a.pdf}}}",
             "report.receivers.x.file.path 'a.pdf' does not end with a format of reports",
         ),
-        ("receivers: {x: {file: {path: /srv/%d.md}}}", "right would be: a file that ends with .html, .json or .txt"),
+        ("receivers: {x: {file: {path: /srv/%d.md}}}", "expected: a file that ends with .html, .json or .txt"),
         ("receivers: {x: {mail: {host: m}}}", "report.receivers.x.mail.to is empty"),
         ("receivers: {x: {mail: {host: m, to: [ann]}}}", "report.receivers.x.mail.to: 'ann' is not a mail address"),
         (

@@ -171,7 +171,7 @@ def test_a_mistake_in_the_file_is_told_with_place_value_and_remedy(
     file: Path, text: str, wrong: str, right: str
 ) -> None:
     """Each kind of mistake names file, line, key and value, says what is wrong and what would be right."""
-    assert mistakes(file, text) == f"{wrong}\n    right would be: {right}"
+    assert mistakes(file, text) == f"{wrong}\n    expected: {right}"
 
 
 REFUSED_VARIABLES = {
@@ -221,7 +221,7 @@ def test_a_mistake_in_the_environment_names_the_variable(
     file: Path, env: dict[str, str], wrong: str, right: str
 ) -> None:
     """A variable that names no key, or holds what its key does not take, is refused with the right one."""
-    assert mistakes(file, env=env) == f"environment variable {wrong}\n    right would be: {right}"
+    assert mistakes(file, env=env) == f"environment variable {wrong}\n    expected: {right}"
 
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:

@@ -173,7 +173,7 @@ def test_an_auditor_asks_for_a_machine_a_pool_a_time_a_deed_or_a_number(ledger: 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [(["--only", "stpo"], "'stpo' is not one of pause, resume,"), (["--since", "soon"], "'soon' is no moment")],
+    [(["--only", "stpo"], "'stpo' is not one of pause, resume,"), (["--since", "soon"], "'soon' is not a time")],
     ids=["deed", "time"],
 )
 def test_a_wrong_question_is_told(arguments: list[str], sentence: str) -> None:

@@ -43,7 +43,7 @@ def moment_of(text: str, now: datetime) -> datetime:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"{text!r} is no moment; right would be {_RIGHT}") from None
+        raise ValueError(f"{text!r} is not a time; expected {_RIGHT}") from None
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
 
 
@@ -51,12 +51,12 @@ def window_of(since: str, until: str, now: datetime, hours: float | None = None)
     """The window between two moments, or its first `hours`.
 
     Raises:
-        ValueError: one is no moment, or the window is empty.
+        ValueError: one is not a time, or the window is empty.
 
     """
     begin, end = moment_of(since, now), min(now, moment_of(until, now))
     if hours is not None:
         end = min(end, begin + timedelta(hours=hours))
     if end <= begin:
-        raise ValueError(f"{since!r} is not before {until!r}; right would be an earlier --from")
+        raise ValueError(f"{since!r} is not before {until!r}; expected an earlier --from")
     return Window(begin=begin, end=end)

@@ -168,7 +168,7 @@ def test_a_mistake_is_told_with_its_line_key_value_and_remedy(text: str, wrong: 
 
     first, _, second = str(error.value).partition("\n")
     assert first.startswith(f"{written}:{wrong}")
-    assert second.startswith("    right would be: ")
+    assert second.startswith("    expected: ")
     assert right in second
 
 

@@ -84,19 +84,19 @@ def test_busy_intervals_become_exactly_so_much_load(
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("60,n,0", "it has 3 fields; right would be the 4 of the header"),
-        ("x,n,0,0.5", "time_s is 'x'; right would be a finite number, not negative"),
+        ("60,n,0", "it has 3 fields; expected the 4 of the header"),
+        ("x,n,0,0.5", "time_s is 'x'; expected a finite number, not negative"),
         ("-1,n,0,0.5", "time_s is '-1'"),
         ("nan,n,0,0.5", "time_s is 'nan'"),
         ("inf,n,0,0.5", "time_s is 'inf'"),
         ("60,,0,0.5", "node is empty"),
-        ("60,n,zero,0.5", "gpu is 'zero'; right would be a whole number from 0 on"),
+        ("60,n,zero,0.5", "gpu is 'zero'; expected a whole number from 0 on"),
         ("60,n,-1,0.5", "gpu is '-1'"),
         ("60,n,0,nan", "utilization_ratio is 'nan'"),
         ("60,n,0,-0.1", "utilization_ratio is '-0.1'"),
-        ("60,n,0,57", "utilization_ratio is 57; right would be a ratio from 0 to 1 (percent divided by 100)"),
-        ("0,n,0,0.5", "time_s is 0 and the row before of gpu 0 of n is of 0; right would be rising times"),
-        ('60,"n,0,0.5', "right would be plain CSV"),
+        ("60,n,0,57", "utilization_ratio is 57; expected a ratio from 0 to 1 (percent divided by 100)"),
+        ("0,n,0,0.5", "time_s is 0 and the row before of gpu 0 of n is of 0; expected rising times"),
+        ('60,"n,0,0.5', "expected plain CSV"),
     ],
 )
 def test_a_broken_sample_is_refused_by_line_reason_and_remedy(tmp_path: Path, row: str, reason: str) -> None:
@@ -112,9 +112,9 @@ def test_a_broken_sample_is_refused_by_line_reason_and_remedy(tmp_path: Path, ro
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("n,30,30", "busy_to_s is 30 and busy_from_s is 30; right would be an end after its begin"),
+        ("n,30,30", "busy_to_s is 30 and busy_from_s is 30; expected an end after its begin"),
         ("n,19,40", "it begins at 19, and the interval before of n ends at 20"),
-        ("n,5,8", "right would be intervals of a node in order, without overlap"),
+        ("n,5,8", "expected intervals of a node in order, without overlap"),
         ("n,30,nan", "busy_to_s is 'nan'"),
     ],
 )
