@@ -26,11 +26,11 @@ from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
-from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeReport, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.builders.fleet import NOW, FakeFleet, a_node, a_verdict
+from tests.support.builders.fleet import HOUR, NOW, FakeFleet, a_node, a_verdict
 
 _COUNTS = (100, 1000)
 _RUNS = 5
@@ -137,7 +137,7 @@ def _story(count: int, port: int | None) -> _Seen:
         else:
             asyncio.run(_ask_bare(count, port))
         floor = time.perf_counter() - begin
-        times = [_round(parts, name, count) for name in _ROUNDS]
+        times = [_round(parts, fleet, name, count) for name in _ROUNDS]
         parts.ledger.close()
         if run > 0:
             seen.floor.append(floor)
@@ -146,7 +146,7 @@ def _story(count: int, port: int | None) -> _Seen:
     return replace(seen, peak_rss=peak_rss_bytes())
 
 
-def _round(parts: ControllerContext, name: str, count: int) -> float:
+def _round(parts: ControllerContext, fleet: FakeFleet, name: str, count: int) -> float:
     """The time of one round, which must have done what its name says."""
     expected = dict(
         zip(
@@ -164,6 +164,8 @@ def _round(parts: ControllerContext, name: str, count: int) -> float:
         raise RuntimeError(message)
     if not expected:
         parts.clock.sleep(_NOTICE_SECONDS + 1)
+        for number in filter(lambda number: targets.state(number) is State.IDLE, range(count)):
+            fleet.show(targets.node_id(number), State.IDLE, 2 * HOUR + _NOTICE_SECONDS + 1)
     return seconds
 
 
