@@ -14,20 +14,40 @@ DEFAULT_POOL = "default"
 
 
 class State(StrEnum):
-    """What a GPU or a node is doing. Neither parked nor stalled is ever merged with idle."""
+    """What a GPU or a node is doing. Occupied, parked and stalled are never merged with idle."""
 
     BUSY = "busy"
     PARKED = "parked"  # memory held, nothing computed, nobody there
     STALLED = "stalled"  # full "utilization" at idle power and without memory traffic: a deadlock
+    OCCUPIED = "occupied"  # of a node: somebody's process is alive and does nothing
     IDLE = "idle"
     UNKNOWN = "unknown"  # any doubt
+
+
+class LocalDisks(StrEnum):
+    """Whether a stop would lose data on local disks (EC2: instance store); None in a verdict is not known."""
+
+    NONE = "none"
+    UNUSED = "unused"  # neither formatted nor written to, or an empty file system
+    USED = "used"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOwner:
+    """Whose process it is: names for people, None where not known. Never a command line."""
+
+    user: str | None = None
+    unit: str | None = None  # systemd unit, container, pod or Slurm job
+    process: str | None = None  # the program's short name
+    pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """One signal that was looked at: what was seen against which limit, from where, and what it says by itself.
 
-    `note` is for people: who, or which, or why nothing could be seen. Never a command line or a secret.
+    `note` is for people: who, or which, or why nothing could be seen. Never a command line or a secret. `owner` is the
+    process that made the difference; `setting` the key of the setting that would change the answer.
     """
 
     name: str
@@ -37,6 +57,17 @@ class Evidence:
     unit: str
     source: str
     note: str | None = None
+    owner: WorkOwner | None = None
+    setting: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBusy:
+    """The newest busy evidence of a signal: it set the idle time to zero. `ago_seconds` is by the agent's clock."""
+
+    evidence: Evidence
+    at: datetime
+    ago_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +138,8 @@ class NodeVerdict:
     """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
-    An older agent, and Prometheus, give no tally.
+    An older agent, and Prometheus, give no tally, no `last_busy`, no `local_disks`. `last_busy` is of each signal that
+    was ever busy, newest first. `blind` are sentences on what this agent cannot see on its host.
 
     `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the
     oldest look that the answer rests on, when the answer was made.
@@ -124,6 +156,9 @@ class NodeVerdict:
     tally: Tally | None = None
     confirm: str | None = None
     looked_seconds: float | None = None
+    last_busy: tuple[LastBusy, ...] = ()
+    local_disks: LocalDisks | None = None
+    blind: tuple[str, ...] = ()
 
 
 VERDICT_SCHEMA = 1

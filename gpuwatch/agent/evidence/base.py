@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from gpuwatch.agent import command
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.model.fleet import Evidence, State, WorkOwner
 
 
 class UnseenError(Exception):
@@ -17,11 +18,15 @@ class UnseenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a look happens, and the processes that hold a GPU then; None while those are not known."""
+    """When a look happens, the processes that hold a GPU then, and the host's processes at their newest look.
+
+    None while those are not known.
+    """
 
     at: datetime
     monotonic_seconds: float
     gpu_pids: frozenset[int] | None = None
+    processes: ProcessView | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,7 @@ class IdleClock:
         self._silent_from = {key: known for key, known in self._silent_from.items() if key in keys}
 
 
-def say(
+def say(  # noqa: PLR0913  the fields of one finding
     signal: HostSignal,
     says: State,
     note: str | None,
@@ -86,10 +91,20 @@ def say(
     observed: float | None = None,
     limit: float | None = None,
     unit: str = "",
+    owner: WorkOwner | None = None,
+    setting: str | None = None,
 ) -> Evidence:
     """Make a finding of a signal."""
     return Evidence(
-        name=signal.name, says=says, observed=observed, limit=limit, unit=unit, source=signal.source, note=note
+        name=signal.name,
+        says=says,
+        observed=observed,
+        limit=limit,
+        unit=unit,
+        source=signal.source,
+        note=note,
+        owner=owner,
+        setting=setting,
     )
 
 

@@ -1,0 +1,1 @@
+"""The processes of the host, and whose work each of them is."""

@@ -1,0 +1,75 @@
+"""A process as one look at /proc shows it, and whose work it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gpuwatch.agent.attribution.cgroup import Placement
+from gpuwatch.model.fleet import WorkOwner
+
+
+class Kind(StrEnum):
+    """Whose work a process is. What cannot be attributed counts as people's."""
+
+    PEOPLE = "people"  # somebody's program: of a user, a container, a pod, a job, an administrator's own unit
+    SESSION = "session"  # what a login leaves alive without work: shells, multiplexers, viewers, session services
+    SERVICE = "service"  # the machine's own: monitoring, log shipping, updates, container runtimes, health checks
+    KERNEL = "kernel"  # a kernel thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process. `started_ticks` (since boot) distinguishes it from a later one with the same pid.
+
+    `name` is its short name (15 letters), `executable` the base name of its program's file (None: it may not be read).
+    `tty` is 0 without a controlling terminal. `cpu_seconds` is its own CPU time, `reaped_seconds` that of its ended
+    children. `rule` says by what it was attributed.
+    """
+
+    pid: int
+    started_ticks: int
+    parent: int
+    group: int
+    session: int
+    tty: int
+    state: str  # the letter of /proc/<pid>/stat: R, S, D, T, Z …
+    name: str
+    executable: str | None
+    uid: int
+    placement: Placement = field(default_factory=Placement)
+    cpu_seconds: float = 0.0
+    reaped_seconds: float = 0.0
+    minor_faults: int = 0
+    kind: Kind = Kind.PEOPLE
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessView:
+    """All processes at one moment of the monotonic clock.
+
+    `doubt` says why some may be missing (hidepid, a PID namespace of the agent's own); then absence proves nothing.
+    """
+
+    monotonic_seconds: float
+    processes: Mapping[int, Process]
+    doubt: str | None = None
+
+    def people(self) -> tuple[Process, ...]:
+        """The processes that are somebody's work, by pid; without zombies, which are not alive."""
+        return tuple(
+            process
+            for _, process in sorted(self.processes.items())
+            if process.kind is Kind.PEOPLE and process.state not in {"Z", "X"}
+        )
+
+
+def owner_of(process: Process, user: str | None) -> WorkOwner:
+    """The process in evidence."""
+    placement = process.placement
+    job = None if placement.slurm_job is None else f"Slurm job {placement.slurm_job}"
+    pod = None if placement.pod_uid is None else f"pod {placement.pod_uid}"
+    container = None if placement.container_id is None else f"container {placement.container_id}"
+    return WorkOwner(
+        user=user, unit=job or pod or container or placement.systemd_unit, process=process.name, pid=process.pid
+    )
