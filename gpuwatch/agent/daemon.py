@@ -62,7 +62,13 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _FAILED
     node_id = settings.node_id or discover_node_id()
-    host = HostSignals(settings.evidence, clock, own_processes=settings.source == "nvml")
+    host = HostSignals(
+        settings.evidence,
+        clock,
+        own_processes=settings.source == "nvml",
+        workloads=settings.workloads,
+        services=settings.services,
+    )
     health = _health(settings, clock)
     core = AgentCore(
         node_id=node_id,

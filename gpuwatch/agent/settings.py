@@ -10,6 +10,7 @@ from gpuwatch.agent.attribution.settings import AttributionSettings
 from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.health.verdict import HealthRules
 from gpuwatch.agent.metadata.settings import MetadataSettings
+from gpuwatch.agent.processes.patterns import ProcessPattern
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import Setting
 from gpuwatch.runtime.http.settings import ServerSettings
@@ -89,6 +90,17 @@ class AgentSettings(ServerSettings):
         MinLen(1),
         Setting("File with the GPUs' health, for the next agent; `none`: health starts again at each start."),
     ] = "/run/gpuwatch/health.json"
+    workloads: Annotated[
+        tuple[ProcessPattern, ...],
+        Setting(
+            "Processes that are people's work, whatever the built-in rules say: unit:, program:, user: or slice: "
+            "with a name, as in `unit:train-*.service`."
+        ),
+    ] = ()
+    services: Annotated[
+        tuple[ProcessPattern, ...],
+        Setting("Processes that are the machine's own and never keep it, in the same form; `workloads` comes first."),
+    ] = ()
     activity: ActivityRules = field(default_factory=ActivityRules)
     health: HealthRules = field(default_factory=HealthRules)
     evidence: EvidenceSettings = field(default_factory=EvidenceSettings)

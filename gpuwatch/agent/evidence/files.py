@@ -77,6 +77,8 @@ def fields(text: str) -> dict[str, str]:
     return {key: value for key, found, value in pairs if found}
 
 
+_MOVED = re.compile(r"^[rw]char: (\d+)$", re.MULTILINE | re.ASCII)
+
 # What reading of a process in /proc raises once it has ended; anything else is no proof of its end.
 ENDED = (FileNotFoundError, ProcessLookupError)
 
@@ -111,6 +113,15 @@ def _numbers(proc: Path) -> Iterator[str]:
         for entry in entries:
             if entry.name.isdecimal():
                 yield entry.name
+
+
+def moved_bytes(process: Path) -> int | None:
+    """Bytes that a process has read and written, in whatever way; None if that may not be read."""
+    try:
+        found = _MOVED.findall(read_small(process / "io").text)
+    except (OSError, UnseenError):
+        return None
+    return sum(map(int, found)) if found else None
 
 
 def hides_processes(proc: Path) -> bool:

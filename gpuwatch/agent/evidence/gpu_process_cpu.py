@@ -1,4 +1,8 @@
-"""CPU time of the processes that hold a GPU: work that prepares or follows what the GPU does."""
+"""CPU time of the processes that hold a GPU: work that prepares or follows what the GPU does.
+
+A server that polls for requests, or a thread that waits for a GPU in a loop, uses CPU time and does nothing else: no
+read, no write, no new page of memory. CPU time without any of these for ten minutes is no work.
+"""
 
 import os
 import re
@@ -9,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say
-from gpuwatch.agent.evidence.files import read_small, sees_processes
+from gpuwatch.agent.evidence.files import moved_bytes, read_small, sees_processes
 from gpuwatch.agent.evidence.settings import GpuProcessSettings
 from gpuwatch.model.fleet import Evidence, State
 
@@ -19,7 +23,11 @@ _SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time i
 _NOT_ALL = "the agent is in its own PID namespace and does not see all GPU processes: run it with --pid=host"
 
 # Fields of /proc/<pid>/stat counted from the one after the name (proc(5): state is field 3).
-_UTIME, _STIME, _STARTTIME = 14 - 3, 15 - 3, 22 - 3
+_MINFLT, _UTIME, _STIME, _STARTTIME = 10 - 3, 14 - 3, 15 - 3, 22 - 3
+_SPIN_SECONDS = 600.0
+_PROGRESS_BYTES = 1 << 16  # a server's log line each ten seconds is less than this in ten minutes
+_PROGRESS_FAULTS = 256  # new pages: 1 MiB
+_SPINS = "they use CPU time, and neither read, write nor touch new memory: they wait in a loop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +36,8 @@ class _Used:
 
     started_seconds: float  # since boot
     cpu_seconds: float
+    faults: int = 0
+    moved_bytes: int | None = None  # read and written in any way; None: not readable, which counts as progress
 
 
 class GpuProcessCpu:
@@ -40,6 +50,8 @@ class GpuProcessCpu:
         self._limit = settings.busy_cores
         self._roots = roots
         self._looks: deque[tuple[float, Mapping[int, _Used]]] = deque()  # by uptime, oldest first
+        self._progress: Mapping[int, _Used] = {}  # as of the last progress
+        self._progress_at: float | None = None  # by uptime
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all of them."""
@@ -68,6 +80,8 @@ class GpuProcessCpu:
         spent, new = self._spent(used, before, last)
         cores = spent / (uptime - last)
         if cores > self._limit:
+            if self._spins(used, uptime):
+                return (self._say(State.IDLE, _SPINS, cores),)
             return (self._say(State.BUSY, note, cores),)
         if new:
             return (self._say(State.UNKNOWN, f"{new} processes hold a GPU since a moment ago", cores),)
@@ -92,6 +106,22 @@ class GpuProcessCpu:
                 new += 1
         return spent, new
 
+    def _spins(self, used: Mapping[int, _Used], uptime: float) -> bool:
+        """Whether these have neither moved bytes nor touched new memory for ten minutes."""
+        known = self._progress
+        moved = any(
+            (last := known.get(pid)) is None
+            or last.started_seconds != now.started_seconds
+            or now.moved_bytes is None
+            or last.moved_bytes is None
+            or now.moved_bytes - last.moved_bytes > _PROGRESS_BYTES
+            or now.faults - last.faults > _PROGRESS_FAULTS
+            for pid, now in used.items()
+        )
+        if moved or self._progress_at is None:
+            self._progress, self._progress_at = dict(used), uptime
+        return uptime - self._progress_at >= _SPIN_SECONDS
+
     def _read_uptime(self) -> float:
         """Seconds since boot, by the clock of the processes' start times."""
         found = _UPTIME.match(read_small(self._roots.proc / "uptime").text)
@@ -103,12 +133,14 @@ class GpuProcessCpu:
         """One process; its name, which may hold anything, ends at the last bracket."""
         values = read_small(self._roots.proc / str(pid) / "stat").text.rpartition(")")[2].split()
         try:
-            utime, stime, started = (int(values[place]) for place in (_UTIME, _STIME, _STARTTIME))
+            utime, stime, started, faults = (int(values[place]) for place in (_UTIME, _STIME, _STARTTIME, _MINFLT))
         except (IndexError, ValueError):
             raise UnseenError(f"/proc/{pid}/stat is not what proc(5) says") from None
         return _Used(
             started_seconds=started / _TICKS_PER_SECOND,
             cpu_seconds=(utime + stime) / _TICKS_PER_SECOND,
+            faults=faults,
+            moved_bytes=moved_bytes(self._roots.proc / str(pid)),
         )
 
     def _say(self, says: State, note: str | None, cores: float | None) -> Evidence:

@@ -1,5 +1,7 @@
 """Load of the host's processors, disks and network cards, from the kernel's counters between two looks.
 
+It says busy only while somebody's program is alive; what the machine's own programs do keeps no machine.
+
 Only real devices count (those with a `device` in sysfs): partitions, loops, RAM disks, device mappers, bridges, veth
 and the like show the same bytes again, or bytes that never left memory.
 """
@@ -8,6 +10,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say, several
@@ -20,6 +23,7 @@ _CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
 _SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
+_ALWAYS_WORK = 10.0
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
 
 
@@ -84,7 +88,14 @@ class Cpu:
         except (OSError, UnseenError):
             self._rate.forget()
             raise
-        return (self._rate.judge(self, {"all processors": used}, now),)
+        found = self._rate.judge(self, {"all processors": used}, now)
+        view = now.processes
+        if found.says is State.BUSY and view is not None and found.observed is not None:
+            own, limit = view.service_cores, found.limit or 0.0
+            if found.observed - own <= limit and found.observed < _ALWAYS_WORK * limit:
+                note = f"{own:.2f} cores of it are used by the machine's own programs"
+                found = replace(found, says=State.IDLE, note=note)
+        return (_weighed(found, now),)
 
     def _used(self) -> float:
         """Seconds of CPU time since the boot, but for those spent waiting, and those that the hypervisor took."""
@@ -114,7 +125,7 @@ class Disk:
             raise
         if not real:
             return (say(self, State.IDLE, "there is no local disk"),)
-        return (self._rate.judge(self, moved, now),)
+        return (_weighed(self._rate.judge(self, moved, now), now),)
 
     def _moved(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes read and written by disk, since the boot."""
@@ -149,7 +160,7 @@ class Network:
         except (OSError, UnseenError):
             self._rate.forget()
             raise
-        return (self._rate.judge(self, moved, now),)
+        return (_weighed(self._rate.judge(self, moved, now), now),)
 
     def _moved(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes in and out by card, since the boot."""
@@ -168,6 +179,19 @@ class Network:
         if real - moved.keys():
             raise UnseenError(f"{path} does not list {several(sorted(real - moved.keys()))}")
         return moved
+
+
+def _weighed(found: Evidence, now: Moment) -> Evidence:
+    """Load is somebody's only while somebody's program is alive; without the list of processes it always is.
+
+    So is a load ten times the limit: an image that is pulled, a file server in the kernel.
+    """
+    view = now.processes
+    if found.observed is not None and found.limit is not None and found.observed >= _ALWAYS_WORK * found.limit:
+        return found
+    if found.says is not State.BUSY or view is None or view.doubt is not None or view.people():
+        return found
+    return replace(found, says=State.IDLE, note="no program of a user, a container or a job is alive")
 
 
 def _real(folder: Path) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Every signal of the host, and the one object that the agent keeps for all of them."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
 from gpuwatch.agent.evidence.slurm import Slurm
 from gpuwatch.agent.evidence.snoozes import Snooze, Snoozes, make_directory
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
+from gpuwatch.agent.evidence.work import Processes
+from gpuwatch.agent.processes.process import ProcessView
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import Clock
@@ -24,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 # By the name of its section of EvidenceSettings.
 SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
     "people": lambda settings, roots: People(settings.people, roots),
+    "processes": lambda settings, roots: Processes(settings.processes, roots),
     "gpu_process_cpu": lambda settings, roots: GpuProcessCpu(settings.gpu_process_cpu, roots),
     "cpu": lambda settings, roots: Cpu(settings.cpu, roots),
     "disk": lambda settings, roots: Disk(settings.disk, roots),
@@ -36,7 +39,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
 }
 
 # These do not apply to simulated or recorded GPUs: their work is not done on this host.
-_OF_REAL_GPUS = frozenset({"gpu_process_cpu", "cpu"})
+_OF_REAL_GPUS = frozenset({"processes", "gpu_process_cpu", "cpu"})
 # As pgrep and grep have it. A script that dies of a flaw often ends with 1, too, but not without a word: so idle is 1
 # with nothing on standard error.
 _SAYS = {0: State.BUSY, 1: State.IDLE}
@@ -46,11 +49,19 @@ class HostSignals:
     """The signals that are switched on, looked at in the background."""
 
     def __init__(
-        self, settings: EvidenceSettings, clock: Clock, roots: Roots | None = None, *, own_processes: bool = True
+        self,
+        settings: EvidenceSettings,
+        clock: Clock,
+        roots: Roots | None = None,
+        *,
+        own_processes: bool = True,
+        workloads: Sequence[str] = (),
+        services: Sequence[str] = (),
     ) -> None:
         """Nothing is looked at before `start`.
 
         Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
+        `workloads` and `services` are the administrator's patterns of whose a process is.
         """
         self._settings = settings
         self._signals: dict[str, HostSignal] = {}
@@ -64,7 +75,11 @@ class HostSignals:
                     Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
                 )
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
-        self.watcher = HostWatcher(watched, clock, settings.deadline, lambda: gpu_pids(self._readings()))
+        if isinstance(of_processes := self._signals.get("processes"), Processes):
+            of_processes.table.use(workloads, services)
+        self.watcher = HostWatcher(
+            watched, clock, settings.deadline, lambda: gpu_pids(self._readings()), self._process_view
+        )
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
         """Begin; `readings` returns those of the last cycle, which list the GPU processes."""
@@ -84,6 +99,16 @@ class HostSignals:
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""
         return self.watcher.evidence(now_monotonic)
+
+    def service_pids(self, pids: frozenset[int]) -> frozenset[int]:
+        """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""
+        signal = self._signals.get("processes")
+        return signal.table.service_pids(pids) if isinstance(signal, Processes) else frozenset()
+
+    def _process_view(self) -> ProcessView | None:
+        """The newest look at the processes."""
+        signal = self._signals.get("processes")
+        return signal.table.view if isinstance(signal, Processes) else None
 
     def snoozes(self) -> tuple[Snooze, ...]:
         """The snoozes of `gpuwatch snooze` that held at the last look."""

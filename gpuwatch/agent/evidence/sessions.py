@@ -1,9 +1,10 @@
 """People: who is logged in (utmp and logind), and the time of their last input (access time of their terminals).
 
 A terminal's access time moves with input, its modification time with output; so a progress bar is not activity. A
-session without a terminal (a desktop, VS Code over SSH) cannot be timed, and is unknown as long as it lasts. A terminal
-that is open without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there:
-its access time is later than its change time, which is that of its opening.
+session without a terminal (a desktop, VS Code over SSH) cannot be timed: it occupies the node as long as it lasts, and
+its programs show what it does. Where the processes are not seen, it is unknown. A terminal that is open without a login
+(Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its access time is later than
+its change time, which is that of its opening. Terminals in containers count likewise.
 """
 
 import errno
@@ -13,11 +14,12 @@ import struct
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several, user_name
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
 
 # struct utmp of glibc (utmp(5)): what is needed lies at the same place everywhere, only the rest differs in size.
@@ -28,6 +30,7 @@ _RECORD_BYTES = {"x86_64": 384, "ppc64le": 384, "s390x": 384}
 _RECORD_BYTES_ELSEWHERE = 400  # aarch64, riscv64: 64-bit session and times
 
 _TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
+_PTS_MAJORS = (136, 143)
 _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
 
 
@@ -60,7 +63,13 @@ class People:
         """One finding: the person who typed last."""
         sessions, doubts = self.present()
         silent: dict[Session, float] = {}
+        untimed: list[Session] = []
+        seen = now.processes is not None and now.processes.doubt is None
         for session in sessions:
+            if session.terminal is None and seen:
+                if not surely_dead(session.leader, self._roots):
+                    untimed.append(session)
+                continue
             try:
                 silent[session] = self._silent_seconds(session, now)
             except OSError as error:
@@ -70,6 +79,9 @@ class People:
             for session in self._open({session.terminal for session in sessions}):
                 with suppress(FileNotFoundError):  # closed while we looked
                     silent[session] = self._silent_seconds(session, now)
+            for session, terminal in self._in_containers(now):
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    silent[session] = self._silence.seconds(str(session.terminal), terminal.stat().st_atime, now)
         except OSError as error:
             doubts.append(f"{error.strerror}: {error.filename}")
         self._silence.forget_all_but({session.terminal or "" for session in silent})
@@ -79,6 +91,10 @@ class People:
             return (self._say(State.BUSY, several(at_work), least),)
         if doubts:
             return (self._say(State.UNKNOWN, several(doubts), least),)
+        if untimed:
+            owner = WorkOwner(user=untimed[0].user, pid=untimed[0].leader or None)
+            note = f"logged in: {several([session.called for session in untimed])}"
+            return (self._say(State.OCCUPIED, note, least, owner),)
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
 
@@ -96,8 +112,9 @@ class People:
                 doubts.append(f"{error.strerror}: {error.filename}")
         return tuple(sessions), doubts
 
-    def _say(self, says: State, note: str, least: float | None) -> Evidence:
-        return say(self, says, note, observed=least, limit=self._silent_after, unit="seconds since input")
+    def _say(self, says: State, note: str, least: float | None, owner: WorkOwner | None = None) -> Evidence:
+        unit = "seconds since input"
+        return say(self, says, note, observed=least, limit=self._silent_after, unit=unit, owner=owner)
 
     def _silent_seconds(self, session: Session, now: Moment) -> float:
         """Since its last input.
@@ -121,6 +138,24 @@ class People:
                     status = path.stat()
                     if int(status.st_atime) > int(status.st_ctime):  # the kernel counts input in whole seconds
                         yield Session(user=user_name(status.st_uid), terminal=terminal, leader=0)
+
+    def _in_containers(self, now: Moment) -> Iterator[tuple[Session, Path]]:
+        """Terminals of programs in containers, which have a /dev/pts of their own."""
+        seen: set[tuple[str, int]] = set()
+        for process in () if now.processes is None else now.processes.people():
+            container = process.placement.container_id or process.placement.pod_uid
+            number = _pts_number(process.tty)
+            if container is None or number is None or (container, number) in seen:
+                continue
+            seen.add((container, number))
+            path = self._roots.proc / str(process.pid) / f"root/dev/pts/{number}"
+            try:
+                if not path.exists():
+                    continue
+            except PermissionError:
+                continue  # the process itself occupies the node
+            called = Session(user=user_name(process.uid), terminal=f"pts/{number} in {container}", leader=process.pid)
+            yield called, path
 
     def _utmp(self) -> Iterator[Session]:
         """Sessions that utmp lists; newer systems have none."""
@@ -162,6 +197,13 @@ class People:
             timed = known.get("TYPE") not in _DESKTOPS
             terminal = _terminal(known.get("TTY", "")) if timed else None
             yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+
+
+def _pts_number(tty: int) -> int | None:
+    """The number of a pseudo terminal, by a device number as in /proc/<pid>/stat; None if it is no such terminal."""
+    major, minor = (tty >> 8) & 0xFFF, (tty & 0xFF) | ((tty >> 12) & 0xFFF00)
+    first, last = _PTS_MAJORS
+    return (major - first) * 256 + minor if first <= major <= last else None
 
 
 def _word(raw: bytes) -> str:

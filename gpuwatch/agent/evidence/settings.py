@@ -36,6 +36,21 @@ class SessionSettings(EvidenceSourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings(EvidenceSourceSettings):
+    """Programs of users, containers and jobs: busy while they work, occupied while one is alive."""
+
+    busy_cores: Annotated[
+        float,
+        Gt(0),
+        Le(1),
+        Setting("People's programs together using more than this many CPU cores, over a minute, are busy."),
+    ] = 0.02
+    busy_bytes_per_second: Annotated[
+        float, Gt(0), Le(1e8), Setting("People's programs reading and writing more than this together are busy.")
+    ] = 50e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcessSettings(EvidenceSourceSettings):
     """CPU time of the processes that hold a GPU: they may compute there while the GPU waits."""
 
@@ -152,6 +167,7 @@ class EvidenceSettings:
     enabled: Annotated[bool, Setting("false: the GPUs alone are judged. A person at work is then not seen.")] = True
     deadline: Annotated[Seconds, Ge(0.1), Le(300), Setting("A signal that takes longer to look at is unknown.")] = 5.0
     people: SessionSettings = field(default_factory=SessionSettings)
+    processes: WorkSettings = field(default_factory=WorkSettings)
     gpu_process_cpu: GpuProcessSettings = field(default_factory=GpuProcessSettings)
     cpu: CpuSettings = field(default_factory=CpuSettings)
     disk: DiskSettings = field(default_factory=DiskSettings)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.agent.evidence.base import HostSignal, Moment, UnseenError, say
+from gpuwatch.agent.processes.process import ProcessView
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.runtime.clock import Clock
@@ -19,6 +20,7 @@ from gpuwatch.runtime.clock import Clock
 _LOG = logging.getLogger(__name__)
 
 _LATE_LOOKS = 3
+_VIEW_VALID_SECONDS = 30.0
 _SECOND_LOOK_SECONDS = 1.0  # rates need two: the second one comes soon
 
 
@@ -48,6 +50,7 @@ class HostWatcher:
         clock: Clock,
         deadline_seconds: float,
         gpu_pids: Callable[[], frozenset[int] | None] = lambda: None,
+        processes: Callable[[], ProcessView | None] = lambda: None,
     ) -> None:
         """Nothing is looked at before `start`: until then all of it is unknown."""
         self._watched = tuple(watched)
@@ -55,6 +58,7 @@ class HostWatcher:
         self._deadline_seconds = deadline_seconds
         self._stopping = threading.Event()
         self._gpu_pids = gpu_pids
+        self._processes = processes
         self._required_since: float | None = None
         self._looked = threading.Condition()
 
@@ -105,7 +109,7 @@ class HostWatcher:
         begin = self._clock.monotonic()
         each.looking_since = begin
         try:
-            found = each.signal.look(Moment(at=self._clock.now(), monotonic_seconds=begin, gpu_pids=self._gpu_pids()))
+            found = each.signal.look(self._moment(begin))
         except UnseenError as error:
             found = (say(each.signal, State.UNKNOWN, str(error)),)
         except OSError as error:
@@ -118,6 +122,13 @@ class HostWatcher:
         each.seen = (begin, found)
         each.looks += 1
         each.looking_since = None
+
+    def _moment(self, begin: float) -> Moment:
+        """What a look that begins now may know; an old view of the processes proves nothing."""
+        view = self._processes()
+        if view is not None and begin - view.monotonic_seconds > _VIEW_VALID_SECONDS:
+            view = None
+        return Moment(at=self._clock.now(), monotonic_seconds=begin, gpu_pids=self._gpu_pids(), processes=view)
 
     def _run(self, each: Watched) -> None:
         while not self._stopping.is_set():

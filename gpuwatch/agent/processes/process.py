@@ -49,11 +49,13 @@ class ProcessView:
     """All processes at one moment of the monotonic clock.
 
     `doubt` says why some may be missing (hidepid, a PID namespace of the agent's own); then absence proves nothing.
+    `service_cores` are the CPU cores that the machine's own programs used over the last minute.
     """
 
     monotonic_seconds: float
     processes: Mapping[int, Process]
     doubt: str | None = None
+    service_cores: float = 0.0
 
     def people(self) -> tuple[Process, ...]:
         """The processes that are somebody's work, by pid; without zombies, which are not alive."""

@@ -1,0 +1,308 @@
+"""People's programs: whether one is alive on the host, and whether one of them gets on with its work.
+
+Rules, all of them:
+
+1. Whose a process is, `agent.processes.kinds` says. A program of the machine's own never counts here.
+2. Busy: people's programs together use more CPU than `busy_cores`, or read and write more than
+   `busy_bytes_per_second`, both over a minute; or a program began that lives for a minute; or one sleeps for an hour
+   or more (`sleep 6h; python train.py`), until its time is over.
+3. What a login leaves alive (a shell, sshd, tmux) is no work, but its own CPU time and traffic above a higher limit
+   are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
+   builds an image works for somebody.
+4. Occupied: somebody's program is alive and does none of this. Idle: nobody's program is alive.
+5. A job of root's cron counts as doubt for its first ten minutes, and as people's work from then on.
+6. CPU time of processes that hold a GPU is judged by `gpu_process_cpu`.
+"""
+
+import os
+import re
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
+from gpuwatch.agent.evidence.settings import WorkSettings
+from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, pulls_images
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
+from gpuwatch.agent.processes.table import ProcessTable, TableError
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Evidence, State
+
+_SPAN_SECONDS = 60.0
+_SHORTEST_SPAN_SECONDS = 1.0  # over less, one tick of the clock that CPU time is counted in would look like work
+_SETTLED_SECONDS = 60.0  # a process that lives this long is a program that somebody began, and no health check
+_LONG_SLEEP_SECONDS = 3600.0
+_LONGEST_SLEEP_SECONDS = 7 * 86400.0
+_REMEMBERED_SECONDS = 86400.0
+_SESSION_CORES = 0.05
+_SESSION_BYTES_PER_SECOND = 200e3
+_RUNTIME_CORES = 0.8
+_RUNTIME_BYTES_PER_SECOND = 5e6
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_UPTIME = re.compile(r"\d+\.\d+", re.ASCII)
+_SLEEP = re.compile(rb"(\d{1,9}(?:\.\d*)?)([smhd]?)", re.ASCII)
+_UNIT_SECONDS = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86400.0}
+_PREFIX = "agent.evidence.processes"
+
+_Key = tuple[int, int]  # pid and start
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What a process had used at a look: CPU seconds with those of its ended children, bytes read and written."""
+
+    cpu_seconds: float
+    moved_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """Cores and bytes per second of some processes together, and the one that used most."""
+
+    cores: float = 0.0
+    bytes_per_second: float = 0.0
+    largest: Process | None = None
+
+
+class Processes:
+    """Busy while people's programs work, occupied while one is alive, idle without any."""
+
+    name = "processes"
+    source = "/proc: programs of users, containers and jobs"
+
+    def __init__(self, settings: WorkSettings, roots: Roots) -> None:
+        self._settings = settings
+        self._roots = roots
+        self.table = ProcessTable(proc=roots.proc, etc=roots.etc, usr=roots.usr, run=roots.run)
+        self._looks: deque[tuple[float, Mapping[_Key, _Used]]] = deque()
+        self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
+        self._first = True
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all processes."""
+        try:
+            view = self.table.look(now.monotonic_seconds)
+        except TableError as error:
+            raise UnseenError(str(error)) from None
+        people = list(view.people())
+        counted = {process.pid: process for process in people}
+        session = {
+            process.pid: process
+            for process in view.processes.values()
+            if process.kind is Kind.SESSION and process.rule != VIEWER
+        }
+        runtime = {
+            process.pid: process
+            for process in view.processes.values()
+            if process.kind is Kind.SERVICE and pulls_images((process.name, process.executable or ""))
+        }
+        before = self._remember(now, {**counted, **session, **runtime})
+        begun = self._new_programs(people, view)
+        working = self._working(counted, session, runtime, before, now)
+        if working is not None:
+            return (working,)
+        if begun is not None:
+            note = f"a program began: {_called(begun)}"
+            return (self._say(State.BUSY, note, begun, None, None, ""),)
+        sleeper = self._sleeper(people, view)
+        if sleeper is not None:
+            process, left = sleeper
+            note = f"{_called(process)} waits for another {format_duration(left)}"
+            return (self._say(State.BUSY, note, process, None, None, ""),)
+        if view.doubt is not None:
+            raise UnseenError(view.doubt)
+        return (self._at_rest(people, view),)
+
+    def _at_rest(self, people: list[Process], view: ProcessView) -> Evidence:
+        """Nobody's program works: occupied, in doubt, or idle."""
+        jobs = [each for each in view.processes.values() if each.rule == CRON_JOB and each.kind is not Kind.PEOPLE]
+        if jobs and not people:
+            note = f"a job of root's cron runs: {_called(jobs[0])}"
+            return say(self, State.UNKNOWN, note, owner=owner_of(jobs[0], user_name(jobs[0].uid)))
+        if not people:
+            return self._say(State.IDLE, "no program of a user, a container or a job is alive", None, 0, 1, "programs")
+        newest = max(people, key=lambda each: (each.started_ticks, each.pid))
+        note = several([_called(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
+        return self._say(State.OCCUPIED, f"alive and at rest: {note}", newest, len(people), 1, "programs")
+
+    def _remember(self, now: Moment, counted: Mapping[int, Process]) -> tuple[float, Mapping[_Key, _Used]] | None:
+        """Keep what these have used; the look to compare with, which is a minute ago or the oldest."""
+        looks, at = self._looks, now.monotonic_seconds
+        used = {}
+        for process in counted.values():
+            seconds = process.cpu_seconds + process.reaped_seconds
+            used[process.pid, process.started_ticks] = _Used(seconds, moved_bytes(self._roots.proc / str(process.pid)))
+        if looks and at <= looks[-1][0]:
+            looks.clear()
+        looks.append((at, used))
+        while len(looks) > 2 and at - looks[1][0] >= _SPAN_SECONDS:  # noqa: PLR2004  this look, and one before it
+            looks.popleft()
+        first = looks[0]
+        return first if at - first[0] >= _SHORTEST_SPAN_SECONDS else None
+
+    def _working(
+        self,
+        counted: Mapping[int, Process],
+        session: Mapping[int, Process],
+        runtime: Mapping[int, Process],
+        before: tuple[float, Mapping[_Key, _Used]] | None,
+        now: Moment,
+    ) -> Evidence | None:
+        """Busy evidence by CPU time or traffic since the look before."""
+        if before is None:
+            return None
+        gpu = now.gpu_pids or frozenset()
+        limits = (self._settings.busy_cores, self._settings.busy_bytes_per_second)
+        for processes, (cores, most) in (
+            (counted, limits),
+            (session, (max(_SESSION_CORES, limits[0]), max(_SESSION_BYTES_PER_SECOND, limits[1]))),
+            (runtime, (_RUNTIME_CORES, _RUNTIME_BYTES_PER_SECOND)),
+        ):
+            rates = self._rates(processes, before, now.monotonic_seconds, gpu)
+            if rates.cores > cores:
+                note = _note(rates.largest)
+                return self._say(State.BUSY, note, rates.largest, rates.cores, cores, "cores", f"{_PREFIX}.busy_cores")
+            if rates.bytes_per_second > most:
+                return self._say(
+                    State.BUSY,
+                    _note(rates.largest),
+                    rates.largest,
+                    rates.bytes_per_second,
+                    most,
+                    "bytes per second",
+                    f"{_PREFIX}.busy_bytes_per_second",
+                )
+        return None
+
+    def _rates(
+        self,
+        processes: Mapping[int, Process],
+        before: tuple[float, Mapping[_Key, _Used]],
+        at: float,
+        gpu_pids: frozenset[int],
+    ) -> _Rates:
+        """What these used per second since the look before; one that began since is counted whole."""
+        then, known = before
+        newest = self._looks[-1][1]
+        span = at - then
+        cores = moved = 0.0
+        shares: dict[int, float] = {}
+        for process in processes.values():
+            key = (process.pid, process.started_ticks)
+            used, old = newest[key], known.get(key, _Used(0.0, 0))
+            if key not in known and not self._began_since(process, span):
+                old = used  # seen for the first time, and older than the look before
+            seconds = 0.0 if process.pid in gpu_pids else max(0.0, used.cpu_seconds - old.cpu_seconds)
+            grown = 0.0
+            if used.moved_bytes is not None and old.moved_bytes is not None:
+                grown = max(0.0, used.moved_bytes - old.moved_bytes)
+            cores += seconds / span
+            moved += grown / span
+            shares[process.pid] = seconds / self._settings.busy_cores + grown / self._settings.busy_bytes_per_second
+        largest = max(processes.values(), key=lambda each: shares[each.pid], default=None)
+        return _Rates(cores, moved, largest)
+
+    def _began_since(self, process: Process, seconds: float) -> bool:
+        """Whether it began within so many seconds; True where that is unknown."""
+        uptime = self._uptime()
+        return uptime is None or uptime - process.started_ticks / _TICKS_PER_SECOND <= seconds + 1.0
+
+    def _new_programs(self, people: list[Process], view: ProcessView) -> Process | None:
+        """A program that began and has lived for a minute, seen for the first time.
+
+        The next child of the same parent with the same name is none: a loop that sleeps, a server's worker.
+        """
+        at, uptime = view.monotonic_seconds, self._uptime()
+        found = None
+        for process in people:
+            age = _SETTLED_SECONDS if uptime is None else uptime - process.started_ticks / _TICKS_PER_SECOND
+            if age < _SETTLED_SECONDS:
+                continue
+            key = _origin(process, view)
+            if key not in self._begun and not self._first:
+                found = process
+            self._begun[key] = (at, self._begun.get(key, (at, process.pid))[1])
+        self._first = False
+        self._begun = {key: seen for key, seen in self._begun.items() if at - seen[0] < _REMEMBERED_SECONDS}
+        return found
+
+    def _is_first(self, process: Process, view: ProcessView) -> bool:
+        """Whether it is the first of its name that its parent began."""
+        known = self._begun.get(_origin(process, view))
+        return known is None or known[1] == process.pid
+
+    def _sleeper(self, people: list[Process], view: ProcessView) -> tuple[Process, float] | None:
+        """A `sleep` of an hour or more that is not over, with the seconds left; not the next round of a loop."""
+        uptime = self._uptime()
+        for process in people:
+            if process.name != "sleep" or uptime is None:
+                continue
+            asked = self._sleep_seconds(process)
+            left = process.started_ticks / _TICKS_PER_SECOND + asked - uptime
+            if _LONG_SLEEP_SECONDS <= asked <= _LONGEST_SLEEP_SECONDS and left > 0 and self._is_first(process, view):
+                return process, left
+        return None
+
+    def _sleep_seconds(self, process: Process) -> float:
+        """How long a `sleep` was asked to last; its arguments go nowhere else."""
+        try:
+            words = read_small(self._roots.proc / str(process.pid) / "cmdline").data.rstrip(b"\0").split(b"\0")[1:]
+        except (*ENDED, PermissionError, UnseenError):
+            return 0.0
+        total = 0.0
+        for word in words:
+            found = _SLEEP.fullmatch(word)
+            if found is None:
+                return 0.0  # infinity, too: it waits for nothing
+            total += float(found[1]) * _UNIT_SECONDS[found[2]]
+        return total
+
+    def _uptime(self) -> float | None:
+        try:
+            found = _UPTIME.match(read_small(self._roots.proc / "uptime").text)
+        except (OSError, UnseenError):
+            return None
+        return None if found is None else float(found.group())
+
+    def _say(
+        self,
+        says: State,
+        note: str,
+        process: Process | None,
+        observed: float | None,
+        limit: float | None,
+        unit: str,
+        setting: str = "agent.services",
+    ) -> Evidence:
+        owner = None if process is None else owner_of(process, user_name(process.uid))
+        return say(
+            self,
+            says,
+            note,
+            observed=observed,
+            limit=limit,
+            unit=unit,
+            owner=owner,
+            setting=None if process is None else setting,
+        )
+
+
+def _origin(process: Process, view: ProcessView) -> tuple[_Key, str]:
+    """The parent that began it, and its name; orphans of all programs share a parent, so they stand for themselves."""
+    parent = view.processes.get(process.parent)
+    if parent is None or process.parent == 1:
+        return (process.pid, process.started_ticks), process.name
+    return (parent.pid, parent.started_ticks), process.name
+
+
+def _note(process: Process | None) -> str:
+    return "nobody" if process is None else _called(process)
+
+
+def _called(process: Process) -> str:
+    """A process in a message: `alice's python3 (pid 4711, session-3.scope)`."""
+    owner = owner_of(process, user_name(process.uid))
+    where = f", {owner.unit}" if owner.unit else ""
+    state = ", stopped" if process.state in {"T", "t"} else ""
+    return f"{owner.user}'s {process.name} (pid {process.pid}{where}{state})"

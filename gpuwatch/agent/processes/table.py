@@ -1,0 +1,329 @@
+"""The process table: one look at /proc, with whose work each process is.
+
+A look reads one small file of each process. Who a process is (user, control group, program) is read once, and again
+when its name changes: a program was executed.
+"""
+
+import os
+import pwd
+import re
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
+from gpuwatch.agent.attribution.process import sees_host_pids
+from gpuwatch.agent.processes import kinds
+from gpuwatch.agent.processes.patterns import Pattern
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView
+from gpuwatch.agent.processes.units import UnitFiles
+from gpuwatch.runtime.printable import legible
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_MOST_PROCESSES = 1 << 18
+_MOST_BYTES = 64 * 1024
+_KERNEL_FLAG = 0x00200000  # PF_KTHREAD
+_KTHREADD = 2
+_CRON_JOB_SECONDS = 600.0  # a job of root's cron that runs for longer is somebody's work
+_SPAN_SECONDS = 60.0
+_GONE = (FileNotFoundError, ProcessLookupError)
+_OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
+_UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
+_STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
+# Fields of /proc/<pid>/stat, counted from the one after the name (proc(5): state is field 3).
+_PPID, _PGRP, _SESSION, _TTY, _FLAGS, _MINFLT = 1, 2, 3, 4, 6, 7
+_UTIME, _STIME, _CUTIME, _CSTIME, _START = 11, 12, 13, 14, 19
+
+
+class TableError(Exception):
+    """The processes cannot be listed; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Who a process is, as long as its name stays."""
+
+    name: str
+    executable: str | None
+    uid: int
+    placement: Placement
+    kind: Kind
+    rule: str
+
+
+class ProcessTable:
+    """Keeps the newest look. One thread looks; any may ask `view` and `service_pids`."""
+
+    def __init__(self, proc: Path, etc: Path, usr: Path, run: Path) -> None:
+        """Nothing is read yet."""
+        self._proc = proc
+        self._units = UnitFiles(etc=etc, usr=usr, run=run)
+        self._workloads: tuple[Pattern, ...] = ()
+        self._services: tuple[Pattern, ...] = ()
+        self._known: dict[tuple[int, int], _Known] = {}
+        self._used: deque[tuple[float, dict[tuple[int, int], float]]] = deque()  # CPU seconds of what is not people's
+        self._lock = threading.Lock()
+        self.view: ProcessView | None = None
+
+    def use(self, workloads: Iterable[str], services: Iterable[str]) -> None:
+        """Take the administrator's patterns, which come before all other rules."""
+        self._workloads = tuple(map(Pattern.of, workloads))
+        self._services = tuple(map(Pattern.of, services))
+
+    def look(self, monotonic_seconds: float) -> ProcessView:
+        """Read all processes.
+
+        Raises:
+            OSError: they cannot be listed.
+            TableError: there are more than can rightly be.
+
+        """
+        uptime = self._uptime()
+        found: dict[int, Process] = {}
+        known: dict[tuple[int, int], _Known] = {}
+        with self._lock:
+            for number, pid in enumerate(self._pids()):
+                if number >= _MOST_PROCESSES:
+                    raise TableError(f"more than {_MOST_PROCESSES} processes run")
+                process = self._read(pid, uptime, known)
+                if process is not None:
+                    found[pid] = process
+            self._known = known
+        doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
+        view = ProcessView(
+            monotonic_seconds=monotonic_seconds,
+            processes=found,
+            doubt=doubt,
+            service_cores=self._service_cores(monotonic_seconds, found),
+        )
+        self.view = view
+        return view
+
+    def service_pids(self, pids: frozenset[int]) -> frozenset[int]:
+        """Those of the processes on the GPUs that are the machine's own (health checks, the screen). Never waits."""
+        own: set[int] = set()
+        for pid in pids:
+            try:
+                with self._lock:
+                    process = self._read(pid, None, self._known)
+            except OSError:
+                continue
+            if process is None:
+                continue
+            names = _names(process.name, process.executable)
+            contained = process.placement.container_id is not None or process.placement.pod_uid is not None
+            forced = process.rule.startswith("agent.")
+            if (
+                process.kind is Kind.SERVICE
+                if forced
+                else kinds.may_use_gpu_unseen(names, process.uid, contained=contained)
+            ):
+                own.add(pid)
+        return frozenset(own)
+
+    def _pids(self) -> Iterable[int]:
+        with os.scandir(self._proc) as entries:
+            for entry in entries:
+                if entry.name.isdecimal():
+                    yield int(entry.name)
+
+    def _uptime(self) -> float | None:
+        """Seconds since boot, by the clock of start times; None if it cannot be read."""
+        try:
+            found = _UPTIME.match(_read(self._proc / "uptime"))
+        except OSError:
+            return None
+        return None if found is None else float(found[1])
+
+    def _read(self, pid: int, uptime: float | None, known: dict[tuple[int, int], _Known]) -> Process | None:
+        """One process; None if it has ended.
+
+        Raises:
+            OSError: it is there and cannot be read.
+
+        """
+        folder = f"{self._proc}/{pid}"
+        try:
+            data = _read(f"{folder}/stat")
+        except _GONE:
+            return None
+        head, _, tail = data.rpartition(b")")
+        fields = tail.split()
+        try:
+            values = [int(fields[place]) for place in (_PPID, _PGRP, _SESSION, _TTY, _FLAGS, _MINFLT)]
+            used, reaped = (int(fields[at]) + int(fields[at + 1]) for at in (_UTIME, _CUTIME))
+            started = int(fields[_START])
+            state = fields[0].decode("ascii")
+        except (IndexError, ValueError, UnicodeDecodeError):
+            raise OSError(5, "is not what proc(5) says", f"{folder}/stat") from None
+        parent, group, session, tty, flags, faults = values
+        name = legible(head.partition(b"(")[2].decode("utf-8", "replace"), 64)
+        key = (pid, started)
+        who = known.get(key) or self._known.get(key)
+        if who is None or who.name != name:
+            kernel = bool(flags & _KERNEL_FLAG) or _KTHREADD in {pid, parent}
+            who = self._identify(folder, name, kernel=kernel, tty=tty != 0)
+            if who is None:
+                return None
+        known[key] = who
+        kind, rule = who.kind, who.rule
+        if rule == kinds.CRON_JOB and uptime is not None and uptime - started / _TICKS_PER_SECOND < _CRON_JOB_SECONDS:
+            kind = Kind.SERVICE
+        return Process(
+            pid=pid,
+            started_ticks=started,
+            parent=parent,
+            group=group,
+            session=session,
+            tty=tty,
+            state=state,
+            name=name,
+            executable=who.executable,
+            uid=who.uid,
+            placement=who.placement,
+            cpu_seconds=used / _TICKS_PER_SECOND,
+            reaped_seconds=reaped / _TICKS_PER_SECOND,
+            minor_faults=faults,
+            kind=kind,
+            rule=rule,
+        )
+
+    def _identify(self, folder: str, name: str, *, kernel: bool, tty: bool) -> _Known | None:
+        """Who a process is; what may not be read is left open."""
+        try:
+            uid = _uid(folder)
+        except _GONE:
+            return None
+        try:
+            text = _read(f"{folder}/cgroup").decode("utf-8", "replace")
+        except OSError:
+            text = ""
+        return self._placed(folder, name, uid, text, kernel=kernel, tty=tty)
+
+    def _placed(self, folder: str, name: str, uid: int, text: str, *, kernel: bool, tty: bool) -> _Known:
+        placement = parse_cgroup(text)
+        executable = None if kernel else _executable(folder)
+        names = _names(name, executable)
+        facts = kinds.Facts(
+            names=(*names, *_script_name(folder, names)),
+            uid=uid,
+            user=_user(uid),
+            placement=placement,
+            slice=_slice(text),
+            kernel=kernel,
+            script=not kernel and _runs_script(folder, names, tty=tty),
+            tty=tty,
+            origin=self._units.origin(placement.systemd_unit),
+        )
+        kind, rule = kinds.classify(facts, self._workloads, self._services)
+        return _Known(name, executable, uid, placement, kind, rule)
+
+    def _service_cores(self, at: float, found: dict[int, Process]) -> float:
+        """CPU cores that the machine's own programs used over the last minute, ended children included."""
+        used = {
+            (process.pid, process.started_ticks): process.cpu_seconds + process.reaped_seconds
+            for process in found.values()
+            if process.kind in {Kind.SERVICE, Kind.KERNEL}
+        }
+        looks = self._used
+        if looks and at <= looks[-1][0]:
+            looks.clear()
+        looks.append((at, used))
+        while len(looks) > 2 and at - looks[1][0] >= _SPAN_SECONDS:  # noqa: PLR2004  this look, and one before it
+            looks.popleft()
+        first, before = looks[0]
+        if at <= first:
+            return 0.0
+        spent = sum(max(0.0, seconds - before[key]) for key, seconds in used.items() if key in before)
+        return spent / (at - first)
+
+
+def _names(name: str, executable: str | None) -> tuple[str, ...]:
+    return (name,) if executable is None or executable == name else (name, executable)
+
+
+def _executable(folder: str) -> str | None:
+    """The base name of its program's file; None if it may not be read."""
+    try:
+        path = Path(f"{folder}/exe").readlink()
+    except OSError:
+        return None
+    return legible(path.name.removesuffix(" (deleted)"), 64) or None
+
+
+def _uid(folder: str) -> int:
+    """Its effective user. The owner of its folder is root where a program must not be looked into."""
+    try:
+        found = _STATUS_UID.search(_read(f"{folder}/status"))
+    except PermissionError:
+        found = None
+    return Path(folder).stat().st_uid if found is None else int(found[1])
+
+
+def _slice(text: str) -> str:
+    """The first part of the path of its control group."""
+    for line in text.splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers in {"", "name=systemd"}:
+            return next((part for part in path.split("/") if part not in {"", ".."}), "")
+    return ""
+
+
+def _arguments(folder: str) -> list[str] | None:
+    """Its arguments, which decide and go nowhere else; None if they may not be read, or there are none."""
+    try:
+        words = _read(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:
+        return None
+    return None if words == [""] else words[1:]
+
+
+def _runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
+    """Whether a shell was given a script or a command."""
+    if not kinds.is_shell(names):
+        return False
+    words = _arguments(folder)
+    if words is None:
+        return not tty
+    rest = iter(words)
+    for word in rest:
+        if word in _OPTION_WITH_VALUE:
+            next(rest, None)
+        elif word.startswith("--") or word in {"-", "+"}:
+            continue
+        elif word.startswith(("-", "+")):
+            if "c" in word:
+                return True
+        else:
+            return True
+    return False
+
+
+def _script_name(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The base name of the script that an interpreter runs: services in Python have only that name of their own."""
+    if not kinds.is_interpreter(names):
+        return ()
+    for word in _arguments(folder) or ():
+        if word in {"-c", "-m", "-e"}:
+            return ()
+        if not word.startswith("-"):
+            return (legible(word.rpartition("/")[2], 64),)
+    return ()
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _read(path: str | Path) -> bytes:
+    """The beginning of a file, which is small."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(opened, _MOST_BYTES)
+    finally:
+        os.close(opened)

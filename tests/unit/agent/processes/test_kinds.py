@@ -1,0 +1,187 @@
+"""Whose work a process is: the table of real cases. A mistake towards `people` costs money, the other one a run."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
+from gpuwatch.agent.processes.kinds import CRON_JOB, Facts, UnitOrigin, classify
+from gpuwatch.agent.processes.patterns import Pattern, PatternText
+from gpuwatch.agent.processes.process import Kind
+from gpuwatch.agent.processes.table import ProcessTable
+from tests.support.fakes.proc_files import CONTAINER, USER_SESSION, put_process
+
+PEOPLE, SESSION, SERVICE = Kind.PEOPLE, Kind.SESSION, Kind.SERVICE
+TMUX = "/user.slice/user-1000.slice/user@1000.service/tmux-spawn-4f.scope"
+POD = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod0a1b2c3d_0001_0002_0003_0a1b2c3d4e5f.slice"
+JOB = "/system.slice/slurmstepd.scope/job_77/step_0/user/task_0"
+
+
+def unit(name: str) -> str:
+    """The group of a system service."""
+    return f"/system.slice/{name}"
+
+
+# What runs · its group · its user · its program's file · its arguments · whether it has a terminal · whose work it is.
+CASES: list[tuple[str, str, int, str, tuple[str, ...], int, Kind]] = [
+    # people's work
+    ("python3", USER_SESSION, 1000, "/usr/bin/python3.11", ("python3", "prep.py"), 34816, PEOPLE),
+    ("wget", TMUX, 1000, "/usr/bin/wget", (), 34817, PEOPLE),
+    ("sleep", TMUX, 1000, "/usr/bin/sleep", ("sleep", "6h"), 34817, PEOPLE),
+    ("bash", TMUX, 1000, "/usr/bin/bash", ("bash", "-c", "sleep 6h; python train.py"), 34817, PEOPLE),
+    ("bash", TMUX, 1000, "/usr/bin/bash", ("bash", "run.sh"), 34817, PEOPLE),
+    ("train.sh", TMUX, 1000, "/usr/bin/bash", ("/bin/bash", "./train.sh"), 34817, PEOPLE),
+    ("bash", USER_SESSION, 1000, "/usr/bin/bash", (), 0, PEOPLE),  # ssh host bash < script
+    ("python3", unit("train.service"), 0, "/usr/bin/python3.11", (), 0, PEOPLE),  # an administrator's own unit
+    ("prepare", unit("run-u7.service"), 0, "/opt/prepare", (), 0, PEOPLE),  # systemd-run
+    ("ollama", unit("ollama.service"), 998, "/usr/local/bin/ollama", (), 0, PEOPLE),
+    ("Runner.Listener", unit("actions.runner.a.service"), 0, "/opt/runner/bin/Runner.Listener", (), 0, PEOPLE),
+    ("python", CONTAINER, 0, "/usr/bin/python3.10", (), 0, PEOPLE),
+    ("sleep", CONTAINER, 0, "/usr/bin/sleep", ("sleep", "infinity"), 0, PEOPLE),
+    ("bash", CONTAINER, 0, "/usr/bin/bash", (), 34816, PEOPLE),
+    ("python", f"{POD}/cri-containerd-{'cd' * 32}.scope", 0, "/usr/bin/python3", (), 0, PEOPLE),
+    ("python3", JOB, 1001, "/usr/bin/python3", (), 0, PEOPLE),
+    ("qemu-system-x86", "/machine.slice/machine-qemu.scope", 107, "/usr/bin/qemu-system-x86_64", (), 0, PEOPLE),
+    ("python3", unit("cron.service"), 1000, "/usr/bin/python3", (), 0, PEOPLE),
+    ("python3", unit("ssh.service"), 1000, "/usr/bin/python3", (), 0, PEOPLE),  # sshd without PAM
+    ("python3", unit("amazon-ssm-agent.service"), 1001, "/usr/bin/python3", (), 0, PEOPLE),  # Session Manager
+    ("python3", unit("docker-helper.service"), 1000, "/usr/bin/python3", (), 0, PEOPLE),
+    ("python3", "/", 0, "/usr/bin/python3", (), 0, PEOPLE),  # a host without systemd
+    ("raylet", TMUX, 1000, "/opt/conda/raylet", (), 0, PEOPLE),
+    ("node_exporter", TMUX, 1000, "/home/a/node_exporter", (), 0, PEOPLE),  # a user's own program of that name
+    ("nvvs", TMUX, 1000, "/home/a/nvvs", (), 0, PEOPLE),
+    ("train.py", unit("cloud-final.service"), 0, "/usr/bin/python3", (), 0, PEOPLE),  # user data
+    ("bash", unit("google-startup-scripts.service"), 0, "/usr/bin/bash", ("bash", "/var/x"), 0, PEOPLE),
+    ("python3", unit("walinuxagent.service"), 0, "/usr/bin/python3", ("python3", "t.py"), 0, PEOPLE),  # an extension
+    ("sh", unit("docker.service"), 0, "/usr/bin/sh", ("sh", "-c", "make"), 0, PEOPLE),  # docker build
+    ("tritonserver", unit("nvidia-triton.service"), 0, "/opt/tritonserver/bin/tritonserver", (), 0, PEOPLE),
+    ("ollama", unit("gpuwatch-like.service"), 0, "/usr/bin/ollama", (), 0, PEOPLE),
+    ("bash", unit("rc-local.service"), 0, "/usr/bin/bash", ("bash", "/etc/rc.local"), 0, PEOPLE),
+    # what a login leaves alive
+    ("bash", USER_SESSION, 1000, "/usr/bin/bash", ("-bash",), 34816, SESSION),
+    ("bash", USER_SESSION, 1000, "/usr/bin/bash", ("bash", "--init-file", "/home/a/.vscode/x.sh"), 34816, SESSION),
+    ("sshd", USER_SESSION, 1000, "/usr/sbin/sshd", (), 0, SESSION),
+    ("tmux: server", TMUX, 1000, "/usr/bin/tmux", (), 0, SESSION),
+    ("systemd", "/user.slice/user-1000.slice/user@1000.service/init.scope", 1000, "/usr/lib/systemd", (), 0, SESSION),
+    ("watch", TMUX, 1000, "/usr/bin/watch", ("watch", "nvidia-smi"), 34817, SESSION),
+    ("nvtop", TMUX, 1000, "/usr/bin/nvtop", (), 34817, SESSION),
+    ("tail", USER_SESSION, 1000, "/usr/bin/tail", ("tail", "-f", "x.log"), 34816, SESSION),
+    ("bash", unit("amazon-ssm-agent.service"), 1001, "/usr/bin/bash", ("bash",), 34816, SESSION),
+    ("su", USER_SESSION, 0, "/usr/bin/su", ("su", "-", "bob"), 34816, SESSION),
+    # the machine's own
+    ("python3", unit("walinuxagent.service"), 0, "/usr/bin/python3", ("python3", "-u", "/sbin/waagent"), 0, SERVICE),
+    ("fluent-bit", unit("fluent-bit.service"), 0, "/opt/fluent-bit/bin/fluent-bit", (), 0, SERVICE),
+    ("node_exporter", unit("node_exporter.service"), 65534, "/usr/local/bin/node_exporter", (), 0, SERVICE),
+    ("amazon-ssm-agen", unit("amazon-ssm-agent.service"), 0, "/usr/bin/amazon-ssm-agent", (), 0, SERVICE),
+    ("containerd-shim", unit("containerd.service"), 0, "/usr/bin/containerd-shim-runc-v2", (), 0, SERVICE),
+    ("kubelet", unit("kubelet.service"), 0, "/usr/bin/kubelet", (), 0, SERVICE),
+    ("pause", f"{POD}/cri-containerd-{'ef' * 32}.scope", 65535, "/pause", (), 0, SERVICE),
+    ("dcgm-exporter", f"{POD}/cri-containerd-{'0f' * 32}.scope", 0, "/usr/bin/dcgm-exporter", (), 0, SERVICE),
+    ("systemd", "/init.scope", 0, "/usr/lib/systemd/systemd", (), 0, SERVICE),
+    ("cron", unit("cron.service"), 0, "/usr/sbin/cron", (), 0, SERVICE),
+    ("python3", unit("unattended-upgrades.service"), 0, "/usr/bin/python3.11", (), 0, SERVICE),
+    ("falcon-sensor-b", unit("falcon-sensor.service"), 0, "/opt/CrowdStrike/falcon-sensor-bpf", (), 0, SERVICE),
+    ("somed", unit("shipped.service"), 0, "/usr/sbin/somed", (), 0, SERVICE),  # a package's unit
+    ("sshd", unit("ssh.service"), 0, "/usr/sbin/sshd", (), 0, SERVICE),
+]  # fmt: skip
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ProcessTable:
+    """A host with one unit of a package, and one that an administrator made."""
+    for file in ("usr/lib/systemd/system/shipped.service", "etc/systemd/system/train.service"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("[Service]\n")
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    return ProcessTable(tmp_path / "proc", tmp_path / "etc", tmp_path / "usr", tmp_path / "run")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} in {case[1][-30:]}")
+def test_whose_work_a_process_is(
+    table: ProcessTable, tmp_path: Path, case: tuple[str, str, int, str, tuple[str, ...], int, Kind]
+) -> None:
+    """Each case of the table, read from /proc."""
+    name, cgroup, uid, file, arguments, tty, expected = case
+    put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file, arguments=arguments, tty=tty)
+    found = table.look(1.0).processes[77]
+    assert (found.kind, found.rule) == (expected, found.rule)
+
+
+def test_a_job_of_roots_cron_is_the_machines_own_for_ten_minutes(table: ProcessTable, tmp_path: Path) -> None:
+    """A backup of a few seconds keeps nothing; a job of an hour is somebody's work."""
+    proc = tmp_path / "proc"
+    put_process(proc, 77, "backup", cgroup="/system.slice/cron.service", uid=0, started_seconds=1000.0)
+    kinds = []
+    for uptime in (1010.0, 1599.0, 1601.0):
+        (proc / "uptime").write_text(f"{uptime:.2f} 0.00\n")
+        found = table.look(uptime).processes[77]
+        assert found.rule == CRON_JOB
+        kinds.append(found.kind)
+    assert kinds == [SERVICE, SERVICE, PEOPLE]
+
+
+def test_what_was_not_read_is_peoples(table: ProcessTable, tmp_path: Path) -> None:
+    """Without a program's file, a control group and arguments nothing says that it is the machine's own."""
+    put_process(tmp_path / "proc", 77, "x", cgroup="/", uid=0, executable="")
+    (tmp_path / "proc/77/cgroup").unlink()
+    (tmp_path / "proc/77/cmdline").unlink()
+    assert table.look(1.0).processes[77].kind is PEOPLE
+
+
+def test_a_program_that_was_executed_is_judged_anew(table: ProcessTable, tmp_path: Path) -> None:
+    """A shell that became a training run under the same pid is no shell any more."""
+    put_process(tmp_path / "proc", 77, "bash", arguments=("-bash",), tty=34816)
+    assert table.look(1.0).processes[77].kind is SESSION
+    put_process(tmp_path / "proc", 77, "python3", tty=34816)
+    assert table.look(2.0).processes[77].kind is PEOPLE
+
+
+def test_the_administrators_patterns_come_first(table: ProcessTable, tmp_path: Path) -> None:
+    """`agent.workloads` before `agent.services` before the built-in rules."""
+    put_process(tmp_path / "proc", 77, "fluent-bit", cgroup=unit("fluent-bit.service"), uid=0)
+    put_process(tmp_path / "proc", 78, "mine", cgroup=TMUX)
+    table.use(["unit:fluent*"], ["program:fluent-bit", "program:mine"])
+    found = table.look(1.0).processes
+    assert (found[77].kind, found[78].kind) == (PEOPLE, SERVICE)
+    assert found[77].rule == "agent.workloads unit:fluent*"
+
+
+@pytest.mark.parametrize("wrong", ["fluent-bit", "unit:", "unit:*", "pid:7", "program:a b", 7, None, "slice:**"])
+def test_a_pattern_that_is_none_is_refused(wrong: object) -> None:
+    """The message names the value and what is expected."""
+    with pytest.raises(ValueError, match="expected") as caught:
+        PatternText.parse(wrong)
+    assert repr(wrong) in str(caught.value)
+
+
+@given(
+    name=st.text(min_size=1, max_size=15),
+    uid=st.integers(1000, 60000),
+    path=st.sampled_from([USER_SESSION, TMUX, CONTAINER, JOB, unit("a.service")]),
+    tty=st.booleans(),
+)
+def test_a_script_of_a_person_is_never_the_machines_own(name: str, uid: int, path: str, *, tty: bool) -> None:
+    """Whatever it is called, in a login, a container or a job; only a container's monitoring by name is not."""
+    facts = Facts(
+        names=(name, "bash"), uid=uid, user="a", placement=parse_cgroup(f"0::{path}\n"), slice=path.split("/")[1],
+        script=True, tty=tty,
+    )  # fmt: skip
+    kind, _ = classify(facts)
+    assert kind in {PEOPLE, SESSION}
+    if path != CONTAINER and "a.service" not in path:
+        assert kind is PEOPLE
+
+
+def test_a_units_origin_decides_only_what_no_name_does() -> None:
+    """An unknown unit of root is people's unless a package brought it."""
+    kinds = {}
+    for origin in UnitOrigin:
+        placement = Placement(systemd_unit="unheard-of.service")
+        facts = Facts(names=("x",), uid=0, user="root", placement=placement, slice="system.slice", origin=origin)
+        kinds[origin.value], _ = classify(facts)
+    assert kinds == {
+        "shipped": SERVICE, "administrator": PEOPLE, "transient": PEOPLE, "unknown": PEOPLE
+    }  # fmt: skip
+    assert Pattern.of("user:ann").matches(("ann", "1000"))
