@@ -105,7 +105,7 @@ class _Published:
 class AgentCore:
     """Folds one node's probe messages; `ingest` costs O(GPUs) per cycle."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it folds by, and whom it asks
         self,
         *,
         node_id: str,
@@ -115,10 +115,13 @@ class AgentCore:
         stale_after_seconds: float,
         host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
         health: HealthWatch | None = None,
+        service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset(),
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock; it must not wait.
+        `host` returns the evidence of the host at a moment of the monotonic clock; it must not wait. `service_pids` is
+        given the pids of all processes on the GPUs and returns those that are the machine's own, without those of which
+        that is not sure; it must not wait either.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -127,6 +130,7 @@ class AgentCore:
         self._interval_seconds = interval_seconds
         self._stale_after_seconds = stale_after_seconds
         self._host = host
+        self._service_pids = service_pids
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
@@ -300,7 +304,16 @@ class AgentCore:
         doubt = trouble.detail if trouble is not None and not readings else None
         judged = self._clock.monotonic()
         host = self._host(judged)
-        sample = Sample(at=at, monotonic_seconds=ended, readings=readings, downs=downs, doubt=doubt, host=host)
+        pids = frozenset(process.pid for reading in readings for process in reading.processes or ())
+        sample = Sample(
+            at=at,
+            monotonic_seconds=ended,
+            readings=readings,
+            downs=downs,
+            doubt=doubt,
+            host=host,
+            service_pids=self._service_pids(pids) if pids else pids,
+        )
         memory = fold(before.memory, sample, self._rules)
         if memory is before.memory:
             self._published = replace(before, trouble=trouble or before.trouble)

@@ -82,6 +82,7 @@ def test_tests_may_allow_short_waits_and_are_warned(file: Path) -> None:
         ("agent.activity.busy_utilization_ratio", 1),
         ("agent.activity.busy_utilization_ratio", 0.11),
         ("agent.activity.busy_power_ratio", 1),
+        ("agent.activity.max_rest_power_ratio", 0.7),
         ("agent.activity.held_memory_bytes", 80 * 10**9),
         ("agent.activity.max_gap", "10m"),
         ("agent.activity.forget_after", "1h"),

@@ -1,5 +1,6 @@
 """agent/state.py: what an agent shows, message by message, and when it shows nothing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.builders.gpu import START, a_busy_reading, a_cycle, a_down, a_gpu, a_reading
+from tests.support.builders.gpu import START, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading
 
 STALE_AFTER = 8.0
 
@@ -20,7 +21,7 @@ STALE_AFTER = 8.0
 class Told:
     """A core with its clock, told one cycle a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset()) -> None:
         """A fresh core at monotonic zero."""
         self.clock = ManualClock()
         self.core = AgentCore(
@@ -29,6 +30,7 @@ class Told:
             rules=ActivityRules(),
             interval_seconds=1.0,
             stale_after_seconds=STALE_AFTER,
+            service_pids=service_pids,
         )
         self.seq = 0
 
@@ -322,3 +324,21 @@ def test_a_source_can_be_read_in_process(told: Told) -> None:
         told.core.ingest_messages(sample(source, seq, told.clock))
 
     assert (told.up, told.downs) == ([0], {1: (DownCause.LOST, "GPU is lost")})
+
+
+def test_work_of_the_machines_own_processes_leaves_a_node_idle() -> None:
+    """The core asks whose the processes on all its GPUs are; what it is told counts in the verdict."""
+    asked: list[frozenset[int]] = []
+
+    def services(pids: frozenset[int]) -> frozenset[int]:
+        asked.append(pids)
+        return pids & {41, 42}
+
+    told = Told(service_pids=services)
+    told.cycle(a_reading(0), a_reading(1))
+    told.cycle(a_busy_reading(0, processes=(a_process(41),)), a_reading(1, processes=(a_process(42),)))
+    health_check = told.core.verdict(told.clock.monotonic()).activity.state
+    told.cycle(a_busy_reading(0, processes=(a_process(41),)), a_busy_reading(1, processes=(a_process(43),)))
+
+    assert asked == [{41, 42}, {41, 43}]
+    assert (health_check, told.core.verdict(told.clock.monotonic()).activity.state) == (State.IDLE, State.BUSY)

@@ -168,9 +168,12 @@ def a100(driver: StubDriver) -> StubGpu:
     return driver.gpu(0).mig(*SEVEN).set(gpm=0, power=60_000, power_limit=400_000)
 
 
-def test_instances_without_gpm_at_rest(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> None:
+@pytest.mark.parametrize("milliwatts", [50_000, 60_000])
+def test_instances_without_gpm_at_rest(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock, milliwatts: int
+) -> None:
     """No process and no memory in any instance, and the power of rest: idle, from the first cycle on."""
-    a100(driver)
+    a100(driver).set(power=milliwatts)
     first, second = reading(source), later(source, hand)
 
     assert [part.process_count for part in second.mig_instances or ()] == [0] * 7
@@ -178,9 +181,10 @@ def test_instances_without_gpm_at_rest(driver: StubDriver, source: NvmlSource, h
     assert (verdict(first), verdict(second)) == (State.IDLE, State.IDLE)
 
 
-def test_mig_without_instances(driver: StubDriver, source: NvmlSource) -> None:
+@pytest.mark.parametrize("milliwatts", [50_000, 60_000, 100_000])
+def test_mig_without_instances(driver: StubDriver, source: NvmlSource, milliwatts: int) -> None:
     """Nothing can compute on it: idle at rest, with and without GPM; not where its power tells otherwise."""
-    driver.gpu(0).mig().set(gpm=0, power=60_000, power_limit=400_000)
+    driver.gpu(0).mig().set(gpm=0, power=milliwatts, power_limit=400_000)
     at_rest = verdict(reading(source))
     driver.gpu(0).set(power=110_000)
 

@@ -80,7 +80,7 @@ def test_a_split_gpu_is_in_doubt_too(driver: StubDriver, source: NvmlSource) -> 
     ("listed", "held", "state"),
     [
         ({}, 0, State.IDLE),
-        ({}, 20 * GIB, State.PARKED),  # of a process that is gone
+        ({}, 20 * GIB, State.IDLE),  # of a process that is gone, or a page cache
         ({41: GIB}, GIB, State.PARKED),
         ({41: GIB, 0: GIB}, GIB, State.UNKNOWN),
         ({41: GIB, 4294967295: GIB}, GIB, State.UNKNOWN),
@@ -90,7 +90,7 @@ def test_a_split_gpu_is_in_doubt_too(driver: StubDriver, source: NvmlSource) -> 
 def test_with_the_hosts_ids(
     driver: StubDriver, source: NvmlSource, listed: dict[int, int | None], held: int, state: State
 ) -> None:
-    """Where all are listed by name nothing changes; one that is listed without a name is somebody unknown."""
+    """Where all are listed by name their word counts; one that is listed without a name is somebody unknown."""
     driver.gpu(0).processes(listed).set(memory_used=held)
 
     assert verdict(reading(source)) is state

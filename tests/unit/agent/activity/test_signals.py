@@ -1,4 +1,4 @@
-"""agent/activity.py: work of a GPU that its utilization does not show, and work that looks like a deadlock."""
+"""agent/activity/signals.py: work of a GPU that its utilization does not show, and work that looks like a deadlock."""
 
 from typing import Any
 

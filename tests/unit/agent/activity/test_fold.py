@@ -1,4 +1,4 @@
-"""agent/activity.py: when a machine is busy, parked, stalled, idle or unknown, and what counts as idle time."""
+"""agent/activity/fold.py: when a machine is busy, parked, stalled, idle or unknown, and what counts as idle time."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,6 +14,8 @@ from gpuwatch.model.mig import MigInstance
 from tests.support.builders.gpu import GIB, START, a_busy_reading, a_down, a_process, a_reading, a_sample
 
 RULES = ActivityRules()
+DESKTOP = a_process(7, 1, ProcessKind.GRAPHICS)
+HELD = a_reading(memory_used_bytes=GIB, processes=(a_process(8),))
 
 
 def folded(*samples: Sample, rules: ActivityRules = RULES) -> Memory:
@@ -44,9 +46,10 @@ STATES: dict[str, tuple[GpuReading | GpuDown, State]] = {
     "power over the floor alone": (a_reading(power_watts=245.0), State.BUSY),
     "power just under it": (a_reading(power_watts=244.0), State.IDLE),
     "power without a limit to compare with": (a_reading(power_watts=600.0, power_limit_watts=None), State.IDLE),
-    "memory held": (a_reading(memory_used_bytes=GIB), State.PARKED),
+    "memory held": (a_reading(memory_used_bytes=GIB, processes=(DESKTOP,)), State.PARKED),
+    "memory held by no process": (a_reading(memory_used_bytes=GIB), State.IDLE),
     "a compute process that holds nothing": (a_reading(processes=(a_process(7, None),)), State.PARKED),
-    "a desktop": (a_reading(processes=(a_process(7, 1, ProcessKind.GRAPHICS),)), State.IDLE),
+    "a desktop": (a_reading(processes=(DESKTOP,)), State.IDLE),
     "a busy GPU with memory held": (a_busy_reading(memory_used_bytes=GIB), State.BUSY),
     "utilization that is not known": (a_reading(utilization_ratio=None, utilization_max_ratio=None), State.UNKNOWN),
     "processes that could not be listed": (a_reading(processes=None), State.UNKNOWN),
@@ -108,9 +111,9 @@ def test_evidence_says_what_was_seen_against_which_limit() -> None:
     [
         ((a_reading(0), a_reading(1)), State.IDLE),
         ((a_reading(0), a_busy_reading(1)), State.BUSY),
-        ((a_reading(0), a_reading(1, memory_used_bytes=GIB)), State.PARKED),
+        ((a_reading(1), HELD), State.PARKED),
         ((a_reading(0), a_down(1)), State.UNKNOWN),
-        ((a_reading(0, memory_used_bytes=GIB), a_down(1)), State.UNKNOWN),
+        ((HELD, a_down(1)), State.UNKNOWN),
         ((a_busy_reading(0), a_down(1)), State.BUSY),
         ((), State.UNKNOWN),
     ],
@@ -152,7 +155,7 @@ def test_busy_starts_the_idle_time_again() -> None:
 
 def test_parked_time_is_no_idle_time() -> None:
     """A GPU whose memory is let go begins its idle time then."""
-    parked = at_rest(range(11), a_reading(memory_used_bytes=GIB))
+    parked = at_rest(range(11), HELD)
     memory = folded(*parked, *at_rest(range(11, 14)))
 
     assert folded(*parked).activity.held_seconds == pytest.approx(10.0)
@@ -254,7 +257,7 @@ ENTRIES = st.sampled_from(
     [
         a_reading(),
         a_busy_reading(),
-        a_reading(memory_used_bytes=GIB),
+        HELD,
         a_reading(utilization_ratio=None, utilization_max_ratio=None),
         a_reading(processes=None),
         a_down(),

@@ -1,0 +1,196 @@
+"""PURE: one more sample of a node, folded into what is remembered of it."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from gpuwatch.agent.activity.doubts import unread, unrested
+from gpuwatch.agent.activity.holders import excused, listed, looked, people
+from gpuwatch.agent.activity.links import counters_of, rates_of
+from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
+from gpuwatch.agent.activity.rest_power import busy_watts, learned, sees_work
+from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
+from gpuwatch.model.fleet import Activity, Evidence, State
+from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.gpu_identity import called
+
+_CLOCK_TOLERANCE_SECONDS = 5.0
+_SPINNING = "gpu_process_cpu"
+_ORDER = (State.BUSY, State.UNKNOWN, State.STALLED, State.PARKED, State.OCCUPIED, State.IDLE)
+
+
+def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
+    """The memory after one more sample. Cost: O(GPUs and their processes)."""
+    gap = 0.0 if memory.monotonic_seconds is None else sample.monotonic_seconds - memory.monotonic_seconds
+    if memory.monotonic_seconds is not None and gap <= 0:
+        return memory
+    jump = 0.0
+    if memory.at is not None:
+        jump = abs((sample.at - memory.at).total_seconds() - gap)
+    doubt = sample.doubt
+    if jump > _CLOCK_TOLERANCE_SECONDS:
+        doubt = doubt or f"the wall clock jumped by {jump:.0f} s against the monotonic clock"
+        gap = max(gap, jump)
+
+    gpus: dict[str, GpuMemory] = {}
+    read: list[tuple[GpuReading, Judgement]] = []
+    for reading in sample.readings:
+        known = memory.by_uuid.get(reading.info.uuid, GpuMemory(index=reading.info.index))
+        gpu, judgement = _fold_gpu(known, reading, sample, gap, doubt, rules)
+        gpus[reading.info.uuid] = gpu
+        read.append((reading, judgement))
+    missing = {down.info.uuid: (down.info.index, f"{down.cause.value}: {down.detail}") for down in sample.downs}
+    for uuid, known in memory.by_uuid.items():
+        missing.setdefault(uuid, (known.index, doubt or "it is no longer listed by the driver"))
+    unseen: list[Judgement] = []
+    for uuid, (index, why) in missing.items():
+        if uuid in gpus:
+            continue
+        judgement = Judgement(state=State.UNKNOWN, doubt=f"{called(uuid, index)}: {why}")
+        gpus[uuid] = _fold_missing(
+            memory.by_uuid.get(uuid, GpuMemory(index=index)), index, judgement, sample, gap, rules
+        )
+        unseen.append(judgement)
+
+    host = _of_spinning(sample, read) if not unseen else sample.host
+    judged = [judgement for _, judgement in read] + unseen
+    judged += [_judge_host(entry) for entry in host if entry.says is not State.IDLE]
+    node = _advance(memory.node, _listing(_combine(judged, doubt), host), sample.at, gap, rules)
+    return Memory(at=sample.at, monotonic_seconds=sample.monotonic_seconds, node=node, by_uuid=gpus)
+
+
+def _fold_gpu(
+    known: GpuMemory, reading: GpuReading, sample: Sample, gap: float, doubt: str | None, rules: ActivityRules
+) -> tuple[GpuMemory, Judgement]:
+    """Fold one GPU's reading: its new memory and its state."""
+    now, own = sample.monotonic_seconds, sample.service_pids
+    mean_power = _mean_power(known, reading, now)
+    counters = counters_of(reading, now)
+    derived = Derived(
+        mean_watts=mean_power,
+        busy_watts=busy_watts(reading, known.rest, rules),
+        links=rates_of(reading, known.links, counters),
+    )
+    raw = evidence_of(reading, derived, own, rules)
+    holders = looked(known.holders, reading, own, now)
+    evidence = excused(raw, known.holders, holders, rules)
+    stalling = gap <= rules.max_gap and evidence is raw and looks_stalled(reading, evidence, rules)
+    stall_seconds = known.stall_seconds + gap if stalling else 0.0
+    judgement = _judge(reading, evidence, stalled=stall_seconds >= rules.stalled_timeout, doubt=doubt)
+    quiet = doubt is None and gap <= rules.max_gap and _shows_only_power(reading, raw)
+    power = mean_power if mean_power is not None else reading.power_watts
+    return GpuMemory(
+        index=reading.info.index,
+        track=_advance(known.track, judgement, sample.at, gap, rules),
+        energy_joules=reading.energy_joules_total,
+        energy_at_seconds=now,
+        stall_seconds=stall_seconds,
+        rest=learned(known.rest, reading, power, gap, quiet=quiet),
+        holders=holders,
+        links=counters,
+    ), judgement
+
+
+def _fold_missing(
+    known: GpuMemory, index: int | None, judgement: Judgement, sample: Sample, gap: float, rules: ActivityRules
+) -> GpuMemory:
+    """A GPU without a reading: what counted up to now begins again, what is known of it stays."""
+    return replace(
+        known,
+        index=index,
+        track=_advance(known.track, judgement, sample.at, gap, rules),
+        stall_seconds=0.0,
+        rest=replace(known.rest, stretch=None),
+        holders=replace(known.holders, looked_seconds=None),
+    )
+
+
+def _shows_only_power(reading: GpuReading, evidence: tuple[Evidence, ...]) -> bool:
+    """Whether all that could have shown work was read and said idle, but for power."""
+    others = (entry for entry in evidence if entry.unit != "watts")
+    return sees_work(reading) and unread(reading) is None and all(entry.says is not State.BUSY for entry in others)
+
+
+def _mean_power(known: GpuMemory, reading: GpuReading, monotonic_seconds: float) -> float | None:
+    """Mean watts since the last sample from the energy counter: it sees through gaps. None after a counter reset."""
+    if known.energy_joules is None or reading.energy_joules_total is None:
+        return None
+    joules, seconds = reading.energy_joules_total - known.energy_joules, monotonic_seconds - known.energy_at_seconds
+    return joules / seconds if joules >= 0 and seconds > 0 else None
+
+
+def _judge(reading: GpuReading, evidence: tuple[Evidence, ...], *, stalled: bool, doubt: str | None) -> Judgement:
+    """One GPU's state by rules 1 to 3."""
+    busy = any(entry.says is State.BUSY for entry in evidence)
+    if busy:
+        return Judgement(state=State.STALLED if stalled else State.BUSY, evidence=evidence)
+    if doubt is None:
+        doubt = unread(reading) or unrested(reading, evidence)
+    if doubt is not None:
+        return Judgement(state=State.UNKNOWN, evidence=evidence, doubt=f"GPU {reading.info.index}: {doubt}")
+    parked = any(entry.says is State.PARKED for entry in evidence)
+    return Judgement(state=State.PARKED if parked else State.IDLE, evidence=evidence)
+
+
+def _of_spinning(sample: Sample, read: list[tuple[GpuReading, Judgement]]) -> tuple[Evidence, ...]:
+    """Rule 8: the host's evidence, in which the CPU time of GPU processes that can only be waiting says stalled."""
+    if all(judgement.state is not State.STALLED for _, judgement in read):
+        return sample.host
+    for reading, judgement in read:
+        if judgement.state is not State.STALLED and (not listed(reading) or people(reading, sample.service_pids)):
+            return sample.host
+    return tuple(
+        replace(entry, says=State.STALLED, note="every GPU that it can be about is stalled: it spins while it waits")
+        if entry.name == _SPINNING and entry.says is State.BUSY
+        else entry
+        for entry in sample.host
+    )
+
+
+def _judge_host(entry: Evidence) -> Judgement:
+    """A signal of the host that does not say idle."""
+    doubt = f"{entry.name}: {entry.note or 'it could not be seen'}" if entry.says is State.UNKNOWN else None
+    return Judgement(state=entry.says, evidence=(entry,), doubt=doubt)
+
+
+def _combine(judged: list[Judgement], doubt: str | None) -> Judgement:
+    """The node's state: the first of the order that any of its parts has."""
+    if not judged:
+        return Judgement(state=State.UNKNOWN, doubt=doubt or "no GPU is listed")
+    for state in _ORDER:
+        having = [judgement for judgement in judged if judgement.state is state]
+        if having:
+            evidence = tuple(entry for judgement in having for entry in judgement.evidence if entry.says is state)
+            return Judgement(state=state, evidence=evidence, doubt=having[0].doubt)
+    raise AssertionError(judged)
+
+
+def _listing(node: Judgement, host: tuple[Evidence, ...]) -> Judgement:
+    """The node's state with what people want to see besides: who is there, and who was looked for."""
+    if node.state in {State.BUSY, State.UNKNOWN}:
+        return node
+    kinds = (State.OCCUPIED, State.IDLE) if node.state in {State.STALLED, State.PARKED} else (State.IDLE,)
+    return replace(
+        node, evidence=node.evidence + tuple(entry for kind in kinds for entry in host if entry.says is kind)
+    )
+
+
+def _advance(track: Track, judgement: Judgement, at: datetime, gap: float, rules: ActivityRules) -> Track:
+    """Rule 4: let time count, stop or start again."""
+    state, evidence = judgement.state, judgement.evidence
+    doubt_seconds = track.doubt_seconds
+    if gap > rules.max_gap:
+        doubt_seconds += gap
+    if state is State.UNKNOWN:
+        shown = track.shown
+        since = shown.since if shown.state is State.UNKNOWN and shown.since is not None else at
+        lasting = doubt_seconds if gap > rules.max_gap else doubt_seconds + gap
+        shown = Activity(state=state, since=since, held_seconds=0.0, evidence=evidence, doubt=judgement.doubt)
+        return replace(track, doubt_seconds=lasting, shown=shown)
+    if state is not track.state or doubt_seconds > rules.forget_after:
+        since, held = at, 0.0
+    else:
+        covered = gap <= rules.max_gap and track.shown.state is state
+        since, held = track.since or at, track.held_seconds + (gap if covered else 0.0)
+    shown = Activity(state=state, since=since, held_seconds=held, evidence=evidence)
+    return Track(state=state, since=since, held_seconds=held, doubt_seconds=0.0, shown=shown)

@@ -1,0 +1,119 @@
+"""PURE: how much power of a GPU is no sign of work.
+
+Rules, all of them:
+
+1. Power is busy at or above `busy_power_ratio` of the limit.
+2. It may be more where the GPU rests at more: by the table of its model while its clocks are up, or by its own floor in
+   its present performance state; each with a margin for heat and for the sensor. It is never more than
+   `max_rest_power_ratio` of the limit: work that no other signal shows stays visible from there on.
+3. Rule 2 holds only in a sample in which the other signals are able to show work: utilization (with MIG the activity of
+   every instance) is readable, and no memory traffic is seen. Otherwise rule 1 alone counts: power by itself still
+   makes a GPU busy if its utilization cannot be read.
+4. The own floor is learned from whole hours without a gap, in one performance state, in which every other signal said
+   idle in every sample: the highest minute of the quietest such hour. An hour with minutes that differ by more than
+   the margin teaches nothing, because rest is even and work is not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpuwatch.agent.activity.rest_power_table import rest_watts
+from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.model.gpu import GpuReading
+
+MARGIN = 1.15  # heat adds about a quarter between 35 and 75 °C, of which the table has the top; sensors are good to 5 %
+_HOUR_SECONDS = 3600.0
+_MINUTE_SECONDS = 60.0
+_CLOCKS_UP = 2  # P0 to P2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietStretch:
+    """A stretch of time, an hour at most, in which nothing but power could have been a sign of work."""
+
+    performance_state: int | None
+    seconds: float = 0.0
+    minute_seconds: float = 0.0
+    minute_joules: float = 0.0
+    lowest_watts: float | None = None  # of its whole minutes
+    highest_watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestPower:
+    """What is known of one GPU's power at rest: its floor in watts by performance state, and the hour that is on."""
+
+    floors: Mapping[int | None, float] = field(default_factory=dict)
+    stretch: QuietStretch | None = None
+
+
+def busy_watts(reading: GpuReading, known: RestPower, rules: ActivityRules) -> float | None:
+    """The watts from which power is a sign of work; None where the power limit is not known."""
+    limit = reading.power_limit_watts
+    if limit is None:
+        return None
+    usual = rules.busy_power_ratio * limit
+    if not sees_work(reading):
+        return usual
+    rest = known.floors.get(reading.performance_state, 0.0)
+    if reading.performance_state is None or reading.performance_state <= _CLOCKS_UP:
+        rest = max(rest, rest_watts(reading.info.name) or 0.0)
+    return max(usual, min(rest * MARGIN, rules.max_rest_power_ratio * limit))
+
+
+def sees_work(reading: GpuReading) -> bool:
+    """Whether work would show in other signals than power, and no memory traffic is seen."""
+    traffic = reading.memory_bandwidth_utilization_ratio
+    if reading.mig_mode == 1 or reading.mig_instances is not None:
+        return bool(reading.mig_instances) and all(
+            part.sm_activity_ratio is not None and part.dram_activity_ratio is not None
+            for part in reading.mig_instances or ()
+        )
+    if reading.utilization_ratio is None and reading.utilization_max_ratio is None:
+        return False
+    if traffic is None:
+        return reading.dram_activity_ratio is not None  # it is evidence by itself
+    return traffic <= 0.0
+
+
+def learned(known: RestPower, reading: GpuReading, watts: float | None, gap: float, *, quiet: bool) -> RestPower:
+    """What is known after one more sample, `gap` seconds after the last one.
+
+    `watts` is the mean since then, None where it or the time between is not known. `quiet`: every signal but power said
+    idle, and all of them could be read.
+    """
+    if not quiet or watts is None:
+        return known if known.stretch is None else replace(known, stretch=None)
+    state = reading.performance_state
+    stretch = known.stretch
+    if stretch is None or stretch.performance_state != state:
+        return replace(known, stretch=QuietStretch(performance_state=state))
+    stretch = _minute(
+        replace(
+            stretch,
+            seconds=stretch.seconds + gap,
+            minute_seconds=stretch.minute_seconds + gap,
+            minute_joules=stretch.minute_joules + watts * gap,
+        )
+    )
+    if stretch.seconds < _HOUR_SECONDS:
+        return replace(known, stretch=stretch)
+    floors = dict(known.floors)
+    lowest, highest = stretch.lowest_watts, stretch.highest_watts
+    if lowest is not None and highest is not None and highest <= lowest * MARGIN:
+        floors[state] = min(highest, floors.get(state, highest))
+    return RestPower(floors=floors, stretch=QuietStretch(performance_state=state))
+
+
+def _minute(stretch: QuietStretch) -> QuietStretch:
+    """The stretch with its minute counted if that is over."""
+    if stretch.minute_seconds < _MINUTE_SECONDS:
+        return stretch
+    watts = stretch.minute_joules / stretch.minute_seconds
+    return replace(
+        stretch,
+        minute_seconds=0.0,
+        minute_joules=0.0,
+        lowest_watts=watts if stretch.lowest_watts is None else min(watts, stretch.lowest_watts),
+        highest_watts=watts if stretch.highest_watts is None else max(watts, stretch.highest_watts),
+    )
