@@ -176,7 +176,7 @@ _WHY = Row(
             "deadlock.",
             Query(expr=doing("gpu_activity", "uuid, gpu", "state", ANY_GPU), legend=_GPU),
             states(),
-            width=12,
+            width=8,
             height=6,
         ),
         timeline(
@@ -187,6 +187,16 @@ _WHY = Row(
             words(_SAYS),
             width=8,
             height=6,
+        ),
+        table(
+            "Busy last",
+            "When each signal was busy last, since its agent started: the newest one began the idle time. `gpuwatch "
+            "explain` names the process and the setting.",
+            [f"max by (signal) ({here('node_last_busy_timestamp_seconds')}) * 1000"],
+            [Column(source="signal", title="Signal"), Column(source="Value", title="Busy", unit="dateTimeFromNow")],
+            width=4,
+            height=6,
+            sort="Busy",
         ),
         table(
             "Snoozes",

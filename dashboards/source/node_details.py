@@ -253,7 +253,14 @@ _AGENT = Row(
             "What the last complete cycle took.",
             [Query(expr=f"max({here('agent_cycle_duration_seconds')})", legend="cycle")],
             "s",
-            width=8,
+            width=6,
+        ),
+        table(
+            "The agent cannot see",
+            "Each thing that it does not see of its host; `gpuwatch doctor agent` has the remedies.",
+            [f"max by (what) ({here('agent_blind')})"],
+            [Column(source="what", title="What")],
+            width=4,
         ),
         table(
             "The machine to its cloud",
@@ -280,7 +287,7 @@ _AGENT = Row(
                 Column(source="action", title="What will be done"),
                 Column(source="Value #B", title="When", unit="dateTimeFromNow"),
             ],
-            width=8,
+            width=6,
         ),
     ],
 )

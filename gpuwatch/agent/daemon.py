@@ -78,6 +78,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         stale_after_seconds=settings.stale_after_seconds,
         host=host.evidence,
         health=health,
+        blind=host.blind.sentences,
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
     instance = InstanceWatcher(settings.metadata, clock)
@@ -92,6 +93,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         certificates=Ends([files_of(settings, "agent")], by_handshake).by_setting,
         logins=door.failures,
         foreign=_foreign(settings, users),
+        blind=host.blind.codes,
     )
     supervisor = ProbeSupervisor(core, settings, clock)
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)

@@ -19,6 +19,7 @@ from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
+from gpuwatch.agent.last_busy import Kept, named, remember, shown, with_settings
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
@@ -100,12 +101,13 @@ class _Published:
     health: Mapping[str, GpuHealth] = field(default_factory=dict)
     use: Mapping[str, GpuUse] = field(default_factory=dict)
     tally: Tally | None = None
+    last_busy: tuple[Kept, ...] = ()
 
 
 class AgentCore:
     """Folds one node's probe messages; `ingest` costs O(GPUs) per cycle."""
 
-    def __init__(  # noqa: PLR0913  what it folds by, and whom it asks
+    def __init__(  # noqa: PLR0913  each one is another part of the agent
         self,
         *,
         node_id: str,
@@ -116,12 +118,13 @@ class AgentCore:
         host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
         health: HealthWatch | None = None,
         service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset(),
+        blind: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock; it must not wait. `service_pids` is
-        given the pids of all processes on the GPUs and returns those that are the machine's own, without those of which
-        that is not sure; it must not wait either.
+        `host` returns the evidence of the host at a moment of the monotonic clock, `blind` what this agent cannot see.
+        `service_pids` is given the pids of all processes on the GPUs and returns those that are the machine's own,
+        without those of which that is not sure. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -131,6 +134,7 @@ class AgentCore:
         self._stale_after_seconds = stale_after_seconds
         self._host = host
         self._service_pids = service_pids
+        self._blind = blind
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
@@ -345,6 +349,7 @@ class AgentCore:
             health=health,
             use=self._used.look(ended, readings),
             tally=self._tallies.look(ended, memory, readings, health),
+            last_busy=remember(before.last_busy, before.memory, memory, self._rules),
         )
         self.on_publish()
 
@@ -372,9 +377,9 @@ class AgentCore:
 
     def _verdict(self, published: _Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
-        activity, known = published.memory.activity, published.memory.gpus
+        activity, known = with_settings(published.memory.activity), published.memory.gpus
         health, use = published.health, published.use
-        gpus = tuple(replace(gpu, health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
+        gpus = tuple(replace(named(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
         doubt = self._staleness(published, now_monotonic)
         if doubt is None and published.version == 0:
             doubt = "no cycle is complete yet"
@@ -382,6 +387,7 @@ class AgentCore:
             activity = Activity(state=State.UNKNOWN, since=published.at, held_seconds=0.0, doubt=doubt)
             unknown = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
             gpus = tuple(replace(gpu, activity=activity, health=unknown, use=None) for gpu in gpus)
+        current = published.monotonic_seconds if doubt is None else None
         return NodeVerdict(
             schema=VERDICT_SCHEMA,
             node_id=self.node_id,
@@ -392,4 +398,6 @@ class AgentCore:
             activity=activity,
             gpus=gpus,
             tally=published.tally,
+            last_busy=shown(published.last_busy, now_monotonic, current),
+            blind=self._blind(),
         )

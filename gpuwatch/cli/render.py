@@ -8,7 +8,7 @@ import msgspec
 
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
-from gpuwatch.controller.explain import NodePage
+from gpuwatch.controller.explain import NodePage, busy_rows
 from gpuwatch.controller.node_row import NodeRow, NodesPage
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
@@ -16,7 +16,8 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry
 from gpuwatch.model.decision import Review, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.evidence_text import nothing_text, owner_text, reset_text
+from gpuwatch.model.fleet import Activity, Evidence, Node, NodeState, State
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.model.health import Health
 from gpuwatch.policies import unknown_pool
@@ -149,13 +150,11 @@ def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry
     """`explain`: verdict, evidence, the policy's view, every guard rule's answer, what would change it, the past."""
     enrolled = "enrolled" if node.enrolled else "not enrolled"
     place = f"{node.instance_type} in {node.zone}, pool {node.pool}, {node.state.value}, {enrolled}"
-    lines = [f"{_called(node.id, {node.id: node.name})}: {place}", "", f"Verdict: {_verdict(node.activity, node)}"]
-    lines += [
-        f"    {each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value};"
-        f" source: {each.source}" + (f"; {each.note}" if each.note else "")
-        for each in node.activity.evidence
-    ]
-    lines += _health(node)
+    reset = None if node.verdict is None else reset_text(node.verdict)
+    lines = [f"{_called(node.id, {node.id: node.name})}: {place}", *([reset] if reset else [])]
+    lines += ["", f"Verdict: {_verdict(node.activity, node)}"]
+    lines += [_evidence(each) for each in node.activity.evidence]
+    lines += [*_health(node), *_last_busy(node), *_blind(node)]
     lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
     lines += ["", "Guard, were it to be stopped now:"]
     rows = [
@@ -183,6 +182,48 @@ def _verdict(activity: Activity, node: Node) -> str:
     age = "" if node.verdict is None else f", reported {format_duration(node.verdict.age_seconds)} after the sample"
     since = "" if activity.since is None else f" (since {format_time(activity.since, seconds=True)})"
     return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
+
+
+def _evidence(each: Evidence) -> str:
+    """One signal, with the process that made the difference and the setting that would change it."""
+    seen = f"{each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value}"
+    change = f"to change: {each.setting}" if each.setting else None
+    return "    " + "; ".join(
+        part for part in (seen, f"source: {each.source}", each.note, owner_text(each.owner), change) if part
+    )
+
+
+def _last_busy(node: Node) -> Iterator[str]:
+    """What set the idle time to zero last, by signal."""
+    verdict = node.verdict
+    if verdict is None or (verdict.tally is None and not verdict.last_busy):
+        return  # an older agent, or Prometheus, does not say
+    began = None if verdict.tally is None else verdict.tally.since
+    if not verdict.last_busy:
+        yield from ("", "What was busy last:", f"    {nothing_text(began)}" if began else "")
+        return
+    since = "" if began is None else f" since the agent started at {format_time(began, seconds=True)}"
+    yield from ("", f"What was busy last{since}:")
+    rows = [
+        (
+            "now" if row.ago_seconds == 0 else f"{format_duration(row.ago_seconds)} ago",
+            format_time(row.at, seconds=True),
+            row.evidence.name,
+            row.evidence.says.value,
+            row.amount or "-",
+            row.who or "-",
+            row.evidence.setting or "-",
+        )
+        for row in busy_rows(verdict)
+    ]
+    head = ("WHEN", "AT", "SIGNAL", "SAID", "SEEN", "WHO", "SETTING TO CHANGE")
+    yield from (f"    {line}" for line in aligned([head, *rows], left=None))
+
+
+def _blind(node: Node) -> Iterator[str]:
+    """What its agent cannot see."""
+    if node.verdict is not None and node.verdict.blind:
+        yield from ("", "What its agent cannot see:", *(f"    {each}" for each in node.verdict.blind))
 
 
 def _health(node: Node) -> Iterator[str]:

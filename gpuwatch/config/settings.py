@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
+from gpuwatch.agent.evidence import loopback
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.clouds import settings as cloud_settings
 from gpuwatch.clouds.settings import CloudSettings
@@ -148,6 +149,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             wrong="agent.source is replay, but agent.capture names no recording",
             right="agent.capture: the file of a recorded probe stream",
         )
+    yield from loopback.contradictions(agent.evidence.model_servers)
     yield from access.contradictions(agent, "agent")
     if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
         yield Contradiction(

@@ -9,7 +9,8 @@ from gpuwatch.controller.round import explained
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.decision import LedgerView, Review, Step
-from gpuwatch.model.fleet import Activity, GpuVerdict, Node
+from gpuwatch.model.evidence_text import amount_text, owners_text, reset_text, who_text
+from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, Node, NodeVerdict
 from gpuwatch.model.orders import Snooze
 from gpuwatch.runtime.printable import legible
 
@@ -19,13 +20,30 @@ class UnknownNodeError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BusyRow:
+    """The newest evidence of a signal that set the idle time to zero, `ago_seconds` before the verdict was made.
+
+    `amount` is what was seen against the limit, `who` did it, both as text.
+    """
+
+    evidence: Evidence
+    at: datetime
+    ago_seconds: float
+    amount: str | None
+    who: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodePage:
     """One node explained: what `gpuwatch explain --json` prints. `if_stopped_now` has every guard rule's answer.
 
-    `round` is the past round that this is about, null for the newest one; `at` is its time. `snooze` and `approval` are
-    those in force now; a snooze may last `max_snooze_seconds`. `pool_reasons` is what else was decided for its pool.
-    `launched_at` is the last start, `managed_by` the other system that the machine belongs to, `group` its Auto Scaling
-    group, `protected` why it must not be touched.
+    `round` is the past round that this is about, null for the newest one; `at` is its time. `last_reset` says what
+    keeps the node from being idle, or what its idle time began after. `last_busy` is the newest of each signal since
+    `agent_started_at`, newest first; of a past round one alone is stored. `owners` are the people and units at work,
+    `blind` is what its agent cannot see. `snooze` and `approval` are those in force now; a snooze may last
+    `max_snooze_seconds`. `pool_reasons` is what else was decided for its pool. `launched_at` is the last start,
+    `managed_by` the other system that the machine belongs to, `group` its Auto Scaling group, `protected` why it must
+    not be touched.
     """
 
     row: NodeRow
@@ -40,6 +58,11 @@ class NodePage:
     gpus: tuple[GpuVerdict, ...]
     agent_version: str | None
     verdict_age_seconds: float | None
+    agent_started_at: datetime | None
+    last_reset: str | None
+    last_busy: tuple[BusyRow, ...]
+    owners: tuple[str, ...]
+    blind: tuple[str, ...]
     step: Step
     if_stopped_now: Review
     pool_reasons: tuple[str, ...]
@@ -47,6 +70,20 @@ class NodePage:
     snooze: Snooze | None
     max_snooze_seconds: float
     approval: RequiredApproval | None
+
+
+def busy_rows(verdict: NodeVerdict) -> tuple[BusyRow, ...]:
+    """What was busy last, newest first."""
+    return tuple(
+        BusyRow(
+            evidence=each.evidence,
+            at=each.at,
+            ago_seconds=each.ago_seconds,
+            amount=amount_text(each.evidence),
+            who=who_text(each.evidence),
+        )
+        for each in sorted(verdict.last_busy, key=lambda each: each.ago_seconds)
+    )
 
 
 def find_node(done: Round | PastRound, name: str) -> Node:
@@ -89,6 +126,11 @@ def node_page(
         gpus=() if verdict is None else verdict.gpus,
         agent_version=None if verdict is None else verdict.agent_version,
         verdict_age_seconds=None if verdict is None else verdict.age_seconds,
+        agent_started_at=None if verdict is None or verdict.tally is None else verdict.tally.since,
+        last_reset=None if verdict is None else reset_text(verdict),
+        last_busy=() if verdict is None else busy_rows(verdict),
+        owners=owners_text(node.activity),
+        blind=() if verdict is None else tuple(map(legible, verdict.blind)),
         step=step,
         if_stopped_now=review,
         pool_reasons=(

@@ -34,7 +34,7 @@ class LocalDisks(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOwner:
-    """Whose process it is: names for people, None where not known. Never a command line."""
+    """The owner of a process: names for people, None where not known. Never a command line."""
 
     user: str | None = None
     unit: str | None = None  # systemd unit, container, pod or Slurm job
@@ -63,7 +63,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBusy:
-    """The newest busy evidence of a signal: it set the idle time to zero. `ago_seconds` is by the agent's clock."""
+    """The newest evidence of a signal that set the idle time to zero; `ago_seconds` is by the agent's clock.
+
+    It says busy; or parked, stalled or occupied, which are not idle either; or unknown, if doubt lasted too long.
+    """
 
     evidence: Evidence
     at: datetime
@@ -138,8 +141,8 @@ class NodeVerdict:
     """What an agent answers at /v1/verdict: the activity of its node and how fresh that is.
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
-    An older agent, and Prometheus, give no tally, no `last_busy`, no `local_disks`. `last_busy` is of each signal that
-    was ever busy, newest first. `blind` are sentences on what this agent cannot see on its host.
+    An older agent, and Prometheus, give no tally, no `last_busy`, no `local_disks`. `last_busy` is of each signal since
+    the agent started, newest first, of a week at most. `blind` are sentences on what this agent cannot see on its host.
 
     `confirm` repeats the nonce of a question that asked for a confirmation; `looked_seconds` is then the age of the
     oldest look that the answer rests on, when the answer was made.

@@ -25,6 +25,7 @@ from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb, Wait
 from gpuwatch.model.duration import DurationOr, Seconds, format_duration
+from gpuwatch.model.evidence_text import last_text
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
@@ -249,7 +250,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if activity.held_seconds < wait:
         left = format_duration(wait - activity.held_seconds)
         sentence = f"It has been {word} for {held} of {format_duration(wait)}{why}."
-        return _say(node, undo, "waiting", sentence, f"Another {left} without activity.")
+        return _say(node, undo, "waiting", sentence, f"Another {left} without activity{last_text(node.verdict)}.")
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."

@@ -90,6 +90,8 @@ def test_tests_may_allow_short_waits_and_are_warned(file: Path) -> None:
         ("agent.evidence.gpu_process_cpu.busy_cores", 5),
         ("agent.evidence.disk.busy_bytes_per_second", 5e9),
         ("agent.evidence.network.busy_bytes_per_second", 1e9),
+        ("agent.evidence.rdma.busy_bytes_per_second", 1e9),
+        ("agent.evidence.connections.busy_bytes_per_second", 1e9),
         ("agent.evidence.people.interval", "1h"),
         ("agent.evidence.slurm.interval", "1h"),
         ("limits.max_verdict_age", "30d"),
@@ -109,6 +111,7 @@ def test_a_number_that_would_switch_a_signal_off_is_refused(file: Path, key: str
     [
         ("agent.evidence.people.silent_after", "30s"),
         ("agent.evidence.jupyter.silent_after", "30ms"),
+        ("agent.evidence.model_servers.silent_after", "30s"),
         ("agent.evidence.snooze.max", "4m"),
         ("limits.mass_idleness_window", "2ms"),
     ],

@@ -35,8 +35,9 @@ What is looked at:
 | part | looked at |
 | --- | --- |
 | agent | driver and kernel module through a probe of its own, GPUs against /proc/driver/nvidia, device nodes, kernel \
-log, /proc (hidepid, PID namespace), state files, snoozes, control socket, terminals, metadata service with a token \
-and without, clock, port, certificates, files with secrets |
+log, /proc (hidepid, PID namespace), what else it cannot see (control groups, /run, homes, network), state files, \
+snoozes, control socket, terminals, metadata service with a token and without, clock, port, certificates, files with \
+secrets |
 | controller | the fleet and its enrolment, each call that the settings need by DryRun, its clock against the cloud's \
 and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its series and the pools' expressions, prices, \
 volumes, ledger (readable, writable, room, holder, audit head), port, certificates, files with secrets |

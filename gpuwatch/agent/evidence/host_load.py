@@ -8,13 +8,12 @@ and the like show the same bytes again, or bytes that never left memory.
 
 import os
 import re
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, say, several
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
 from gpuwatch.model.fleet import Evidence, State
 
@@ -22,53 +21,8 @@ from gpuwatch.model.fleet import Evidence, State
 _CPU = re.compile(r"cpu +(\d+) (\d+) (\d+) \d+ \d+ (\d+) (\d+) ", re.ASCII)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
-_SHORTEST_SPAN_SECONDS = 1.0  # over less, a confirmation's own packets and a journal's flush would look like work
 _ALWAYS_WORK = 10.0
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
-
-
-class _Rate:
-    """What was counted per second up to now, since the last look that is `span_seconds` ago or more.
-
-    Without such a look, since the first one.
-    """
-
-    def __init__(
-        self, limit: float, unit: str = "bytes per second", span_seconds: float = _SHORTEST_SPAN_SECONDS
-    ) -> None:
-        self._limit = limit
-        self._unit = unit
-        self._span_seconds = span_seconds
-        self._looks: deque[tuple[float, Mapping[str, float]]] = deque()  # oldest first; one is older than the span
-
-    def judge(self, signal: HostSignal, moved: Mapping[str, float], now: Moment) -> Evidence:
-        """What the counters of all devices say, compared with those of the look before."""
-        at, looks = now.monotonic_seconds, self._looks
-        if looks and at <= looks[-1][0]:
-            looks.clear()
-        looks.append((at, moved))
-        if len(looks) == 1:
-            return self._say(signal, State.UNKNOWN, "looked at for the first time", None)
-        while len(looks) > 2 and at - looks[1][0] >= self._span_seconds:  # noqa: PLR2004  this look, and one before it
-            looks.popleft()
-        last, before = looks[0]
-        grown = {name: moved[name] - before[name] for name in moved.keys() & before.keys()}
-        rate = sum(max(0, each) for each in grown.values()) / (at - last)
-        new = sorted(name for name in moved if grown.get(name, -1) < 0)
-        if new:
-            self._looks = deque([(at, moved)])
-        if rate > self._limit:
-            return self._say(signal, State.BUSY, several(sorted(name for name in grown if grown[name] > 0)), rate)
-        if new:
-            return self._say(signal, State.UNKNOWN, f"new, or counting from zero again: {several(new)}", rate)
-        return self._say(signal, State.IDLE, None, rate)
-
-    def forget(self) -> None:
-        """Begin again, because the counters could not be read."""
-        self._looks.clear()
-
-    def _say(self, signal: HostSignal, says: State, note: str | None, rate: float | None) -> Evidence:
-        return say(signal, says, note, observed=rate, limit=self._limit, unit=self._unit)
 
 
 class Cpu:
@@ -78,7 +32,7 @@ class Cpu:
     source = "/proc/stat, all processors"
 
     def __init__(self, settings: CpuSettings, roots: Roots) -> None:
-        self._rate = _Rate(settings.busy_cores, "cores", _CPU_SPAN_SECONDS)
+        self._rate = Rate(settings.busy_cores, "cores", _CPU_SPAN_SECONDS)
         self._path = roots.proc / "stat"
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -112,7 +66,7 @@ class Disk:
     source = "/proc/diskstats, whole real disks"
 
     def __init__(self, settings: DiskSettings, roots: Roots) -> None:
-        self._rate = _Rate(settings.busy_bytes_per_second)
+        self._rate = Rate(settings.busy_bytes_per_second)
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:
@@ -150,7 +104,7 @@ class Network:
     source = "/proc/net/dev, real network cards"
 
     def __init__(self, settings: NetworkSettings, roots: Roots) -> None:
-        self._rate = _Rate(settings.busy_bytes_per_second)
+        self._rate = Rate(settings.busy_bytes_per_second)
         self._roots = roots
 
     def look(self, now: Moment) -> tuple[Evidence, ...]:

@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.agent.blind import BlindWatch
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
+from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
+from gpuwatch.agent.evidence.model_servers import ModelServers
+from gpuwatch.agent.evidence.rdma import Rdma
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
 from gpuwatch.agent.evidence.slurm import Slurm
@@ -31,6 +35,9 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
     "cpu": lambda settings, roots: Cpu(settings.cpu, roots),
     "disk": lambda settings, roots: Disk(settings.disk, roots),
     "network": lambda settings, roots: Network(settings.network, roots),
+    "rdma": lambda settings, roots: Rdma(settings.rdma, roots),
+    "connections": lambda settings, roots: Connections(settings.connections, roots),
+    "model_servers": lambda settings, roots: ModelServers(settings.model_servers, roots, settings.deadline),
     "inhibitors": lambda settings, roots: Inhibitors(settings.inhibitors, roots),
     "jupyter": lambda settings, roots: Jupyter(settings.jupyter, roots, settings.deadline),
     "slurm": lambda settings, roots: Slurm(settings.slurm, roots, settings.deadline),
@@ -39,7 +46,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
 }
 
 # These do not apply to simulated or recorded GPUs: their work is not done on this host.
-_OF_REAL_GPUS = frozenset({"processes", "gpu_process_cpu", "cpu"})
+_OF_REAL_GPUS = frozenset({"processes", "gpu_process_cpu", "cpu", "connections"})
 # As pgrep and grep have it. A script that dies of a flaw often ends with 1, too, but not without a word: so idle is 1
 # with nothing on standard error.
 _SAYS = {0: State.BUSY, 1: State.IDLE}
@@ -74,6 +81,7 @@ class HostSignals:
                 watched.append(
                     Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
                 )
+        self.blind = BlindWatch(roots, enabled=settings.enabled and own_processes)
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
@@ -91,10 +99,12 @@ class HostSignals:
                 _LOG.warning("`gpuwatch snooze` cannot be used: %s: %s", error.strerror, directory)
         self._readings = readings
         self.watcher.start()
+        self.blind.start()
 
     def stop(self) -> None:
         """Stop looking."""
         self.watcher.stop()
+        self.blind.stop()
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""

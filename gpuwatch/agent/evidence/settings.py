@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Setting
@@ -84,6 +84,51 @@ class NetworkSettings(EvidenceSourceSettings):
     busy_bytes_per_second: Annotated[
         float, Gt(0), Le(1e8), Setting("More than this, in and out together, is busy.")
     ] = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaSettings(EvidenceSourceSettings):
+    """Traffic of RDMA ports (InfiniBand, EFA, RoCE): file systems and other nodes, past the network cards' counters."""
+
+    busy_bytes_per_second: Annotated[
+        float, Gt(0), Le(1e8), Setting("More than this, in and out together, is busy.")
+    ] = 1e5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings(EvidenceSourceSettings):
+    """TCP connections of people's programs with other hosts, and traffic of people's containers."""
+
+    busy_bytes_per_second: Annotated[
+        float, Gt(0), Le(1e8), Setting("More than this, in and out together, mean of a minute, is busy.")
+    ] = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServerSettings:
+    """Model servers that tell of their requests: vLLM, SGLang, TGI, Triton, llama.cpp, Ollama."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    endpoints: Annotated[
+        dict[str, _Text],
+        MaxLen(16),
+        Setting(
+            "Their pages by a name of your choice: http://127.0.0.1:8000/metrics, of Ollama /api/ps. "
+            "Loopback alone; none: off."
+        ),
+    ] = field(default_factory=dict)
+    interval: Annotated[
+        Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
+    ] = 30.0
+    silent_after: Annotated[
+        Seconds, Ge(300), Setting("A server whose last request is less than this ago is in use: busy.")
+    ] = 1800.0
+
+    @property
+    def enabled(self) -> bool:
+        """Whether a server is configured."""
+        return bool(self.endpoints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +217,9 @@ class EvidenceSettings:
     cpu: CpuSettings = field(default_factory=CpuSettings)
     disk: DiskSettings = field(default_factory=DiskSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
+    rdma: RdmaSettings = field(default_factory=RdmaSettings)
+    connections: ConnectionSettings = field(default_factory=ConnectionSettings)
+    model_servers: ModelServerSettings = field(default_factory=ModelServerSettings)
     inhibitors: InhibitorSettings = field(default_factory=InhibitorSettings)
     jupyter: JupyterSettings = field(default_factory=JupyterSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)

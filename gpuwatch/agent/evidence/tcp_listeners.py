@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
 
-_ESTABLISHED, _LISTEN = "01", "0A"
+ESTABLISHED, LISTEN = "01", "0A"
 _MOST_LINES = 1 << 16  # of one table: 10 MiB; listeners come first
 _AGAIN_SECONDS = 0.01
 _OVERFLOW_UID = 65534  # stands for every user that this user namespace does not know
@@ -44,7 +44,7 @@ def belongs_to(roots: Roots, port: int, uid: int) -> None:
     """
     if uid == _OVERFLOW_UID:
         raise UnseenError("its owner is not known in this agent's user namespace")
-    owners = {each.uid for each in _sockets(roots.proc) if each.state == _LISTEN and _reached(each.local, port)}
+    owners = {each.uid for each in sockets(roots.proc) if each.state == LISTEN and _reached(each.local, port)}
     if not owners:
         raise ConnectionRefusedError(111, "Connection refused")
     if others := owners - {uid}:
@@ -61,8 +61,8 @@ def answered_by(roots: Roots, connection: socket.socket, uid: int) -> None:
     """
     ours, theirs = _end(connection.getsockname()), _end(connection.getpeername())
     for _ in range(1 + int((connection.gettimeout() or 0.0) / _AGAIN_SECONDS)):
-        for each in _sockets(roots.proc):
-            if each.local == theirs and each.remote == ours and each.state == _ESTABLISHED and each.inode:
+        for each in sockets(roots.proc):
+            if each.local == theirs and each.remote == ours and each.state == ESTABLISHED and each.inode:
                 if each.uid != uid or uid == _OVERFLOW_UID:
                     raise UnseenError(f"{user_name(each.uid)} answers on port {theirs[1]}, and not {user_name(uid)}")
                 return
@@ -76,8 +76,14 @@ def _reached(local: End, port: int) -> bool:
     return its == port and (address.is_loopback or address.is_unspecified)
 
 
-def _sockets(proc: Path) -> Iterator[Tcp]:
-    """All TCP sockets of this network namespace; those of an IPv6 socket that speaks IPv4 have IPv4 addresses."""
+def sockets(proc: Path) -> Iterator[Tcp]:
+    """All TCP sockets of this network namespace; those of an IPv6 socket that speaks IPv4 have IPv4 addresses.
+
+    Raises:
+        OSError: the tables cannot be read.
+        UnseenError: they are too long, or not what proc(5) says.
+
+    """
     yield from _table(proc / "net/tcp")
     try:
         yield from _table(proc / "net/tcp6")
@@ -102,14 +108,14 @@ def _read(text: str) -> End:
     """An end as the kernel writes it: words of 32 bits in the machine's own byte order."""
     address, _, port = text.partition(":")
     words = (int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8))
-    return _plain(ip_address(b"".join(words))), int(port, 16)
+    return plain(ip_address(b"".join(words))), int(port, 16)
 
 
 def _end(name: tuple[str, int]) -> End:
-    return _plain(ip_address(name[0])), name[1]
+    return plain(ip_address(name[0])), name[1]
 
 
-def _plain(address: Address) -> Address:
+def plain(address: Address) -> Address:
     """An IPv4 address, also if it is mapped into IPv6."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

@@ -201,6 +201,13 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "the signals of docs/idle-detection.md",
     ),
     (
+        "gpuwatch_node_last_busy_timestamp_seconds",
+        Kind.GAUGE,
+        ("signal",),
+        "Unix time at which a signal was busy last, since the agent started, a week at most; GPUs' signals by kind.",
+        "the agent's verdict; docs/idle-detection.md",
+    ),
+    (
         "gpuwatch_snooze_expiry_timestamp_seconds",
         Kind.GAUGE,
         ("user",),
@@ -267,6 +274,13 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         (),
         "1 if the kernel log is read, 0 if it cannot be: then XIDs come from NVML alone. Absent if not asked for.",
         "the agent",
+    ),
+    (
+        "gpuwatch_agent_blind",
+        Kind.GAUGE,
+        ("what",),
+        "1 for what this agent cannot see on its host: host_pids, processes, cgroups, run, process_io, homes, network.",
+        "/proc, /sys, /run and homes, every five minutes; docs/doctor.md has the remedies",
     ),
     (
         "gpuwatch_agent_login_failures_total",

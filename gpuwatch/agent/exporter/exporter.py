@@ -18,10 +18,11 @@ from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
 from gpuwatch.agent.health.xids import Counts
+from gpuwatch.agent.last_busy import signal_of
 from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore, Interruption, Snapshot
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, State
+from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, State
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, metrics
 from gpuwatch.model.health import Health
 from gpuwatch.model.mig import MigInstance, mig_metrics
@@ -78,12 +79,13 @@ class Exporter:
         certificates: Callable[[], Iterable[tuple[str, datetime]]] = tuple,
         logins: Callable[[], Mapping[str, int]] = dict,
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
+        blind: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
         `snoozes` returns those of `gpuwatch snooze`, the longest first; `users` the owners of processes;
         `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
-        `foreign` adds the metrics of other exporters to a page.
+        `foreign` adds the metrics of other exporters to a page; `blind` are codes of what the agent cannot see.
         """
         self._core = core
         self._clock = clock
@@ -95,6 +97,7 @@ class Exporter:
         self._certificates = certificates
         self._logins = logins
         self._foreign = foreign
+        self._blind = blind
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         self._exposition = Exposition(FAMILIES)
@@ -148,6 +151,9 @@ class Exporter:
         yield from instance_metrics.rows(self._instance())
         yield from _activity_rows("gpuwatch_node", (), snapshot.verdict.activity)
         yield from _evidence_rows(snapshot.host)
+        yield from _last_busy_rows(snapshot.verdict.last_busy)
+        for what in self._blind():
+            yield "gpuwatch_agent_blind", (what,), 1
         for snooze in islice(self._snoozes(), _MOST_SNOOZES):
             yield "gpuwatch_snooze_expiry_timestamp_seconds", (snooze.user,), round(snooze.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:
@@ -237,6 +243,14 @@ def _evidence_rows(host: Iterable[Evidence]) -> Rows:
         shown = next(state for state in _SAYS if state in found)
         for state in _SAYS:
             yield "gpuwatch_node_evidence", (signal, state.value), state is shown
+
+
+def _last_busy_rows(last_busy: Iterable[LastBusy]) -> Rows:
+    """When each signal was busy last. It is history, so it stays while nothing can be read."""
+    for entry in last_busy:
+        if entry.evidence.says is State.BUSY:
+            signal = signal_of(entry.evidence.name)
+            yield "gpuwatch_node_last_busy_timestamp_seconds", (signal,), round(entry.at.timestamp())
 
 
 def _activity_rows(prefix: str, key: Labels, activity: Activity) -> Rows:

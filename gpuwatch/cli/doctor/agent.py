@@ -28,6 +28,7 @@ CHECKS: tuple[Check[AgentCase], ...] = (
     Check(name="devices", look=devices.nodes),
     Check(name="kernel_log", look=host.kernel_log),
     Check(name="processes", look=host.processes),
+    Check(name="blind", look=host.blind),
     Check(name="files", look=host.files),
     Check(name="terminals", look=host.terminals),
     Check(name="metadata", look=host.metadata, seconds=6 * host.METADATA_SECONDS),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.metadata.detect import DMI
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.runtime.clock import Clock
@@ -27,6 +28,7 @@ class AgentCase:
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")
     dmi: Path = DMI
+    roots: Roots = field(default_factory=Roots)
     probe: Sequence[str] = field(default_factory=lambda: own_command("probe", "--cycles", "1"))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.process import sees_host_pids
+from gpuwatch.agent.blind import LOOKS
 from gpuwatch.agent.metadata.base import MetadataService
 from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
 from gpuwatch.agent.metadata.detect import service_of
@@ -19,6 +20,13 @@ from gpuwatch.cli.doctor.report import Finding, fine
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
 _GROUP = "tty"  # to which login(1) and devpts give terminals
+_SIGHTS = {
+    "cgroups": ("blind.cgroups", "the control groups"),
+    "run": ("blind.run", "/run of the host"),
+    "process_io": ("blind.process_io", "input, output and open files of others' processes"),
+    "homes": ("blind.homes", "homes of others"),
+    "network": ("blind.network", "the host's network"),
+}
 _METADATA = {"hop_limit": "metadata.hop_limit", "disabled": "metadata.disabled"}
 
 
@@ -46,6 +54,16 @@ def processes(case: AgentCase) -> Iterator[Finding]:
         yield found("processes.namespace", where, "the first process here is not the host's")
     else:
         yield fine("processes", where, "they can be seen, under the host's own numbers")
+
+
+def blind(case: AgentCase) -> Iterator[Finding]:
+    """What else an agent of this user cannot see; `processes` reports hidden processes."""
+    if case.settings.source != "nvml" or not case.settings.evidence.enabled:
+        yield fine("blind", "what people and programs do", "it is not looked at")
+        return
+    for what, (code, where) in _SIGHTS.items():
+        sentence = LOOKS[what](case.roots)
+        yield fine("blind", where, "it can be seen") if sentence is None else found(code, where, sentence)
 
 
 def files(case: AgentCase) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 __all__ = ["ObserveSettings", "ScrapeSource", "read_answer"]
 
-_LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence make about 10 kB
+_LARGEST_ANSWER_BYTES = 1_000_000  # 16 GPUs with all their evidence, and what was busy last, make about 30 kB
+_MOST_BUSY = 64  # signals that were busy last: agents give 16 at most
 _NONCE_BYTES = 24  # 32 characters of A-Z, a-z, 0-9, "-" and "_"; agents take 16 to 64
 # By how much the agent's count of seconds may differ from ours: of clocks' rates, and of rounding.
 _TOLERANCE_SECONDS = 0.05
@@ -160,6 +161,12 @@ class ScrapeSource:
             return list(await asyncio.gather(*(ask(node) for node in nodes)))
 
 
+def _times(verdict: NodeVerdict) -> tuple[datetime | None, ...]:
+    """The times that are compared with others, or shown with their zone."""
+    began = None if verdict.tally is None else verdict.tally.since
+    return (verdict.at, verdict.activity.since, began, *(each.at for each in verdict.last_busy))
+
+
 def _of_one(node: Node, signal: NodeReport, sharing: int) -> NodeReport:
     """Believe a name only where one machine has it: clouds let many share one, and one agent would speak for all."""
     if signal.verdict is None or signal.verdict.node_id == node.id or sharing == 1:
@@ -199,10 +206,13 @@ def read_answer(body: bytes, node: Node, now: datetime, max_age_seconds: float) 
         )
     if verdict.node_id not in {node.id, node.name}:
         return NodeReport(failure=f"the answer is from {verdict.node_id!r}, another node than was asked")
-    if verdict.at.tzinfo is None:
-        return NodeReport(failure="the answer's time has no zone")
-    if verdict.age_seconds < 0 or verdict.interval_seconds < 0 or verdict.activity.held_seconds < 0:
+    if any(at is not None and at.tzinfo is None for at in _times(verdict)):
+        return NodeReport(failure="a time of the answer has no zone")
+    durations = (verdict.age_seconds, verdict.interval_seconds, verdict.activity.held_seconds)
+    if min(*durations, *(each.ago_seconds for each in verdict.last_busy)) < 0:
         return NodeReport(failure="the answer holds a negative duration")
+    if len(verdict.last_busy) > _MOST_BUSY:
+        return NodeReport(failure=f"the answer holds more than {_MOST_BUSY} signals that were busy last")
     if len({gpu.uuid for gpu in verdict.gpus}) != len(verdict.gpus):
         return NodeReport(failure="the answer lists a GPU twice")
     skew = (now - verdict.at).total_seconds()

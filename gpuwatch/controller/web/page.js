@@ -559,6 +559,8 @@ function explained(page) {
   const [main, more] = nextWords(row.next);
   const facts = {
     "Use": running ? `${row.activity}${row.held_seconds == null ? `: ${row.doubt ?? ""}` : ` for ${span(row.held_seconds)}`}` : row.state,
+    "Last reset": page.last_reset,
+    "Work of": page.owners.join("; ") || null,
     "Next": main === "–" ? "nothing" : `${main}${more ? ` (${more})` : ""}`,
     "Why": row.why,
     "What would change it": step.change,
@@ -566,6 +568,7 @@ function explained(page) {
     "Owner": row.owner,
     "Price": row.usd_per_hour == null ? "not known" : `${usd(row.usd_per_hour)}/h`,
     "Agent": page.agent_version == null ? null : `${page.agent_version}, its verdict was ${span(page.verdict_age_seconds)} old`,
+    "Its agent cannot see": page.blind.join(" ") || null,
     "Its pool": page.pool_reasons.join("; ") || null,
   };
   const parts = [el("dl", { className: "facts" }, ...Object.entries(facts).filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))];
@@ -573,6 +576,7 @@ function explained(page) {
     parts.push(el("h3", {}, "Evidence"), table(["Signal", "Says", "Seen", "Limit", "Source"], activity.evidence.map((each) =>
       [each.name, each.says, `${number(each.observed)} ${each.unit}`, `${number(each.limit)} ${each.unit}`, each.note ? `${each.source}; ${each.note}` : each.source])));
   }
+  parts.push(...lastBusy(page));
   if (page.gpus.length) {
     parts.push(el("h3", {}, "GPUs"), table(["GPU", "Use", "Utilization", "Memory", "Health"], page.gpus.map((gpu) =>
       [gpu.index ?? gpu.uuid, gpu.activity.state + (gpu.activity.doubt ? `: ${gpu.activity.doubt}` : ""), percent(gpu.use?.utilization_ratio), percent(gpu.use?.memory_used_ratio),
@@ -586,6 +590,16 @@ function explained(page) {
   if (page.approval) parts.push(el("h3", {}, "To approve it"), approving(page));
   parts.push(el("h3", {}, "To keep it"), keeping(page));
   return parts;
+}
+
+// What set the idle time to zero last; an older agent, and Prometheus, do not say.
+function lastBusy(page) {
+  if (!page.last_busy.length && !page.agent_started_at) return [];
+  const since = page.agent_started_at ? ` since the agent started at ${when(page.agent_started_at)}` : "";
+  if (!page.last_busy.length) return [el("h3", {}, "Busy last"), el("p", { className: "faint" }, `Nothing${since}; what was before is not known.`)];
+  const rows = page.last_busy.map(({ evidence, at, ago_seconds: ago, amount, who }) =>
+    [ago === 0 ? "now" : `${when(at)}, ${span(ago)} ago`, `${evidence.name}: ${evidence.says}`, amount ?? "–", who ?? "–", evidence.setting ?? "–"]);
+  return [el("h3", {}, `Busy last${since}`), table(["When", "Signal", "Seen", "Who", "Setting to change"], rows)];
 }
 
 const reasoned = (reason) => reason ? `: ${reason}` : "";

@@ -22,7 +22,10 @@ ANSWER_SECONDS = 4.5  # the controller waits 5
 # On the tester's machine people are at work and disks turn.
 QUIET = {
     f"evidence__{name}__enabled": False
-    for name in ("people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "jupyter")
+    for name in (
+        *("people", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
+        *("inhibitors", "jupyter"),
+    )
 }
 
 

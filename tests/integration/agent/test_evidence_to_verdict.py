@@ -27,7 +27,10 @@ STALE_AFTER = 8.0
 # On the tester's machine people are at work and disks turn; snoozes alone are looked at.
 LEASES_ALONE = {
     f"evidence__{name}__enabled": False
-    for name in ("people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "jupyter", "slurm")
+    for name in (
+        *("people", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
+        *("inhibitors", "jupyter", "slurm"),
+    )
 }
 
 

@@ -53,6 +53,7 @@ class Patient:
             snoozes=lambda: [_lease(clock.now())],
             users=lambda: _view(clock.monotonic()),
             instance=lambda: _instance(node_id, clock.now()),
+            blind=lambda: ("homes", "process_io"),
         )
         self._cycles = 0
 

@@ -2,7 +2,9 @@
 
 import os
 import struct
+import sys
 from collections.abc import Collection
+from ipaddress import IPv4Address
 from pathlib import Path
 from shutil import rmtree
 
@@ -75,6 +77,21 @@ class FolderHost:
         stamp = self.clock.now().timestamp() - silent_seconds
         os.utime(path, (stamp, stamp))
         return path
+
+    def sockets(self, *rows: tuple[str, str, str, int]) -> None:
+        """These TCP sockets and no real ones: local and remote end ("10.0.0.5:22"), LISTEN or not, and inode."""
+
+        def end(text: str) -> str:
+            address, _, port = text.partition(":")
+            return f"{int.from_bytes(IPv4Address(address).packed, sys.byteorder):08X}:{int(port):04X}"
+
+        lines = [
+            f"{number:4}: {end(local)} {end(remote)} {'0A' if state == 'LISTEN' else '01'} 0:0 00:0 0 0 0 {inode} 1\n"
+            for number, (local, remote, state, inode) in enumerate(rows)
+        ]
+        for table, text in (("tcp", "".join(lines)), ("tcp6", "")):
+            (self.root / "proc/net" / table).unlink()
+            self.write(f"proc/net/{table}", f"  sl  local_address rem_address   st\n{text}")
 
     def process(self, pid: int, *, cpu_seconds: float = 0.0, started_seconds: float = 100.0, name: str = "x") -> None:
         """A process in /proc; its CPU time is half user, half system."""

@@ -342,3 +342,48 @@ def test_work_of_the_machines_own_processes_leaves_a_node_idle() -> None:
 
     assert asked == [{41, 42}, {41, 43}]
     assert (health_check, told.core.verdict(told.clock.monotonic()).activity.state) == (State.IDLE, State.BUSY)
+
+
+def test_what_is_busy_now_was_busy_last_now(told: Told) -> None:
+    """While the node is busy the age is 0, between cycles too; afterwards it counts on the monotonic clock."""
+    told.cycle(a_busy_reading())
+    told.clock.advance(0.7)
+    busy = told.core.verdict(told.clock.monotonic()).last_busy
+    told.cycle(a_reading(), times=5)
+    told.clock.jump(3600.0)
+    idle = told.core.verdict(told.clock.monotonic()).last_busy
+
+    assert [entry.ago_seconds for entry in busy] == [0.0, 0.0]
+    assert [entry.evidence.name for entry in busy] == ["gpu0.power", "gpu0.utilization_max"]
+    assert [entry.evidence.setting for entry in busy] == [
+        "agent.activity.busy_power_ratio",
+        "agent.activity.busy_utilization_ratio",
+    ]
+    assert [entry.ago_seconds for entry in idle] == [pytest.approx(5.7)] * 2
+    assert [entry.at for entry in idle] == [entry.at for entry in busy]
+
+
+def test_what_was_busy_last_is_known_also_while_the_use_is_not(told: Told) -> None:
+    """In every verdict: of a lost GPU, of a silent probe; a new agent knows nothing."""
+    told.cycle(a_busy_reading())
+    told.cycle(a_down())
+    lost = told.core.verdict(told.clock.monotonic())
+    told.clock.advance(STALE_AFTER + 1)
+    stale = told.core.verdict(told.clock.monotonic())
+
+    assert (lost.activity.state, stale.activity.state) == (State.UNKNOWN, State.UNKNOWN)
+    assert [entry.ago_seconds for entry in lost.last_busy] == [1.0, 1.0]
+    assert [entry.ago_seconds for entry in stale.last_busy] == [STALE_AFTER + 2] * 2
+    assert Told().core.verdict(0.0).last_busy == ()
+
+
+def test_busy_evidence_in_a_verdict_names_its_setting(told: Told) -> None:
+    """Of the node and of each GPU; idle evidence names none."""
+    told.cycle(a_busy_reading(0), a_reading(1))
+    verdict = told.core.verdict(told.clock.monotonic())
+
+    assert {entry.setting for entry in verdict.activity.evidence} == {
+        "agent.activity.busy_power_ratio",
+        "agent.activity.busy_utilization_ratio",
+    }
+    assert {entry.setting for entry in verdict.gpus[1].activity.evidence} == {None}

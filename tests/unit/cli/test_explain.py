@@ -12,8 +12,9 @@ from gpuwatch.cli import explain
 from gpuwatch.cli.main import commands
 from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
-from gpuwatch.model.fleet import State
-from tests.support.builders.fleet import RULES, Desk, a_node
+from gpuwatch.model.fleet import NodeReport, State
+from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
+from tests.support.builders.last_busy import busy_last, cpu_evidence
 
 
 @pytest.fixture
@@ -69,6 +70,26 @@ def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
 
     texts = [explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None)[0] for each in (early, late)]
     assert ["min_nodes is 9" in text for text in texts] == [False, True]
+
+
+def test_a_past_round_still_says_what_its_idle_time_began_after(desk: Desk, tmp_path: Path) -> None:
+    """The newest of what was busy is stored with each round, and what the policy said of it stays as it was."""
+    verdict = busy_last(
+        a_verdict("i-new", held=720.0, at=desk.clock.now()),
+        (cpu_evidence(), 720.0),
+        (cpu_evidence(name="disk"), 9000.0),
+    )
+    desk.fleet.put(a_node("i-new", signal=NodeReport(verdict=verdict)))
+    done = desk.round(seconds=0.0)
+    _, then = explain.of_now(desk.parts, done, "i-new")
+    text, page = explain.of_past(settings(tmp_path).ledger, "i-new", number=desk.ledger.rounds(1)[0].id, when=None)
+
+    assert then.last_reset is not None
+    assert "after cpu was busy: 1.4 of 0.8 cores" in then.last_reset
+    assert page.last_reset == then.last_reset
+    assert page.step == then.step
+    assert (len(then.last_busy), page.last_busy) == (2, then.last_busy[:1])
+    assert then.last_reset in text
 
 
 def test_a_time_stands_for_the_newest_round_until_then(desk: Desk, tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from gpuwatch.cli import render as show
 from gpuwatch.controller.explain import node_page
 from gpuwatch.controller.node_row import node_rows, nodes_page
 from gpuwatch.controller.round import Round, explained
-from gpuwatch.model.fleet import NodeReport, State
+from gpuwatch.model.fleet import Evidence, NodeReport, State, WorkOwner
 from gpuwatch.model.health import GpuHealth, Health
-from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.gpu import START
+from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.paths import GOLDEN
 
 
@@ -69,6 +70,64 @@ def test_explain_tells_verdict_evidence_rules_remedies_and_past(name: str) -> No
             node, *explained(plan.observation, plan.decisions, node, desk.rulebook), desk.ledger.history(node.id)
         ),
     )
+
+
+def watched(*found: tuple[Evidence, float], state: State = State.IDLE, held: float = 720.0) -> str:
+    """The explanation of a machine by an agent that says what was busy last."""
+    verdict = busy_last(a_verdict("i-1", state, held, age=0.0), *found)
+    verdict = replace(verdict, blind=("/proc hides other users' processes (hidepid): exempt the agent by its gid=.",))
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", name="forgotten", signal=NodeReport(verdict=verdict)))
+    plan = desk.plan()
+    node = plan.observation.fleet.nodes[0]
+    return show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
+
+
+def test_explain_says_what_was_busy_last_and_whose_it_was() -> None:
+    """When, which signal, how much of the limit, who, and the setting to change; and what the agent cannot see."""
+    owner = WorkOwner(user="alice", unit="session-3.scope", process="python3", pid=4711)
+    power = cpu_evidence(name="gpu3.power", observed=410.0, limit=245.0, unit="watts", owner=None, setting=None)
+    traffic = cpu_evidence(
+        name="network",
+        observed=1.1e6,
+        limit=1e6,
+        unit="bytes per second",
+        owner=owner,
+        setting="agent.evidence.network.busy_bytes_per_second",
+    )
+    text = watched(
+        (cpu_evidence(), 720.0),
+        (power, 4000.0),
+        (traffic, 90_000.0),
+    )
+
+    check("explain-busy-last.txt", text)
+
+
+def test_explain_says_since_when_nothing_was_busy() -> None:
+    """After a restart of its agent nobody knows what was before, and the page says so."""
+    assert (
+        "What was busy last:\n    Nothing was busy since the agent started at 2026-03-01 12:00 UTC; what" in watched()
+    )
+
+
+def test_explain_says_who_keeps_a_node_occupied_or_busy() -> None:
+    """Beside the evidence, with the setting; no name of a process moves the cursor."""
+    owner = WorkOwner(user="alice", unit="session-3.scope", process="py\x1b[2Jthon3", pid=4711)
+    alive = cpu_evidence(owner=owner, note=None)
+    verdict = busy_last(a_verdict("i-1", State.BUSY, 300.0), (alive, 0.0))
+    verdict = replace(verdict, activity=replace(verdict.activity, evidence=(alive,)))
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
+    plan = desk.plan()
+    node = plan.observation.fleet.nodes[0]
+    text = show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
+
+    assert "\nIt has been busy for 5m: cpu was busy: 1.4 of 0.8 cores, alice's py" in text
+    assert (
+        "says busy; source: /proc/stat; alice's py\\x1b[2Jthon3, pid 4711, session-3.scope; to change: agent." in text
+    )
+    assert "\x1b" not in text
 
 
 def test_explain_shows_each_gpu_that_is_not_well() -> None:

@@ -13,8 +13,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from gpuwatch.cli import fleet
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.context import LiveParts, Round
-from gpuwatch.model.fleet import NodeReport, NodeState, State
-from tests.support.builders.fleet import RULES, Desk, a_node
+from gpuwatch.model.fleet import NodeReport, NodeState, State, WorkOwner
+from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
+from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.builders.served_page import PRICE, Site, a_site
 
 
@@ -85,3 +86,39 @@ def test_a_row_says_what_the_round_does_and_what_comes_next(site: Site) -> None:
     assert rows["i-due"]["approval"]["who"] is None
     assert (rows["i-silent"]["held_seconds"], rows["i-silent"]["activity"]) == (None, "unknown")
     assert (rows["i-off"]["activity"], rows["i-off"]["gpu_count"], rows["i-off"]["gpus"]) == (None, 1, [])
+
+
+def test_the_page_of_a_node_says_what_was_busy_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same JSON for command and API: one sentence, a row for each signal, who is at work, what cannot be seen."""
+    alice = WorkOwner(user="alice", unit="session-3.scope", process="python3", pid=4711)
+    verdict = busy_last(
+        a_verdict("i-seen", State.IDLE, 720.0), (cpu_evidence(), 720.0), (cpu_evidence(name="disk"), 90.0)
+    )
+    alive = cpu_evidence(name="processes", says=State.OCCUPIED, owner=alice)
+    activity = replace(verdict.activity, evidence=(alive,))
+    seen = replace(verdict, activity=activity, blind=("It may not read /home/a\x1b: CAP_DAC_READ_SEARCH allows it.",))
+    site.desk.fleet.put(a_node("i-seen", signal=NodeReport(verdict=seen)))
+    site.round()
+    document = printed(site, monkeypatch, "explain", "i-seen")
+
+    assert isinstance(document, dict)
+    assert document == site.ask("/api/v1/nodes/i-seen").json
+    assert schema_errors(site, "NodePage", document) == []
+    assert "ago, after disk was busy: 1.4 of 0.8 cores, fluent-bit, " in document["last_reset"]
+    assert [(row["evidence"]["name"], row["ago_seconds"]) for row in document["last_busy"]] == [
+        ("disk", 90),
+        ("cpu", 720),
+    ]
+    assert document["last_busy"][1]["who"] == "fluent-bit, fluent-bit.service"
+    assert document["last_busy"][1]["amount"] == "1.4 of 0.8 cores"
+    assert document["last_busy"][1]["evidence"]["setting"] == "agent.evidence.cpu.busy_cores"
+    assert document["agent_started_at"] == "2026-03-01T12:00:00Z"
+    assert document["owners"] == ["processes: alice's python3, pid 4711, session-3.scope"]
+    assert document["blind"] == [r"It may not read /home/a\x1b: CAP_DAC_READ_SEARCH allows it."]
+
+
+def test_an_older_agent_says_nothing_of_what_was_busy(site: Site) -> None:
+    """Nothing is made up for it."""
+    document = site.ask("/api/v1/nodes/i-waits").json
+
+    assert (document["last_reset"], document["last_busy"], document["blind"], document["owners"]) == (None, [], [], [])

@@ -4,6 +4,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from sqlalchemy import Connection, event
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.evidence_text import reset_text
+from gpuwatch.model.fleet import NodeReport
 from tests.support.builders.desk import REASON, an_intent
-from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
+from tests.support.builders.last_busy import busy_last, cpu_evidence
 
 
 def test_an_intent_stays_open_until_its_final_outcome() -> None:
@@ -54,6 +58,19 @@ def test_an_observation_comes_back_as_it_was() -> None:
     ledger, observation = Ledger.in_memory(), an_observation(a_node("i-1"), a_node("i-2"))
 
     assert ledger.round(ledger.record_round(observation)).observation == observation
+
+
+def test_of_what_was_busy_last_a_round_stores_the_newest() -> None:
+    """That is what `explain --round` names; all of it would make rounds two and a half times as large."""
+    last = [(cpu_evidence(name=name), ago) for name, ago in (("disk", 900.0), ("cpu", 60.0), ("network", 4000.0))]
+    verdict = busy_last(a_verdict(), *last)
+    ledger, observation = Ledger.in_memory(), an_observation(a_node(signal=NodeReport(verdict=verdict)))
+    stored = ledger.round(ledger.record_round(observation)).observation.fleet.nodes[0].verdict
+
+    assert stored is not None
+    assert [each.evidence.name for each in stored.last_busy] == ["cpu"]
+    assert replace(stored, last_busy=()) == replace(verdict, last_busy=())
+    assert reset_text(stored) == reset_text(verdict)
 
 
 def test_stops_and_failures_weigh_as_long_as_limits_and_cooldowns_look_back() -> None:

@@ -160,14 +160,16 @@ def test_every_signal_has_its_section() -> None:
 
 
 def test_a_signal_that_is_off_says_nothing() -> None:
-    """One, or all; the command is off until there is one."""
+    """One, or all; the command and model servers are off until there is one."""
     clock = ManualClock()
     some = HostSignals(EvidenceSettings(snooze=SnoozeSettings(enabled=False)), clock)
     none = HostSignals(EvidenceSettings(enabled=False), clock)
     simulated = HostSignals(EvidenceSettings(), clock, own_processes=False)
 
-    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "command"}
-    assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {"gpu_process_cpu", "cpu", "command"}
+    assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "model_servers", "command"}
+    assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {
+        *("gpu_process_cpu", "cpu", "connections", "model_servers", "command")
+    }
     assert none.evidence(0) == ()
 
 
@@ -201,6 +203,7 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     host = FolderHost(tmp_path)
     (tmp_path / "sys/class/net/eth0/device").mkdir(parents=True)
     host.write("proc/net/dev", "Inter-|\n face |\n  eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
+    host.sockets()
     clock = SystemClock()
     settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(tmp_path / "run/gpuwatch/snoozes")))
     signals = HostSignals(settings, clock, host.roots)
@@ -209,7 +212,8 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     def says() -> dict[str, State]:
         return {entry.name: entry.says for entry in signals.evidence(clock.monotonic())}
 
-    quiet = dict.fromkeys(["people", "gpu_process_cpu", "cpu", "disk", "network", "inhibitors", "snooze"], State.IDLE)
+    names = ["people", "gpu_process_cpu", "cpu", "disk", "network", "connections", "inhibitors", "snooze"]
+    quiet = dict.fromkeys(names, State.IDLE)
     try:
         eventually(lambda: says() == quiet, says)
     finally:

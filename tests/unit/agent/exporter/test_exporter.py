@@ -343,3 +343,30 @@ def test_no_two_gpus_share_an_index() -> None:
 
     assert seen == {("GPU-0", None), ("GPU-1", "0")}
     assert scraped.values("gpuwatch_gpu_up") == {"": 0.0, 'gpu="0"': 1.0}
+
+
+def test_when_each_signal_was_busy_last_is_exported_by_kind() -> None:
+    """The machine's GPUs share a series for each kind; it stays while nothing can be read, and while all is idle."""
+    scraped = Scraped().cycle(a_busy_reading(0), a_busy_reading(1))
+    began = scraped.values("gpuwatch_node_last_busy_timestamp_seconds")
+    scraped.cycle(a_reading(0, memory_used_bytes=20 * GIB), a_reading(1), times=5)
+    after = scraped.values("gpuwatch_node_last_busy_timestamp_seconds")
+    scraped.clock.advance(60.0)
+
+    assert set(began) == {'signal="gpu.power"', 'signal="gpu.utilization"'}
+    assert after == began == scraped.values("gpuwatch_node_last_busy_timestamp_seconds")
+
+
+def test_what_the_agent_cannot_see_is_exported() -> None:
+    """One series for each, with the value 1; none of an agent that sees all."""
+    scraped = Scraped()
+    exporter = Exporter(
+        scraped.core, scraped.clock, node_id="n", top_processes=1, own_process=False, blind=lambda: ("homes", "run")
+    )
+    page = exporter.page(PLAIN).body.decode()
+
+    assert re.findall(r"^gpuwatch_agent_blind.*$", page, re.MULTILINE) == [
+        'gpuwatch_agent_blind{what="homes"} 1.0',
+        'gpuwatch_agent_blind{what="run"} 1.0',
+    ]
+    assert scraped.values("gpuwatch_agent_blind") == {}

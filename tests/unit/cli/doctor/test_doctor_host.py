@@ -5,11 +5,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import devices, host
@@ -17,6 +19,7 @@ from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the
+from tests.support.fakes.host import FolderHost
 from tests.support.fakes.metadata_services import EC2_DOCUMENT, TOKEN_PATH, Alibaba, Ec2, MetadataService, serving
 from tests.support.fakes.nvml import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH, StubDriver
 
@@ -168,6 +171,23 @@ def test_hidden_processes_are_told(tmp_path: Path) -> None:
     (tmp_path / "proc/self/ns/pid").symlink_to("pid:[4026532999]")
 
     assert codes(host.processes(case)) == ["processes.namespace"]
+
+
+def test_what_an_agent_of_this_user_cannot_see_is_told(tmp_path: Path) -> None:
+    """Each with its remedy; where the evidence is switched off, nothing is missed."""
+    made = FolderHost(tmp_path / "host")
+    made.write("sys/fs/cgroup/cgroup.controllers", "cpu")
+    case = replace(a_host(tmp_path), roots=made.roots)
+
+    assert codes(host.blind(case)) == ["blind.network"]
+
+    (tmp_path / "host/sys/fs/cgroup/cgroup.controllers").unlink()
+    for folder in ("run/systemd/sessions", "run/systemd/inhibit", "run/systemd"):
+        (tmp_path / "host" / folder).rmdir()
+    (tmp_path / "host/proc/1/io").mkdir()
+
+    assert codes(host.blind(case)) == ["blind.cgroups", "blind.run", "blind.process_io", "blind.network"]
+    assert codes(host.blind(a_host(tmp_path, evidence=EvidenceSettings(enabled=False)))) == []
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, re
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
+from tests.support.builders.last_busy import busy_last, cpu_evidence
 from tests.support.fakes.scraped_agent import a_good_agent, an_agent, told
 
 MAX_AGE = 30.0
@@ -46,6 +47,16 @@ DOUBTS = {
     "an old time stamp": (told(replace(a_verdict(), at=NOW - timedelta(hours=2))), "stale"),
     "a time to come": (told(replace(a_verdict(), at=NOW + timedelta(minutes=1))), "stale"),
     "a time without a zone": (told(a_verdict()).replace(b"Z", b"", 1), "zone"),
+    "a beginning without a zone": (
+        told(a_verdict()).replace(b'"since":"2026-03-02T10:00:00Z"', b'"since":"2026-03-02T10:00:00"'),
+        "zone",
+    ),
+    "busy last without a zone": (
+        told(busy_last(a_verdict(), (cpu_evidence(), 90.0))).replace(b":58:30Z", b":58:30"),
+        "zone",
+    ),
+    "busy in time to come": (told(busy_last(a_verdict(), (cpu_evidence(), -90.0))), "negative"),
+    "busy without end": (told(busy_last(a_verdict(), *[(cpu_evidence(), 90.0)] * 65)), "more than 64"),
     "a negative age": (told(replace(a_verdict(), age_seconds=-1.0)), "negative"),
     "a GPU twice": (told(replace(a_verdict(), gpus=a_verdict().gpus * 2)), "twice"),
     "a document without a bottom": (b'{"schema":1,"more":' + b"[" * 100_000, "no verdict"),

@@ -1,0 +1,159 @@
+"""TCP connections of people's programs with other machines, and the traffic of their containers.
+
+A process that waits for its peers, serves somebody, or asks a server elsewhere uses neither CPU nor disk nor, by the
+measure of a network card, the network. Whose connection it is tells it from the machine's own: logs, monitoring, SSH.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
+from gpuwatch.agent.evidence.rate import Rate
+from gpuwatch.agent.evidence.settings import ConnectionSettings
+from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
+from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
+from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.runtime.printable import legible
+
+_SPAN_SECONDS = 60.0
+_SETTING = "agent.evidence.connections.busy_bytes_per_second"
+_HOST = "the host's own network"  # beside the names of namespaces
+_NFS_PORT = 2049
+_NFS_SERVER = "nfsd"
+
+
+class Connections:
+    """Busy while people's programs move more than the limit, mean of a minute; or, unmeasured, while they serve."""
+
+    name = "connections"
+    source = "sock_diag(7), else /proc/net/tcp; /proc/<pid>/net/dev of people's containers"
+
+    def __init__(self, settings: ConnectionSettings, roots: Roots) -> None:
+        self._roots = roots
+        self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
+        self._owners = SocketOwners(roots)
+        self._grown = Grown()
+        self._moved = 0  # by people's connections, as far as it was seen
+        self._namespaces: Mapping[str, Namespace] = {}
+        self._most: WorkOwner | None = None  # who moved most, when something was moved last
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all connections and containers."""
+        view = now.processes
+        try:
+            found = read_sockets(self._roots)
+            containers = namespaces(self._roots, view.people() if view is not None else ())
+        except (OSError, UnseenError):
+            self._rate.forget()
+            self._grown.forget()
+            raise
+        holders = self._owners.whose(found.leaving, view, now.monotonic_seconds)
+        theirs = [each for each in found.leaving if each.cookie in holders and _is_peoples(each, holders, view)]
+        grown = self._grown.since(found.leaving) if found.bytes_known else {}
+        self._note_most(theirs, holders, grown, containers)
+        self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
+        self._namespaces = containers
+        counted = {_HOST: self._moved} | {name: each.moved for name, each in containers.items()}
+        judged = self._rate.judge(self, counted, now)
+        serving = [] if found.bytes_known else [each for each in theirs if found.accepted(each)]
+        if serving and judged.says is not State.BUSY:
+            return (self._serves(serving, holders),)
+        if judged.says is State.BUSY:
+            return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
+        if judged.says is State.IDLE:
+            return (replace(judged, note=_silent_note(theirs, containers)),)
+        return (judged,)
+
+    def _note_most(
+        self,
+        theirs: Sequence[Sock],
+        holders: Mapping[int, Holders],
+        grown: Mapping[int, int],
+        containers: Mapping[str, Namespace],
+    ) -> None:
+        """Remember who moved most since the last look, if anybody did."""
+        by_owner: dict[WorkOwner, int] = {}
+        for each in theirs:
+            owner = _owner(each, holders[each.cookie].processes)
+            by_owner[owner] = by_owner.get(owner, 0) + grown.get(each.cookie, 0)
+        for name, space in containers.items():
+            before = self._namespaces.get(name)
+            by_owner[_of_process(space.process)] = space.moved - (before.moved if before else space.moved)
+        most = max(by_owner, key=lambda owner: by_owner[owner], default=None)
+        if most is not None and by_owner[most] > 0:
+            self._most = most
+
+    def _busy_note(self, found: Sockets, theirs: Sequence[Sock]) -> str:
+        clients = sum(found.accepted(each) for each in theirs)
+        parts = [f"serves {_count(clients, 'client')}"] if clients else []
+        parts += [f"asks over {_count(len(theirs) - clients, 'connection')}"] if len(theirs) > clients else []
+        parts += [f"{_count(len(self._namespaces), 'container')} with a network of its own"] if self._namespaces else []
+        return several(parts) or "its connections are closed again"
+
+    def _serves(self, serving: Sequence[Sock], holders: Mapping[int, Holders]) -> Evidence:
+        """How much they move is not known, and somebody elsewhere has asked for them."""
+        return say(
+            self,
+            State.BUSY,
+            f"serves {_count(len(serving), 'client')}; how much they move is not known",
+            observed=len(serving),
+            limit=1,
+            unit="clients",
+            owner=_owner(serving[0], holders[serving[0].cookie].processes),
+        )
+
+
+class Grown:
+    """How much each connection has moved from look to look."""
+
+    def __init__(self) -> None:
+        """Before the first look."""
+        self._before: dict[int, int] | None = None
+
+    def since(self, connections: Iterable[Sock]) -> dict[int, int]:
+        """Bytes since the last look, by cookie; nothing at the first one. What began since then counts as a whole."""
+        now = {each.cookie: each.moved for each in connections if each.moved is not None}
+        before, self._before = self._before, now
+        if before is None:
+            return {}
+        return {cookie: max(0, moved - before.get(cookie, 0)) for cookie, moved in now.items()}
+
+    def forget(self) -> None:
+        """Begin again."""
+        self._before = None
+
+
+def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
+    """People's, or of the kernel's own NFS server, which serves people elsewhere."""
+    if holders[each.cookie].kind is Kind.PEOPLE:
+        return True
+    return each.local[1] == _NFS_PORT and view is not None and _is_nfs_server(view)
+
+
+def _is_nfs_server(view: ProcessView) -> bool:
+    return any(each.kind is Kind.KERNEL and each.name == _NFS_SERVER for each in view.processes.values())
+
+
+def _owner(connection: Sock, processes: Sequence[Process]) -> WorkOwner:
+    """The one process that holds it; of several that may, only their user."""
+    if len(processes) == 1:
+        return _of_process(processes[0])
+    if connection.local[1] == _NFS_PORT:
+        return WorkOwner(process=_NFS_SERVER)
+    return WorkOwner(user=legible(user_name(connection.uid), 64))
+
+
+def _of_process(process: Process) -> WorkOwner:
+    return owner_of(process, user_name(process.uid))
+
+
+def _silent_note(theirs: Sequence[Sock], containers: Mapping[str, Namespace]) -> str:
+    parts = [_count(len(theirs), "connection")] if theirs else []
+    parts += [_count(len(containers), "container")] if containers else []
+    return f"{' and '.join(parts)}, silent" if parts else "nobody's program is connected to another machine"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,118 @@
+"""Model servers that the administrator named: busy while they answer requests, or did lately.
+
+A loaded model says nothing about use: its memory is held and its engine may spin. The servers' own pages count
+requests.
+"""
+
+from dataclasses import dataclass
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.evidence.loopback import Page, fetch, parse
+from gpuwatch.agent.evidence.server_pages import Requests, requests_on
+from gpuwatch.agent.evidence.settings import ModelServerSettings
+from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.runtime.printable import legible
+
+_SETTING = "agent.evidence.model_servers.silent_after"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """A server at its last good look: its page (None: nobody listened), and since when it was not asked."""
+
+    page: Requests | None
+    silent_from: float  # on the monotonic clock
+    was_asked: bool = False  # and not: looked at for the first time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Word:
+    """What one server says, and for how many seconds it has been silent."""
+
+    says: State
+    note: str
+    server: str
+    silent_seconds: float | None = None
+
+
+class ModelServers:
+    """Busy while a request runs or waits, or came within `silent_after`."""
+
+    name = "model_servers"
+    source = "the servers' own pages on loopback"
+
+    def __init__(self, settings: ModelServerSettings, roots: Roots, deadline_seconds: float) -> None:
+        self._pages = {name: parse(url) for name, url in settings.endpoints.items()}
+        self._silent_after = settings.silent_after
+        self._timeout_seconds = deadline_seconds / (len(self._pages) + 1)
+        self._roots = roots
+        self._known: dict[str, _Known] = {}
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all servers."""
+        words = {name: self._look_at(name, page, now) for name, page in self._pages.items()}
+        for state in (State.BUSY, State.UNKNOWN, State.IDLE):
+            notes = [f"{legible(name, 40)}: {word.note}" for name, word in words.items() if word.says is state]
+            if not notes:
+                continue
+            silent = min((w.silent_seconds for w in words.values() if w.silent_seconds is not None), default=None)
+            busy = next((name for name, word in words.items() if word.says is State.BUSY), None)
+            return (
+                say(
+                    self,
+                    state,
+                    several(notes),
+                    observed=silent,
+                    limit=self._silent_after,
+                    unit="seconds since a request",
+                    owner=None if busy is None else self._owner(busy, words[busy].server),
+                    setting=None if busy is None else _SETTING,
+                ),
+            )
+        return ()
+
+    def _look_at(self, name: str, page: Page, now: Moment) -> _Word:
+        """One server. One that was expected and cannot be understood is unknown, one that does not run is idle."""
+        before, at = self._known.get(name), now.monotonic_seconds
+        try:
+            requests = requests_on(fetch(page, self._timeout_seconds))
+        except ConnectionRefusedError:
+            self._known[name] = _Known(page=None, silent_from=at)
+            return _Word(says=State.IDLE, note="it does not run", server="")
+        except OSError as error:
+            return _Word(says=State.UNKNOWN, note=f"it does not answer ({error.strerror or 'timed out'})", server="")
+        except UnseenError as error:
+            return _Word(says=State.UNKNOWN, note=str(error), server="")
+        if before is None:
+            known = _Known(page=requests, silent_from=at)
+        elif before.page is None or requests.running or requests.asked_since(before.page):
+            known = _Known(page=requests, silent_from=at, was_asked=True)
+        else:
+            known = _Known(page=requests, silent_from=before.silent_from, was_asked=before.was_asked)
+        self._known[name] = known
+        return self._word(known, requests, at, first=before is None)
+
+    def _word(self, known: _Known, requests: Requests, at: float, *, first: bool) -> _Word:
+        silent = at - known.silent_from
+        ago = format_duration(silent)
+        last = f"asked last {ago} ago" if known.was_asked else f"not asked for {ago}, since the agent looks"
+        if requests.running:
+            says, note = State.BUSY, f"{requests.server}, {requests.running:.0f} requests run or wait"
+        elif first:
+            says, note = State.UNKNOWN, f"{requests.server}, looked at for the first time"
+        elif known.was_asked and silent < self._silent_after:
+            says, note = State.BUSY, f"{requests.server}, {last}"
+        else:
+            says, note = State.IDLE, f"{requests.server}, {last}"
+        return _Word(says=says, note=note, server=requests.server, silent_seconds=silent)
+
+    def _owner(self, name: str, server: str) -> WorkOwner:
+        """The user whose program listens there; nobody for a port that is passed on to a container."""
+        port = self._pages[name].port
+        try:
+            uids = {each.uid for each in sockets(self._roots.proc) if each.state == LISTEN and each.local[1] == port}
+        except (OSError, UnseenError):
+            uids = set()
+        return WorkOwner(user=user_name(uids.pop()) if len(uids) == 1 else None, process=server)

@@ -1,0 +1,87 @@
+"""Traffic of people's containers: each has network cards of its own, which this host's sockets do not show."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.processes.process import Process
+
+_MOST_NAMESPACES = 512
+_FOREIGN_AGENT = "the agent is in a network namespace of its own: give it the host's network"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A network namespace: bytes in and out of its cards, without loopback, and one of its processes."""
+
+    moved: int
+    process: Process
+
+
+def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespace]:
+    """The network namespaces of people's processes besides this agent's own, by a name that stays.
+
+    Raises:
+        OSError: the counters of one cannot be read.
+        UnseenError: the agent itself is in one, or there are more than can rightly be.
+
+    """
+    own = _link(roots, "self")
+    first = _link(roots, "1")
+    if own is not None and first is not None and own != first:
+        raise UnseenError(_FOREIGN_AGENT)
+    found: dict[str, Namespace] = {}
+    passed = {own}
+    for each in people:
+        # Who may not read the link knows the container; a process outside of one has the host's network.
+        name = _link(roots, str(each.pid)) or each.placement.container_id
+        if name is None or name in passed:
+            continue
+        passed.add(name)
+        if len(passed) > _MOST_NAMESPACES:
+            raise UnseenError(f"there are more than {_MOST_NAMESPACES} network namespaces")
+        try:
+            moved = _moved(roots, each.pid, is_known=name.startswith("net:["))
+        except ENDED:
+            passed.discard(name)
+            continue
+        if moved is not None:
+            found[name] = Namespace(moved=moved, process=each)
+    return found
+
+
+def _link(roots: Roots, pid: str) -> str | None:
+    """The network namespace of a process; None without the right to know, or of a process that has ended."""
+    try:
+        return str((roots.proc / pid / "ns/net").readlink())
+    except OSError:
+        return None
+
+
+def _moved(roots: Roots, pid: int, *, is_known: bool) -> int | None:
+    """Bytes of a namespace's cards; None if they are this agent's own cards."""
+    before = {} if is_known else _cards(roots, "")
+    there = _cards(roots, str(pid))
+    after = {} if is_known else _cards(roots, "")
+    if (
+        before
+        and before.keys() == there.keys()
+        and all(before[card] <= there[card] <= after.get(card, -1) for card in there)
+    ):
+        return None
+    return sum(bytes_moved for card, bytes_moved in there.items() if card != "lo")
+
+
+def _cards(roots: Roots, pid: str) -> dict[str, int]:
+    """Bytes in and out by card, loopback among them."""
+    path = roots.proc / pid / "net/dev"
+    cards: dict[str, int] = {}
+    for line in read_small(path).text.splitlines()[2:]:
+        name, _, rest = line.partition(":")
+        values = rest.split()
+        try:
+            cards[name.strip()] = int(values[0]) + int(values[8])
+        except (IndexError, ValueError):
+            raise UnseenError(f"{path} has an unexpected line: {line[:80]!r}") from None
+    return cards

@@ -1,0 +1,189 @@
+"""TCP sockets of this network namespace with the bytes that they moved, from the kernel (sock_diag(7)).
+
+Anybody may ask. Where the kernel does not answer, or /proc is not this machine's, the tables of /proc/net are read
+instead, which know no bytes.
+"""
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.evidence.tcp_listeners import ESTABLISHED, LISTEN, sockets
+
+_MOST_SOCKETS = 1 << 16
+_BUFFER_BYTES = 1 << 18  # the kernel fills at most 32 kB at a time
+_TIMEOUT_SECONDS = 1.0
+
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST = 4, 20, 0x301
+_ERROR, _DONE = 2, 3
+_HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
+_REQUEST = struct.Struct("=BBBxI48x")  # family, protocol, extensions, states, any socket
+# family, state, timer, retransmissions; both ports, both addresses, interface, cookie; expires, two queues, uid, inode
+_MESSAGE = struct.Struct("=BBxx2s2s16s16sIQIIIII")
+_INFO, _CGROUP_ID = 2, 21
+_STATE_ESTABLISHED, _STATE_LISTEN = 1, 10
+_MOVED = struct.Struct("=QQ")  # tcpi_bytes_acked, tcpi_bytes_received (linux/tcp.h, since Linux 4.1)
+_MOVED_AT = 120
+_GROUP = struct.Struct("=Q")
+_LENGTHS = {socket.AF_INET: 4, socket.AF_INET6: 16}
+_LOOPBACK = {4: b"\x7f", 16: b"\0" * 15 + b"\1"}  # 127.0.0.0/8, ::1
+_MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address in an IPv6 socket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sock:
+    """A connection. `cookie` is its own for ever; `moved` are bytes in and out since it began, None where not known.
+
+    Addresses are 4 or 16 bytes. `cgroup` is the id of the control group that made it.
+    """
+
+    cookie: int
+    inode: int
+    uid: int
+    local: tuple[bytes, int]
+    remote: tuple[bytes, int]
+    moved: int | None = None
+    cgroup: int | None = None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether its other end is on another machine, or in another network namespace."""
+        there = self.remote[0]
+        return self.local[0] != there and not there.startswith(_LOOPBACK[len(there)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sockets:
+    """The connections that leave this host, and the ports on which programs listen; `bytes_known` as in `Sock`."""
+
+    leaving: tuple[Sock, ...]
+    listening: frozenset[int]
+    bytes_known: bool
+
+    def accepted(self, each: Sock) -> bool:
+        """Whether the other end has asked for the connection."""
+        return each.local[1] in self.listening
+
+
+def read_sockets(roots: Roots) -> Sockets:
+    """The connections of now.
+
+    Raises:
+        OSError: neither the kernel nor the tables can be read.
+        UnseenError: there are too many, or a table is not what proc(5) says.
+
+    """
+    found = _from_kernel() if _is_our_own(roots) else None
+    known = found is not None
+    rows = _from_tables(roots) if found is None else found
+    addresses = {row.local[0] for _, row in rows}
+    return Sockets(
+        leaving=tuple(
+            row for state, row in rows if state == _STATE_ESTABLISHED and row.leaves and row.remote[0] not in addresses
+        ),
+        listening=frozenset(row.local[1] for state, row in rows if state == _STATE_LISTEN),
+        bytes_known=known,
+    )
+
+
+def _is_our_own(roots: Roots) -> bool:
+    """Whether that /proc shows the network namespace that this process asks the kernel in."""
+    try:
+        return os.stat(roots.proc / "self/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116  the real one
+    except OSError:
+        return False
+
+
+def _from_tables(roots: Roots) -> list[tuple[int, Sock]]:
+    states = {ESTABLISHED: _STATE_ESTABLISHED, LISTEN: _STATE_LISTEN}
+    return [
+        (
+            states[each.state],
+            Sock(
+                cookie=each.inode,
+                inode=each.inode,
+                uid=each.uid,
+                local=(each.local[0].packed, each.local[1]),
+                remote=(each.remote[0].packed, each.remote[1]),
+            ),
+        )
+        for each in sockets(roots.proc)
+        if each.state in states
+    ]
+
+
+def _from_kernel() -> list[tuple[int, Sock]] | None:
+    """None where the kernel does not offer it, or the agent may not ask (seccomp, RestrictAddressFamilies=)."""
+    try:
+        asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+    except OSError:
+        return None
+    with closing(asked):
+        asked.settimeout(_TIMEOUT_SECONDS)
+        rows: list[tuple[int, Sock]] = []
+        try:
+            for family in _LENGTHS:
+                rows += _dumped(asked, family)
+        except OSError:
+            return None
+    return rows
+
+
+def _dumped(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock]]:
+    """All sockets of a family, established or listening."""
+    states = 1 << _STATE_ESTABLISHED | 1 << _STATE_LISTEN
+    request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _INFO - 1, states)
+    length = _HEADER.size + len(request)
+    asked.sendto(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST, 1, 0) + request, (0, 0))
+    number = 0
+    while True:
+        data = asked.recv(_BUFFER_BYTES)
+        at = 0
+        while at + _HEADER.size <= len(data):
+            length, kind, _, _, _ = _HEADER.unpack_from(data, at)
+            if kind == _DONE:
+                return
+            if kind == _ERROR or length < _HEADER.size or at + length > len(data):
+                raise OSError("the kernel offers no sock_diag")
+            if kind == _SOCK_DIAG_BY_FAMILY:
+                yield _socket(data[at + _HEADER.size : at + length])
+                number += 1
+                if number > _MOST_SOCKETS:
+                    raise UnseenError(f"there are more than {_MOST_SOCKETS} TCP sockets")
+            at += length + 3 & ~3
+
+
+def _socket(data: bytes) -> tuple[int, Sock]:
+    family, state, sport, dport, source, target, _, cookie, _, _, _, uid, inode = _MESSAGE.unpack_from(data)
+    moved = cgroup = None
+    at = _MESSAGE.size
+    while at + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if length < _ATTRIBUTE.size:
+            break
+        if kind == _INFO and length >= _ATTRIBUTE.size + _MOVED_AT + _MOVED.size:
+            moved = sum(_MOVED.unpack_from(data, at + _ATTRIBUTE.size + _MOVED_AT))
+        elif kind == _CGROUP_ID:
+            (cgroup,) = _GROUP.unpack_from(data, at + _ATTRIBUTE.size)
+        at += length + 3 & ~3
+    if moved is None and state == _STATE_ESTABLISHED:
+        raise OSError("the kernel does not tell how much a connection moved")
+    size = _LENGTHS[family]
+    return state, Sock(
+        cookie=cookie,
+        inode=inode,
+        uid=uid,
+        local=(_plain(source[:size]), int.from_bytes(sport, "big")),
+        remote=(_plain(target[:size]), int.from_bytes(dport, "big")),
+        moved=moved,
+        cgroup=cgroup,
+    )
+
+
+def _plain(address: bytes) -> bytes:
+    return address[12:] if address[:12] == _MAPPED else address

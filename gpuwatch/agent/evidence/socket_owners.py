@@ -1,0 +1,167 @@
+"""Whose a connection is: by the process that holds it, else by its control group, else by its user.
+
+An agent without rights may not look into others' file descriptors; the kernel still tells it the control group and the
+user that made a connection. What cannot be attributed is people's.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.evidence.sock_diag import Sock
+from gpuwatch.agent.processes.process import Kind, Process, ProcessView
+
+_MOST_PROCESSES = 1 << 13
+_MOST_FILES = 1 << 17  # of all processes together; listing them takes a tenth of a second
+_KEPT_SECONDS = 60.0  # a program may hand a connection to another one
+_DEAD = frozenset({"Z", "X"})
+_GROUP_FOLDERS = ("fs/cgroup", "fs/cgroup/unified")  # the second one beside version 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Whose a connection is, and the processes that may hold it: one if `seen`, none where nothing is known."""
+
+    kind: Kind
+    processes: tuple[Process, ...] = ()
+    seen: bool = False
+
+
+_UNKNOWN = Holders(kind=Kind.PEOPLE)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """What the processes' file descriptors show: who holds a socket, and whose could not be read."""
+
+    holders: dict[int, list[Process]] = field(default_factory=dict)
+    blind: list[Process] = field(default_factory=list)
+    files: int = 0
+
+
+class SocketOwners:
+    """Keeps what it found out for a minute."""
+
+    def __init__(self, roots: Roots) -> None:
+        """Nothing is known yet."""
+        self._roots = roots
+        self._kept: dict[int, tuple[float, Holders]] = {}
+
+    def whose(self, connections: Collection[Sock], view: ProcessView | None, at: float) -> Mapping[int, Holders]:
+        """The holders of each connection, by cookie; the agent's own are left out."""
+        own = self._own()
+        theirs = {each.cookie: each for each in connections if each.inode not in own}
+        if view is None:
+            return dict.fromkeys(theirs, _UNKNOWN)
+        self._kept = {
+            cookie: (since, kept)
+            for cookie, (since, kept) in self._kept.items()
+            if cookie in theirs and at - since < _KEPT_SECONDS and _alive(kept, view)
+        }
+        new = [each for cookie, each in theirs.items() if cookie not in self._kept]
+        found = self._found(new, view) if new else {}
+        # A guess rests on who was there at the last look at the processes: it is made anew each time.
+        self._kept |= {cookie: (at, holders) for cookie, holders in found.items() if holders.seen}
+        return {cookie: self._kept[cookie][1] if cookie in self._kept else found[cookie] for cookie in theirs}
+
+    def _own(self) -> frozenset[int]:
+        walk = _Walk()
+        with suppress(OSError):
+            self._look_into(f"{self._roots.proc}/self/fd", None, None, walk)
+        return frozenset(walk.holders)
+
+    def _found(self, connections: list[Sock], view: ProcessView) -> dict[int, Holders]:
+        processes = [each for each in view.processes.values() if each.state not in _DEAD][:_MOST_PROCESSES]
+        walk = self._walk({each.inode for each in connections}, processes)
+        groups = None
+        found: dict[int, Holders] = {}
+        for each in connections:
+            seen = walk.holders.get(each.inode)
+            if seen:
+                found[each.cookie] = _judged(seen)
+            elif view.doubt is not None:
+                found[each.cookie] = _UNKNOWN
+            else:
+                groups = self._groups(processes) if groups is None else groups
+                found[each.cookie] = _guessed(each, groups.get(each.cgroup or 0, ()), walk.blind)
+        return found
+
+    def _walk(self, inodes: set[int], processes: Iterable[Process]) -> _Walk:
+        """People's processes first: what one of them holds is people's, whoever else holds it."""
+        walk, missing = _Walk(), set(inodes)
+        for each in sorted(processes, key=lambda process: (process.kind is not Kind.PEOPLE, process.pid)):
+            if each.kind is Kind.KERNEL:
+                continue
+            if each.kind is not Kind.PEOPLE and not missing:
+                break
+            try:
+                self._look_into(f"{self._roots.proc}/{each.pid}/fd", each, inodes, walk)
+            except ENDED:
+                continue
+            except OSError:
+                walk.blind.append(each)
+            missing -= walk.holders.keys()
+        return walk
+
+    def _look_into(self, folder: str, process: Process | None, inodes: set[int] | None, walk: _Walk) -> None:
+        """Note the sockets among a process's file descriptors."""
+        if walk.files > _MOST_FILES:
+            raise PermissionError
+        for name in os.listdir(folder):  # noqa: PTH208  thousands of times
+            walk.files += 1
+            try:
+                target = os.readlink(f"{folder}/{name}")  # noqa: PTH115  likewise
+            except ENDED:
+                continue
+            if target.startswith("socket:["):
+                inode = int(target[8:-1])
+                if inodes is None or inode in inodes:
+                    walk.holders.setdefault(inode, []).extend([process] if process else ())
+
+    def _groups(self, processes: Iterable[Process]) -> dict[int, list[Process]]:
+        """The processes of each control group, by the id that the kernel gives it: its folder's number."""
+        by_path: dict[str, list[Process]] = {}
+        for each in processes:
+            with suppress(OSError, ValueError):
+                text = read_small(self._roots.proc / str(each.pid) / "cgroup").text
+                path = next((line[3:] for line in text.splitlines() if line.startswith("0::/")), "/")
+                if path.startswith("/.."):
+                    continue  # outside of the agent's own cgroup namespace: its folder is not to be seen
+                by_path.setdefault(path, []).append(each)
+        groups: dict[int, list[Process]] = {}
+        for path, members in by_path.items():
+            for folder in _GROUP_FOLDERS:
+                with suppress(OSError):
+                    groups.setdefault((self._roots.sys / folder / path.lstrip("/")).stat().st_ino, []).extend(members)
+        return groups
+
+
+def _judged(holders: list[Process]) -> Holders:
+    """Of processes that hold a connection: people's, if it is one of them."""
+    people = [each for each in holders if each.kind is Kind.PEOPLE]
+    return Holders(kind=(people or holders)[0].kind, processes=tuple((people or holders)[:1]), seen=True)
+
+
+def _guessed(connection: Sock, group: Collection[Process], blind: Collection[Process]) -> Holders:
+    """Of a connection that no process seems to hold: the kernel's own, or of a process that may not be looked into."""
+    candidates = group or [each for each in blind if each.uid == connection.uid]
+    people = [each for each in candidates if each.kind is Kind.PEOPLE]
+    if people:
+        same = [each for each in people if each.uid == connection.uid]
+        return Holders(kind=Kind.PEOPLE, processes=tuple(same or people))
+    if not candidates:
+        return _UNKNOWN
+    if all(each.kind is Kind.KERNEL for each in candidates):
+        return Holders(kind=Kind.KERNEL, seen=True)  # no process will ever hold it
+    return Holders(kind=next(iter(candidates)).kind, processes=tuple(candidates))
+
+
+def _alive(holders: Holders, view: ProcessView) -> bool:
+    """Whether those processes still run."""
+    return all(
+        (now := view.processes.get(each.pid)) is not None and now.started_ticks == each.started_ticks
+        for each in holders.processes
+    )

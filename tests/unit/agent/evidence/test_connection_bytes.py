@@ -1,0 +1,152 @@
+"""agent/evidence/connections.py where the kernel tells bytes, and the control group that made a connection."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.evidence.connections import Grown
+from gpuwatch.agent.evidence.service_traffic import ServiceTraffic
+from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
+from gpuwatch.agent.evidence.socket_owners import SocketOwners
+from gpuwatch.agent.processes.process import Kind
+from gpuwatch.model.fleet import State
+from tests.support.fakes.connected_host import ConnectedHost
+
+NFS_PORT, WEB_PORT = 2049, 8265
+
+
+def connection(
+    cookie: int, inode: int, moved: int | None = None, *, port: int = WEB_PORT, uid: int = 0, cgroup: int | None = None
+) -> Sock:
+    """One from elsewhere."""
+    ends = (b"\x0a\0\0\x05", port), (b"\x0a\0\0\x09", 40000)
+    return Sock(cookie=cookie, inode=inode, uid=uid, local=ends[0], remote=ends[1], moved=moved, cgroup=cgroup)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> ConnectedHost:
+    """A host without connections, looked at once."""
+    made = ConnectedHost(tmp_path)
+
+    assert made.look().says is State.UNKNOWN
+    return made
+
+
+def tells(monkeypatch: pytest.MonkeyPatch, *rows: Sock) -> None:
+    """What the kernel answers from now on."""
+    found = Sockets(leaving=rows, listening=frozenset({8265, 2049}), bytes_known=True)
+    monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _: found)
+
+
+def group(host: ConnectedHost, path: str, *pids: int) -> int:
+    """The id of the control group of these processes."""
+    for pid in pids:
+        host.write(f"proc/{pid}/cgroup", f"1:name=systemd:/\n0::{path}\n")
+    folder = host.root / "sys/fs/cgroup" / path.lstrip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.stat().st_ino
+
+
+@pytest.mark.parametrize(("each", "says"), [(0, State.IDLE), (300, State.IDLE), (700, State.BUSY)])
+def test_peoples_connections_count_together(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, each: int, says: State
+) -> None:
+    """Two that move 700 bytes a second each are busy; those of a service are left out."""
+    host.runs(42, Kind.PEOPLE, 501, name="a")
+    host.runs(43, Kind.PEOPLE, 502, name="b")
+    host.runs(44, Kind.SERVICE, 503, name="fluent-bit")
+    for at in (0, 10):
+        rows = [connection(n, n, at * each + n * at) for n in (501, 502)]
+        tells(monkeypatch, *rows, connection(503, 503, at * 10**6))
+        host.look()
+    found = host.look(0.001)
+
+    assert found.says is says
+    if says is State.BUSY:
+        assert found.owner is not None
+        assert (found.note, found.owner.process) == ("serves 2 clients", "b")
+
+
+def test_a_connection_that_came_and_moved_much_is_work(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it since the last look; once it is gone, the minute's mean keeps it."""
+    host.runs(42, Kind.PEOPLE, 501)
+    tells(monkeypatch)
+    host.look()
+    tells(monkeypatch, connection(9, 501, 100_000))
+    came = host.look()
+    tells(monkeypatch)
+
+    assert (came.says, host.look().says, host.look(120).says) == (State.BUSY, State.BUSY, State.IDLE)
+
+
+@pytest.mark.parametrize(
+    ("thread", "port", "says"),
+    [("nfsd", NFS_PORT, State.BUSY), ("nfsd", WEB_PORT, State.IDLE), ("kworker/0:1", NFS_PORT, State.IDLE)],
+    ids=["nfsd", "another port", "another thread"],
+)
+def test_the_kernels_nfs_server_serves_people(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, thread: str, port: int, says: State
+) -> None:
+    """No process holds the kernel's connections, and its threads' group has made them; an NFS client says nothing."""
+    host.runs(7, Kind.KERNEL, name=thread, uid=0)
+    host.runs(1, Kind.SERVICE, name="systemd", uid=0)
+    made_by = group(host, "/", 7)
+    group(host, "/init.scope", 1)
+    for moved in (0, 900_000):
+        tells(monkeypatch, connection(1, 501, moved, port=port, cgroup=made_by))
+        found = host.look()
+
+    assert found.says is says
+    if says is State.BUSY:
+        assert found.owner is not None
+        assert found.owner.process == "nfsd"
+
+
+def test_whom_nobody_may_look_into_is_known_by_group_or_user(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group with a person's program is the person's; without a group, a user who has one is that person."""
+    blind = PermissionError(13, "Permission denied")
+
+    def listdir(folder: str) -> list[str]:
+        if folder.endswith("/fd"):
+            raise blind
+        return []
+
+    monkeypatch.setattr("gpuwatch.agent.evidence.socket_owners.os.listdir", listdir)
+    host.runs(42, Kind.SERVICE, name="sshd", uid=0)
+    host.runs(43, Kind.SESSION, name="bash")
+    host.runs(44, Kind.PEOPLE, name="train")
+    ssh, session = group(host, "/system.slice/ssh.service", 42), group(host, "/user.slice/session-3.scope", 43, 44)
+    owners = SocketOwners(host.roots)
+
+    def whose(*, uid: int, cgroup: int | None) -> tuple[Kind, list[str]]:
+        found = owners.whose([connection(1, 501, uid=uid, cgroup=cgroup)], host.view(), 0.0)[1]
+        return found.kind, [each.name for each in found.processes]
+
+    assert whose(uid=0, cgroup=ssh) == (Kind.SERVICE, ["sshd"])
+    assert whose(uid=12_001, cgroup=session) == (Kind.PEOPLE, ["train"])
+    assert whose(uid=0, cgroup=None) == (Kind.SERVICE, ["sshd"])
+    assert whose(uid=12_001, cgroup=None) == (Kind.PEOPLE, ["train"])
+    assert whose(uid=4, cgroup=None) == (Kind.PEOPLE, [])
+    assert whose(uid=4, cgroup=1 << 40) == (Kind.PEOPLE, [])
+    host.doubt = "hidepid"
+    assert whose(uid=0, cgroup=ssh) == (Kind.PEOPLE, [])
+
+
+def test_a_new_connection_counts_as_a_whole_and_an_old_one_by_what_it_grew() -> None:
+    """Nothing is known before the first look; what ended is gone."""
+    grown = Grown()
+    first = grown.since([connection(1, 1, 5000)])
+    second = grown.since([connection(1, 1, 5100), connection(2, 2, 70)])
+    third = grown.since([connection(2, 2, 70)])
+
+    assert (first, second, third) == ({}, {1: 100, 2: 70}, {2: 0})
+
+
+def test_services_traffic_is_not_known_without_byte_counts(host: ConnectedHost) -> None:
+    """Then nothing may be taken off."""
+    host.runs(42, Kind.SERVICE, 501)
+    host.sockets(("10.0.0.5:8265", "10.0.0.9:40000", "ESTABLISHED", 501))
+
+    assert ServiceTraffic(host.roots).moved(host.view(), 0.0) is None

@@ -1,0 +1,121 @@
+"""agent/evidence/sock_diag.py: the kernel's answer and its tables are about the same sockets."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.evidence import sock_diag
+from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.evidence.sock_diag import Sock, read_sockets
+from tests.support.fakes.host import FolderHost
+
+needs_sock_diag = pytest.mark.skipif(sock_diag._from_kernel() is None, reason="this kernel does not offer sock_diag")
+
+
+@pytest.fixture
+def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
+    """Real connections, over IPv4, over IPv6, and over IPv4 to a socket of IPv6."""
+    with ExitStack() as stack:
+        made = []
+        kinds = [("127.0.0.1", "127.0.0.1", socket.AF_INET)]
+        if socket.has_dualstack_ipv6():
+            kinds += [("::1", "::1", socket.AF_INET6), ("::", "127.0.0.1", socket.AF_INET6)]
+        for bound, asked, family in kinds:
+            dual = bound == "::"
+            listener = stack.enter_context(socket.create_server((bound, 0), family=family, dualstack_ipv6=dual))
+            client = stack.enter_context(socket.create_connection((asked, listener.getsockname()[1])))
+            server, _ = listener.accept()
+            made.append((client, stack.enter_context(server)))
+        yield made
+
+
+def by_inode(rows: list[tuple[int, Sock]]) -> dict[int, tuple[int, Sock]]:
+    """Those that a process holds."""
+    return {row.inode: (state, replace(row, cookie=0, moved=None, cgroup=None)) for state, row in rows if row.inode}
+
+
+@needs_sock_diag
+def test_kernel_and_tables_show_the_same(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """State, ends, user and inode of every socket of this process."""
+    ours = {os.fstat(each.fileno()).st_ino for pair in pairs for each in pair}
+    told = sock_diag._from_kernel()
+    assert told is not None
+    kernel, tables = by_inode(told), by_inode(sock_diag._from_tables(Roots()))
+
+    assert ours <= kernel.keys()
+    assert {each: kernel[each] for each in ours} == {each: tables[each] for each in ours}
+
+
+@needs_sock_diag
+def test_bytes_are_counted_in_both_directions(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """What was received at once, what was sent when the other end has it."""
+    for client, server in pairs:
+        client.sendall(b"x" * 5000)
+        assert len(server.recv(5000, socket.MSG_WAITALL)) == 5000
+        told = sock_diag._from_kernel()
+        assert told is not None
+        moved = {row.inode: row.moved for _, row in told}
+
+        assert moved[os.fstat(server.fileno()).st_ino] == pytest.approx(5000, abs=2)
+
+
+@needs_sock_diag
+def test_connections_within_the_host_do_not_leave_it(pairs: list[tuple[socket.socket, socket.socket]]) -> None:
+    """Loopback of both families, mapped addresses too."""
+    found = read_sockets(Roots())
+    ours = {os.fstat(each.fileno()).st_ino for pair in pairs for each in pair}
+
+    assert found.bytes_known
+    assert not ours & {each.inode for each in found.leaving}
+    assert {server.getsockname()[1] for _, server in pairs} <= found.listening
+
+
+@pytest.mark.parametrize("refused", ["no socket", "no answer"])
+def test_without_the_kernels_answer_the_tables_do(refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under seccomp, RestrictAddressFamilies=, gVisor, or without its module: no byte is known."""
+
+    class Refused(socket.socket):
+        def __init__(self, family: int = -1, *rest: int) -> None:
+            if family == socket.AF_NETLINK:
+                if refused == "no socket":
+                    raise OSError(97, "Address family not supported by protocol")
+                super().__init__(family, socket.SOCK_RAW, 16)  # generic netlink, which knows no such message
+            else:
+                super().__init__(family, *rest)
+
+    monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag.socket.socket", Refused)
+
+    assert not read_sockets(Roots()).bytes_known
+
+
+def test_another_hosts_proc_is_not_answered_for_by_this_kernel(tmp_path: Path) -> None:
+    """Its own tables are read."""
+    host = FolderHost(tmp_path)
+    host.sockets(
+        ("0.0.0.0:80", "0.0.0.0:0", "LISTEN", 1),
+        ("10.0.0.5:80", "10.0.0.9:5000", "ESTABLISHED", 2),
+        ("10.0.0.5:6000", "10.0.0.7:443", "ESTABLISHED", 3),
+        ("127.0.0.1:80", "127.0.0.1:5001", "ESTABLISHED", 4),
+        ("172.17.0.1:5", "10.0.0.5:80", "ESTABLISHED", 5),
+    )
+    found = read_sockets(host.roots)
+
+    assert not found.bytes_known
+    assert [(each.inode, found.accepted(each)) for each in found.leaving] == [(2, True), (3, False)]
+
+
+@needs_sock_diag
+def test_more_sockets_than_can_rightly_be_are_unseen(
+    pairs: list[tuple[socket.socket, socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user can have many; they are not all read."""
+    assert pairs
+    monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag._MOST_SOCKETS", 1)
+
+    with pytest.raises(UnseenError, match="more than 1 TCP sockets"):
+        read_sockets(Roots())
