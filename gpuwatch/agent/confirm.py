@@ -197,4 +197,4 @@ class Confirmations:
         verdict = self._core.verdict(self._clock.monotonic())
         unknown = Activity(state=State.UNKNOWN, since=self._clock.now(), held_seconds=0.0, doubt=why)
         gpus = tuple(replace(gpu, activity=unknown) for gpu in verdict.gpus)
-        return replace(verdict, activity=unknown, gpus=gpus)
+        return replace(verdict, activity=unknown, gpus=gpus, local_disks=None)

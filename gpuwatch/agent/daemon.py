@@ -79,6 +79,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         host=host.evidence,
         health=health,
         blind=host.blind.sentences,
+        local_disks=host.local_disks,
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
     instance = InstanceWatcher(settings.metadata, clock)

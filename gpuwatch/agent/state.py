@@ -22,7 +22,7 @@ from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import Kept, named, remember, shown, with_settings
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, NodeVerdict, State, Tally
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, LocalDisks, NodeVerdict, State, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
@@ -102,6 +102,7 @@ class _Published:
     use: Mapping[str, GpuUse] = field(default_factory=dict)
     tally: Tally | None = None
     last_busy: tuple[Kept, ...] = ()
+    local_disks: LocalDisks | None = None
 
 
 class AgentCore:
@@ -119,12 +120,13 @@ class AgentCore:
         health: HealthWatch | None = None,
         service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset(),
         blind: Callable[[], tuple[str, ...]] = tuple,
+        local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock, `blind` what this agent cannot see.
-        `service_pids` is given the pids of all processes on the GPUs and returns those that are the machine's own,
-        without those of which that is not sure. None of them may wait.
+        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` the use of its local
+        disks, `blind` what this agent cannot see. `service_pids` is given the pids of all processes on the GPUs and
+        returns those that are the machine's own, without those of which that is not sure. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -135,6 +137,7 @@ class AgentCore:
         self._host = host
         self._service_pids = service_pids
         self._blind = blind
+        self._local_disks = local_disks
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
         self._read: dict[str, GpuReading | GpuDown] = {}
@@ -350,6 +353,7 @@ class AgentCore:
             use=self._used.look(ended, readings),
             tally=self._tallies.look(ended, memory, readings, health),
             last_busy=remember(before.last_busy, before.memory, memory, self._rules),
+            local_disks=self._local_disks(judged),
         )
         self.on_publish()
 
@@ -400,4 +404,5 @@ class AgentCore:
             tally=published.tally,
             last_busy=shown(published.last_busy, now_monotonic, current),
             blind=self._blind(),
+            local_disks=published.local_disks if doubt is None else None,
         )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import CapacityType, Node, State
+from gpuwatch.model.fleet import CapacityType, LocalDisks, Node, State
 from gpuwatch.policies import capacity, idle
 
 _PREPAID = {
@@ -231,21 +231,37 @@ def reserved_capacity(case: Case) -> Finding:
 
 
 def data_loss(case: Case) -> Finding:
-    """Refuses to remove a running node with instance store, unless the pool allows it.
+    """Refuses to remove a running node with local disks (instance store) in use, unless the pool allows it.
 
-    A stop erases local disks without asking; checkpoints on them are lost. A stopped node has nothing left to lose
-    there.
+    A stop erases local disks without asking; checkpoints on them are lost. Nothing is lost where nothing is: the agent
+    looks at these disks, and again for the last confirmation. They are unused if they are neither formatted nor written
+    to since the boot, or if they hold nothing but an empty file system ([local
+    disks](policies/idle.md#local-disks)). What the agent does not know counts as used: it is too old, does not see the
+    host's disks, or is not asked (`signals.source: promql`). A stopped node has nothing left to lose there.
 
-    Set `pools.<name>.idle.instance_store: discard` if nothing on these disks is worth keeping.
+    Decide with `pools.<name>.idle.instance_store`: `discard` if nothing on these disks is worth keeping, `keep` if such
+    nodes are to be left alone while their disks are in use. `ask`, the default, leaves them alone, too, and `gpuwatch
+    doctor controller` says that the pool needs a decision.
     """
     node, rules = case.machine, case.pool_rules.idle
     if not node.instance_store or case.asleep:
         return allow("It has no local disk that a stop would empty.")
     if rules.instance_store == "discard":
         return allow("Its local disks may be emptied: the pool says so.")
+    if not node.local_data:
+        return allow("Its local disks are not used: its agent sees nothing on them.")
+    verdict = node.verdict
+    if verdict is not None and verdict.local_disks is LocalDisks.USED:
+        sentence = f"Its local disks ({node.instance_type} has instance store) are in use and would lose their data."
+    else:
+        sentence = (
+            f"It is not known whether its local disks ({node.instance_type} has instance store) are in use; "
+            "`gpuwatch doctor agent` on it says why."
+        )
+    key = f"pools.{case.pool}.idle.instance_store"
     return refuse(
-        f"Its local disks ({node.instance_type} has instance store) lose their data.",
-        f"Set pools.{case.pool}.idle.instance_store: discard, if nothing on them is worth keeping.",
+        sentence,
+        f"Decide with {key}: `discard`, if nothing on them is worth keeping, or `keep`, if such machines are to stay.",
     )
 
 

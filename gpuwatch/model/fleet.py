@@ -230,7 +230,7 @@ class Node:
     protected: str | None = None
     snoozed: str | None = None
     managed_by: str | None = None
-    instance_store: bool = False  # its local disks lose their data at a stop
+    instance_store: bool = False  # its type has local disks, which lose their data at a stop
     account: str | None = None
     group: str | None = None
     scale_in_protected: bool = False
@@ -254,6 +254,13 @@ class Node:
             and verdict.activity.state not in {State.UNKNOWN, State.STALLED}
             and all(gpu.health is None or gpu.health.state is not Health.FAILING for gpu in verdict.gpus)
         )
+
+    @property
+    def local_data(self) -> bool:
+        """Whether a stop may lose data: its type has local disks, and its agent does not say that they are unused."""
+        verdict = self.signal.verdict
+        told = None if verdict is None else verdict.local_disks
+        return self.instance_store and told not in {LocalDisks.NONE, LocalDisks.UNUSED}
 
     @property
     def verdict(self) -> NodeVerdict | None:

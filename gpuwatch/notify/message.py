@@ -165,7 +165,7 @@ def _line(event: Event, context: MessageContext) -> Line:
         code=event.reason.code,
         why=printable(event.reason.sentence, 5 * _LONGEST),
         evidence=event.reason.evidence,
-        local_disks=node is not None and node.instance_store,
+        local_disks=node is not None and node.local_data,
         approval=notice and _approved_first(event, context),
         snooze_url=None if due is None else context.link(event, due),
         start=_start(event.node_id, node, context.provider) if event.verb is Verb.STOP else None,

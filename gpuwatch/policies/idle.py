@@ -101,11 +101,11 @@ class IdleRules:
         Setting("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
     ] = None
     instance_store: Annotated[
-        Literal["keep", "discard"],
+        Literal["ask", "keep", "discard"],
         Setting(
-            "Local disks lose their data at a stop. keep: such nodes are left alone; discard: nothing on them counts."
+            "Local disks in use lose data at a stop. keep: stop no such node; discard: stop it; ask: keep, and warn."
         ),
-    ] = "keep"
+    ] = "ask"
     required_evidence: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(

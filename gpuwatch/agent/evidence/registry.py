@@ -20,8 +20,9 @@ from gpuwatch.agent.evidence.slurm import Slurm
 from gpuwatch.agent.evidence.snoozes import Snooze, Snoozes, make_directory
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
+from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.processes.process import ProcessView
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.fleet import Evidence, LocalDisks, State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import Clock
 
@@ -82,6 +83,11 @@ class HostSignals:
                     Watched(signal=self._signals[name], interval_seconds=section.interval, after_gpus=after_gpus)
                 )
         self.blind = BlindWatch(roots, enabled=settings.enabled and own_processes)
+        self._disks: Watched | None = None
+        if settings.enabled and settings.local_disks.enabled and own_processes:
+            disks, interval = LocalDiskSignal(roots or Roots()), settings.local_disks.interval
+            self._disks = Watched(signal=disks, interval_seconds=interval, evidence=False)
+            watched.append(self._disks)
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
@@ -119,6 +125,10 @@ class HostSignals:
         """The newest look at the processes."""
         signal = self._signals.get("processes")
         return signal.table.view if isinstance(signal, Processes) else None
+
+    def local_disks(self, now_monotonic: float) -> LocalDisks | None:
+        """Whether a stop would lose data on local disks; None: it is not known. Never waits."""
+        return None if self._disks is None else in_verdict(self.watcher.current(self._disks, now_monotonic))
 
     def snoozes(self) -> tuple[Snooze, ...]:
         """The snoozes of `gpuwatch snooze` that held at the last look."""

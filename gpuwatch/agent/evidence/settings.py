@@ -184,6 +184,21 @@ class SnoozeSettings(EvidenceSourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDiskSettings(EvidenceSourceSettings):
+    """Whether local disks (EC2's instance store) hold anything that a stop would lose. It is no evidence of use."""
+
+    enabled: Annotated[
+        bool, Setting("false: they are not looked at, and count as used wherever the machine's type has them.")
+    ] = True
+    interval: Annotated[
+        Seconds,
+        Ge(0.1),
+        Le(300),
+        Setting("From look to look; each confirmation looks again. After three missed ones it is not known."),
+    ] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSettings:
     """The administrator's own signal: exit status 0 is busy, 1 is idle, anything else is unknown."""
 
@@ -224,4 +239,5 @@ class EvidenceSettings:
     jupyter: JupyterSettings = field(default_factory=JupyterSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     snooze: SnoozeSettings = field(default_factory=SnoozeSettings)
+    local_disks: LocalDiskSettings = field(default_factory=LocalDiskSettings)
     command: CommandSettings = field(default_factory=CommandSettings)

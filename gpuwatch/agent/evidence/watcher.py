@@ -29,11 +29,13 @@ class Watched:
     """A signal and what its last look gave. One thread writes; readers take each field once.
 
     `after_gpus`: it looks at what the GPUs show, so a fresh look needs a fresh reading of them.
+    Without `evidence`, what it finds is no evidence of use, and is asked for by `current`.
     """
 
     signal: HostSignal
     interval_seconds: float
     after_gpus: bool = False
+    evidence: bool = True
     seen: tuple[float, tuple[Evidence, ...]] | None = None  # when its look began
     looking_since: float | None = None
     looks: int = field(default=0)
@@ -102,7 +104,8 @@ class HostWatcher:
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """The evidence of all signals at that moment of the monotonic clock."""
-        return tuple(entry for each in self._watched for entry in self._current(each, now_monotonic))
+        counted = [each for each in self._watched if each.evidence]
+        return tuple(entry for each in counted for entry in self.current(each, now_monotonic))
 
     def look(self, each: Watched) -> None:
         """Look once, and keep what is seen. Whatever goes wrong is kept as unknown."""
@@ -140,7 +143,7 @@ class HostWatcher:
             pause = each.interval_seconds
             each.wake.wait(min(_SECOND_LOOK_SECONDS, pause) if each.looks == 1 else pause)
 
-    def _current(self, each: Watched, now: float) -> tuple[Evidence, ...]:
+    def current(self, each: Watched, now: float) -> tuple[Evidence, ...]:
         """The evidence of a signal: a late look makes it unknown, whatever the look before it saw."""
         since, seen = each.looking_since, each.seen
         if since is not None and now - since > self._deadline_seconds:

@@ -221,6 +221,13 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "How long the machine has been idle without a break; 0 if it is not idle, absent while that is unknown.",
         "the agent's verdict",
     ),
+    (
+        "gpuwatch_node_local_disks_used",
+        Kind.GAUGE,
+        (),
+        "1 if a stop would lose data on local disks (instance store), 0 if it would not; absent while that is unknown.",
+        "sysfs, udev's database and the host's mounts; docs/policies/idle.md",
+    ),
 )
 
 _AGENT_ROWS: tuple[_Row, ...] = (

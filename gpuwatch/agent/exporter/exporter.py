@@ -22,7 +22,7 @@ from gpuwatch.agent.last_busy import signal_of
 from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore, Interruption, Snapshot
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, State
+from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, LocalDisks, State
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, metrics
 from gpuwatch.model.health import Health
 from gpuwatch.model.mig import MigInstance, mig_metrics
@@ -154,6 +154,8 @@ class Exporter:
         yield from _last_busy_rows(snapshot.verdict.last_busy)
         for what in self._blind():
             yield "gpuwatch_agent_blind", (what,), 1
+        if snapshot.verdict.local_disks is not None:
+            yield "gpuwatch_node_local_disks_used", (), int(snapshot.verdict.local_disks is LocalDisks.USED)
         for snooze in islice(self._snoozes(), _MOST_SNOOZES):
             yield "gpuwatch_snooze_expiry_timestamp_seconds", (snooze.user,), round(snooze.expires_at.timestamp())
         for gpu in snapshot.verdict.gpus:

@@ -31,6 +31,7 @@ CHECKS: tuple[Check[AgentCase], ...] = (
     Check(name="blind", look=host.blind),
     Check(name="files", look=host.files),
     Check(name="terminals", look=host.terminals),
+    Check(name="local_disks", look=host.local_disks),
     Check(name="metadata", look=host.metadata, seconds=6 * host.METADATA_SECONDS),
     Check(name="clock", look=host.clock),
     Check(name="port", look=port),

@@ -27,6 +27,8 @@ class AgentCase:
     clock: Clock
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    run: Path = Path("/run")
     dmi: Path = DMI
     roots: Roots = field(default_factory=Roots)
     probe: Sequence[str] = field(default_factory=lambda: own_command("probe", "--cycles", "1"))

@@ -10,12 +10,15 @@ from pathlib import Path
 
 from gpuwatch.agent.attribution.process import sees_host_pids
 from gpuwatch.agent.blind import LOOKS
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
+from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
 from gpuwatch.agent.metadata.base import MetadataService
 from gpuwatch.agent.metadata.client import MetadataClient, MetadataError
 from gpuwatch.agent.metadata.detect import service_of
 from gpuwatch.cli.doctor.context import AgentCase, closed
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine
+from gpuwatch.model.fleet import LocalDisks
 
 METADATA_SECONDS = 3.0  # more than the agent allows: a slow answer is another flaw than none
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronized
@@ -99,6 +102,23 @@ def terminals(case: AgentCase) -> Iterator[Finding]:
         yield fine("terminals", where, "none is open; this user may write them")
     else:
         yield found("terminals.closed", where, f"this user is not in the group {_GROUP}")
+
+
+def local_disks(case: AgentCase) -> Iterator[Finding]:
+    """Whether it can be seen if local disks are in use, which decides whether a machine with such disks may go."""
+    where = "local disks"
+    evidence = case.settings.evidence
+    if case.settings.source != "nvml" or not (evidence.enabled and evidence.local_disks.enabled):
+        yield fine("local_disks", where, "they are not looked at, and count as used")
+        return
+    roots = Roots(proc=case.proc, run=case.run, dev=case.dev, sys=case.sys)
+    try:
+        seen = LocalDiskSignal(roots).look(Moment(at=case.clock.now(), monotonic_seconds=case.clock.monotonic()))
+    except (OSError, UnseenError) as error:
+        yield found("local_disks.unseen", where, f"whether they are in use is not known: {error}")
+        return
+    use = in_verdict(seen) or LocalDisks.USED
+    yield fine("local_disks", where, use.value if not seen else f"{use.value}: {seen[0].note}")
 
 
 def metadata(case: AgentCase) -> Iterator[Finding]:

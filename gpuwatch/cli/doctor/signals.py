@@ -44,6 +44,21 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
     if settings.signals.source == "scrape":
         yield from _versions(asked)
         yield from _clocks(asked, begun, case.clock.now())
+    yield from undecided_disks(settings, asked)
+
+
+def undecided_disks(settings: Settings, asked: Sequence[Node]) -> Iterator[Finding]:
+    """Pools in which local disks may be in use, and nobody has decided about what is on them."""
+    pools: dict[str, list[str]] = {}
+    for node in asked:
+        if node.enrolled and node.local_data and node.verdict is not None:
+            pools.setdefault(node.pool, []).append(node.id)
+    for pool, names in sorted(pools.items()):
+        if settings.rulebook.pool(pool).idle.instance_store == "ask":
+            where = f"local disks in the pool {pool!r}"
+            key = f"pools.{pool}.idle.instance_store"
+            text = f"they are in use, or may be, on {shown(names, 3)}: no such machine is stopped, and {key} is not set"
+            yield found("disks.undecided", where, text)
 
 
 def prometheus(case: ControllerCase) -> Iterator[Finding]:

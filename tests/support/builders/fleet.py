@@ -139,9 +139,10 @@ class FakeFleet:
         self._past.setdefault(node.id, []).append((self.clock.monotonic(), node))
 
     def show(self, node_id: str, state: State, held: float = 0.0) -> None:
-        """Change what a machine is doing."""
+        """Change what a machine is doing; its local disks stay as they are."""
         node = self.nodes_[node_id]
         verdict = a_verdict(node_id, state, held, gpus=node.known_gpus, at=self.clock.now())
+        verdict = replace(verdict, local_disks=getattr(node.verdict, "local_disks", None))
         self.put(replace(node, signal=NodeReport(verdict=verdict)))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -386,8 +387,7 @@ class Desk:
         self.clock.advance(seconds)
         for node in list(self.fleet.nodes_.values()):
             if node.state is NodeState.RUNNING and node.verdict is not None:
-                held = node.activity.held_seconds + seconds
-                self.fleet.show(node.id, node.activity.state, held)
+                self.fleet.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
 
 
 # How many lives the state machines generate: `make nightly` asks for thousands, and is told how long they lived.

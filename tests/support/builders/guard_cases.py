@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.guard import Burst, Case, Limits, Rulebook
 from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Status, Stopped, Verb
-from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
+from gpuwatch.model.fleet import CapacityType, LocalDisks, NodeReport, NodeState, State
 from gpuwatch.model.money import Price
 from gpuwatch.model.orders import Pause
 from gpuwatch.policies import PoolRules
@@ -20,6 +20,7 @@ from tests.support.builders.money import alone, budgeted
 from tests.support.builders.past_steps import a_done, a_group, a_step, an_open, launching_since, received
 
 NOWHERE = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")  # a tag with a slip
+SILENT = NodeReport(failure="its agent did not answer")
 SUDDEN = Burst(count=9, members=10, first=NOW, last=NOW)
 
 
@@ -61,6 +62,11 @@ def with_ledger(case: Case, **changes: object) -> Case:
 def with_verdict(case: Case, **changes: object) -> Case:
     """The case with another answer of its agent."""
     return with_node(case, signal=NodeReport(verdict=replace(a_verdict(), **changes)))  # type: ignore[arg-type]
+
+
+def with_disks(case: Case, local_disks: LocalDisks) -> Case:
+    """The case of a type with local disks, whose agent says that of them."""
+    return with_node(with_verdict(case, local_disks=local_disks), instance_store=True)
 
 
 def blind(case: Case) -> Case:
@@ -241,7 +247,9 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("group not listed", "owned", lambda c: replace(with_group(c), group=None), "g-1"),
     ("block", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.CAPACITY_BLOCK), "Capacity Block"),
     ("reserved", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.RESERVED), "reservation"),
-    ("local disks", "data_loss", lambda c: with_node(c, instance_store=True), "discard"),
+    ("local disks", "data_loss", lambda c: with_node(c, instance_store=True), "It is not known whether"),
+    ("used disks", "data_loss", lambda c: with_disks(c, LocalDisks.USED), "are in use"),
+    ("disks of a silent node", "data_loss", lambda c: with_node(c, instance_store=True, signal=SILENT), "not known"),
     ("smallest group", "group", lambda c: with_group(c, min_size=3), "MinSize"),
     ("suspended", "group", lambda c: with_group(c, suspended=frozenset({"Terminate"})), "Terminate"),
     ("rebalanced", "group", lambda c: with_group(c, zones=("a", "b")), "AZRebalance"),
@@ -380,4 +388,7 @@ FAIR: list[tuple[str, Callable[[Case], Case]]] = [
         "local disks",
         lambda c: replace(with_node(c, instance_store=True), pool_rules=with_idle(instance_store="discard")),
     ),
+    ("unused disks", lambda c: with_disks(c, LocalDisks.UNUSED)),
+    ("stopped, with local disks", lambda c: with_node(asleep(c), instance_store=True)),
+    ("no disks after all", lambda c: with_disks(c, LocalDisks.NONE)),
 ]

@@ -152,10 +152,10 @@ def test_a_look_that_returns_too_late_is_as_old_as_its_beginning() -> None:
 
 
 def test_every_signal_has_its_section() -> None:
-    """SIGNALS and EvidenceSettings name the same, and every signal is called as its section."""
+    """SIGNALS and EvidenceSettings name the same evidence, and every signal is called as its section."""
     made = {name: make(EvidenceSettings(), Roots()) for name, make in SIGNALS.items()}
 
-    assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline"}
+    assert set(SIGNALS) == set(EvidenceSettings.__slots__) - {"enabled", "deadline", "local_disks"}
     assert {name: signal.name for name, signal in made.items()} == {name: name for name in SIGNALS}
 
 
