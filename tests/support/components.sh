@@ -7,7 +7,7 @@ missing() {
     {
     for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \
         prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager \
-        systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus; do
+        systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus at:at crontab:cron; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
     done
     # Debian keeps the server's programs out of PATH.

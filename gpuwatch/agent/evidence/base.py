@@ -40,6 +40,9 @@ class Roots:
     etc: Path = Path("/etc")
     usr: Path = Path("/usr")
     homes: tuple[Path, ...] = (Path("/home"), Path("/root"))  # /home holds one folder per user, /root is one
+    etc: Path = Path("/etc")
+    var: Path = Path("/var")
+    usr: Path = Path("/usr")
 
 
 class HostSignal(Protocol):

@@ -14,6 +14,7 @@ from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.model_servers import ModelServers
 from gpuwatch.agent.evidence.rdma import Rdma
+from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import CommandSettings, EvidenceSettings
 from gpuwatch.agent.evidence.slurm import Slurm
@@ -42,6 +43,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
     "inhibitors": lambda settings, roots: Inhibitors(settings.inhibitors, roots),
     "jupyter": lambda settings, roots: Jupyter(settings.jupyter, roots, settings.deadline),
     "slurm": lambda settings, roots: Slurm(settings.slurm, roots, settings.deadline),
+    "scheduled": lambda settings, roots: Scheduled(settings.scheduled, roots, settings.deadline),
     "snooze": lambda settings, roots: Snoozes(settings.snooze, roots),
     "command": lambda settings, _: Command(settings.command, settings.deadline),
 }

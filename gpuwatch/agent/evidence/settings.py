@@ -1,7 +1,7 @@
 """What may be set about each signal of the host. `agent.settings` composes this as `agent.evidence`."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
@@ -166,6 +166,38 @@ class SlurmSettings(EvidenceSourceSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledSettings(EvidenceSourceSettings):
+    """Work that people queued for later (at, crontabs, systemd timers): busy until it has begun."""
+
+    interval: Annotated[
+        Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
+    ] = 60.0
+    sources: Annotated[
+        tuple[Literal["at", "cron", "timers", "user_timers"], ...],
+        Setting("What is looked at: at and batch jobs, crontabs, the system's timers, users' own timers."),
+    ] = ("at", "cron", "timers", "user_timers")
+    horizon: Annotated[
+        Seconds, Ge(0), Le(604800), Setting("Recurring work keeps the node from this long before it is due.")
+    ] = 43200.0
+    once_horizon: Annotated[
+        Seconds,
+        Ge(0),
+        Le(31622400),
+        Setting("Work that runs once keeps the node from this long before it is due; overdue, for as long."),
+    ] = 604800.0
+    min_period: Annotated[
+        Seconds,
+        Ge(0),
+        Le(604800),
+        Setting("Work that recurs sooner than this is housekeeping, and is judged by what its runs do."),
+    ] = 21600.0
+    ignored: Annotated[
+        tuple[_Text, ...],
+        Setting("Timers, by names with `*`, that are the machine's own although no package's folder holds them."),
+    ] = ("snap.*",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnoozeSettings(EvidenceSourceSettings):
     """Snoozes that people take with `gpuwatch snooze 4h --reason …`: busy until they end."""
 
@@ -238,6 +270,7 @@ class EvidenceSettings:
     inhibitors: InhibitorSettings = field(default_factory=InhibitorSettings)
     jupyter: JupyterSettings = field(default_factory=JupyterSettings)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
+    scheduled: ScheduledSettings = field(default_factory=ScheduledSettings)
     snooze: SnoozeSettings = field(default_factory=SnoozeSettings)
     local_disks: LocalDiskSettings = field(default_factory=LocalDiskSettings)
     command: CommandSettings = field(default_factory=CommandSettings)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.component("systemd-nspawn")
 
 AGENT = "gpuwatch-agent"
 URL = "http://127.0.0.1:9460"
-CAP_SYSLOG = 1 << 34
+CAP_SYSLOG, CAP_DAC_READ_SEARCH = 1 << 34, 1 << 2
 SETTINGS = """
 agent:
   interval: 200ms
@@ -31,6 +31,7 @@ agent:
     gpu_process_cpu: {interval: 500ms}
     inhibitors: {interval: 200ms}
     jupyter: {interval: 500ms}
+    scheduled: {interval: 200ms}
     snooze: {interval: 200ms}
     cpu: {enabled: false}      # this machine computes, and its own disks turn
     disk: {enabled: false}
@@ -126,13 +127,13 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def test_it_runs_with_no_more_than_it_needs(host: Host) -> None:
-    """A user of its own, the one capability for the kernel's log, a ceiling for its memory; ready means serving."""
+    """A user of its own, the right to read the kernel's log and files, a ceiling for memory; ready means serving."""
     pid = host.restart()
     status = dict(line.split(":\t", 1) for line in host.run("cat", f"/proc/{pid}/status").splitlines())
 
     assert host.verdict() is not None
     assert host.run("stat", "--format=%U", f"/proc/{pid}").strip() == AGENT
-    assert {int(status[f"Cap{kind}"], 16) for kind in ("Eff", "Prm", "Bnd")} == {CAP_SYSLOG}
+    assert {int(status[f"Cap{kind}"], 16) for kind in ("Eff", "Prm", "Bnd")} == {CAP_SYSLOG | CAP_DAC_READ_SEARCH}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
     assert int(host.show(AGENT, "MemoryMax")) == 192 << 20
     assert "gpuwatch_agent_kernel_log_up 1.0" in host.get(f"{URL}/metrics")
@@ -313,6 +314,22 @@ def test_a_jupyter_server_in_a_closed_home_is_a_doubt(host: Host) -> None:
     with running(host, "alice", PYTHON, "-c", name, properties=[f"Environment=LD_LIBRARY_PATH={LIBRARIES}"]):
         host.becomes(State.UNKNOWN, "jupyter")
     host.becomes(State.IDLE)
+
+
+def test_it_sees_what_is_queued_for_later(host: Host) -> None:
+    """In a spool that only root and the daemon may list, whose jobs only their owners may read."""
+    host.restart()
+    host.becomes(State.IDLE)
+    spool = "/var/spool/cron/atjobs"
+    name = f"a00001{int(time.time()) // 60 + 480:08x}"  # noqa: TID251  as at(1) writes it, of the real clock
+    host.run("install", "--directory", "--mode=1770", "/var/spool/cron", spool)
+    host.run("install", "--owner=alice", "--mode=700", "/dev/null", f"{spool}/{name}")
+    host.becomes(State.BUSY, "scheduled")
+    (found,) = host.evidence()
+    host.run("rm", f"{spool}/{name}")
+    host.becomes(State.IDLE)
+
+    assert str(found.note).startswith("alice's at job is due at ")
 
 
 def test_it_sees_what_others_leave_in_tmp(host: Host) -> None:

@@ -36,9 +36,8 @@ class FolderHost:
         self.root = root
         self.clock = ManualClock()
         self.clock.advance(1000.0)
-        self.roots = Roots(
-            proc=root / "proc", run=root / "run", dev=root / "dev", sys=root / "sys", homes=(root / "home",)
-        )
+        parts = {name: root / name for name in ("proc", "run", "dev", "sys", "etc", "var", "usr")}
+        self.roots = Roots(**parts, homes=(root / "home",))
         self.namespace("pid:[4026531836]")
         self.write("proc/sys/kernel/random/boot_id", f"{BOOT}\n")
         self.write("proc/uptime", "5000.00 9000.00\n")

@@ -212,8 +212,8 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     def says() -> dict[str, State]:
         return {entry.name: entry.says for entry in signals.evidence(clock.monotonic())}
 
-    names = ["people", "gpu_process_cpu", "cpu", "disk", "network", "connections", "inhibitors", "snooze"]
-    quiet = dict.fromkeys(names, State.IDLE)
+    names = ["people", "processes", "gpu_process_cpu", "cpu", "disk", "network", "connections", "inhibitors"]
+    quiet = dict.fromkeys([*names, "scheduled", "snooze"], State.IDLE)
     try:
         eventually(lambda: says() == quiet, says)
     finally:

@@ -1,0 +1,162 @@
+"""What the readers of spools share: a collector, the host's users and time zone, and files that are parsed once."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, tzinfo
+from io import BytesIO
+from pathlib import Path
+from typing import Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
+from gpuwatch.agent.evidence.files import read_small
+from gpuwatch.agent.evidence.scheduled.planned import Planned
+
+FIRST_PERSON_UID = 1000  # useradd(8): people's accounts begin here
+_NOBODY_UID = 65534
+_ZONE_FILE = re.compile(r".*/zoneinfo/((?:(?!\.\.)[A-Za-z0-9_+./-])+)")
+_MOST_CACHED = 4096
+
+T = TypeVar("T")
+
+
+class Found:
+    """The queued work that was seen, and why there may be more."""
+
+    def __init__(self) -> None:
+        self.planned: list[Planned] = []
+        self.doubts: list[str] = []
+
+    @contextmanager
+    def doubting(self, what: str) -> Iterator[None]:
+        """A file that vanished holds nothing; whatever else goes wrong with it is a doubt about it."""
+        try:
+            yield
+        except FileNotFoundError:
+            return
+        except UnseenError as error:
+            self.doubts.append(f"{what}: {error}")
+        except OSError as error:
+            self.doubts.append(f"{what}: {error.strerror or type(error).__name__}")
+
+
+class ParsedFiles(Generic[T]):
+    """Files that are read again only after they changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int, int], T]] = {}
+
+    def get(self, path: Path, parse: Callable[[str], T]) -> T:
+        """What the file holds.
+
+        Raises:
+            OSError: it cannot be read.
+            UnseenError: it is not a regular file, or too large.
+
+        """
+        status = path.lstat()
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        known = self._known.get(path)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        parsed = parse(read_small(path).text)
+        if len(self._known) >= _MOST_CACHED:
+            self._known.clear()
+        self._known[path] = (stamp, parsed)
+        return parsed
+
+
+class Users:
+    """The accounts of the host's own /etc/passwd; others (LDAP) are not known by it."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._path = roots.etc / "passwd"
+        self._files: ParsedFiles[dict[str, int]] = ParsedFiles()
+
+    def machines_own(self, name: str) -> bool:
+        """Whether it is surely the account of a service: a known one, and not a person's."""
+        uid = 0 if name == "root" else self._uids().get(name)
+        return uid is not None and (uid < FIRST_PERSON_UID or uid == _NOBODY_UID)
+
+    def name(self, uid: int) -> str:
+        """A user's name; the number where it has none."""
+        names = [name for name, number in self._uids().items() if number == uid]
+        return names[0] if names else user_name(uid)
+
+    def _uids(self) -> dict[str, int]:
+        try:
+            return self._files.get(self._path, _uids)
+        except (OSError, UnseenError):
+            return {}
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder that may be looked into."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _uids(text: str) -> dict[str, int]:
+    rows = [line.split(":") for line in text.splitlines()]
+    return {row[0]: int(row[2]) for row in rows if len(row) > 2 and re.fullmatch(r"[0-9]{1,10}", row[2])}  # noqa: PLR2004  name:x:uid
+
+
+class Zones:
+    """Time zones from the host's own files."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._local: tuple[object, tzinfo] | None = None
+
+    def local(self) -> tzinfo:
+        """The host's zone by /etc/localtime; UTC where there is none, as the C library has it.
+
+        Raises:
+            OSError: it cannot be read.
+            UnseenError: it is no time zone.
+
+        """
+        path = self._roots.etc / "localtime"
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return UTC
+        stamp = (status.st_mtime_ns, status.st_ino)
+        if self._local is None or self._local[0] != stamp:
+            self._local = (stamp, self._linked(path) if path.is_symlink() else _zone(path))
+        return self._local[1]
+
+    def named(self, name: str) -> tzinfo:
+        """A zone by its name, such as Europe/Berlin; UTC for an unknown one, as the C library has it."""
+        if ".." in name or not re.fullmatch(r"[A-Za-z0-9_+/-]+", name):
+            return UTC
+        try:
+            return _zone(self._roots.usr / "share/zoneinfo" / name.lstrip("/"))
+        except (OSError, UnseenError):
+            return UTC
+
+    def _linked(self, path: Path) -> tzinfo:
+        target = str(path.readlink())
+        found = _ZONE_FILE.fullmatch(target)
+        if found is None:
+            raise UnseenError(f"{path} does not name a time zone")
+        try:
+            return _zone(self._roots.usr / "share/zoneinfo" / found[1])
+        except OSError:
+            try:
+                return ZoneInfo(found[1])  # in an image without the zones' files
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                raise UnseenError(f"the time zone that {path} names is not known here") from None
+
+
+def _zone(path: Path) -> tzinfo:
+    """The zone of a file; its aliases are links within the folder of zones, so links are followed here."""
+    data = read_small(Path(os.path.realpath(path))).data
+    try:
+        return ZoneInfo.from_file(BytesIO(data))
+    except (ValueError, EOFError, IndexError, OSError):
+        raise UnseenError(f"{path} holds no time zone") from None

@@ -1,0 +1,78 @@
+"""PURE: one piece of queued work, and whether it keeps the node.
+
+Work that runs once is an explicit intention: it keeps the node however far off it is, up to `once_horizon`. Work that
+recurs keeps it only if it is due soon and runs seldom. A job each quarter of an hour is judged by what its runs do;
+otherwise no machine with a cron job would ever be found.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from gpuwatch.model.duration import format_duration, format_time
+
+_LATE = timedelta(minutes=5)  # daemons start a due job within a minute; afterwards something holds it up
+DAY_SECONDS = 86400.0
+
+
+class Keeps(StrEnum):
+    """What one piece of queued work says."""
+
+    NODE = "node"  # it keeps the node
+    UNSEEN = "due at an unknown time"
+    NOTHING_OFTEN = "repeats often"
+    NOTHING_LATER = "due later"
+    NOTHING_STALE = "overdue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizons:
+    """How far ahead queued work keeps the node, in seconds."""
+
+    recurring_seconds: float
+    once_seconds: float
+    min_period_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One piece of queued work.
+
+    `due` is None where the time is not known. `period_seconds` is the time between runs; None: it runs once.
+    """
+
+    what: str  # for people, without the command: "alice's at job"
+    user: str | None
+    unit: str | None = None
+    due: datetime | None
+    period_seconds: float | None = None
+    batch: bool = False  # it waits for a low load from its due time on
+
+    def keeps(self, now: datetime, horizons: Horizons) -> Keeps:
+        """Whether it keeps the node at that moment."""
+        once = self.period_seconds is None
+        if self.period_seconds is not None and self.period_seconds < horizons.min_period_seconds:
+            return Keeps.NOTHING_OFTEN
+        if self.due is None:
+            return Keeps.NODE if once else Keeps.UNSEEN
+        ahead = (self.due - now).total_seconds()
+        if ahead > (horizons.once_seconds if once else horizons.recurring_seconds):
+            return Keeps.NOTHING_LATER
+        # Nobody waits for a job that has been overdue for as long as one may be queued ahead.
+        return Keeps.NOTHING_STALE if once and ahead < -horizons.once_seconds else Keeps.NODE
+
+    def sentence(self, now: datetime) -> str:
+        """What is due, and when."""
+        if self.due is None:
+            return f"{self.what} is queued for an unknown time"
+        at = format_time(self.due)
+        if self.batch and self.due <= now:
+            return f"{self.what} has waited since {at} for a lower load"
+        if now - self.due > _LATE:
+            return f"{self.what} was due at {at} and has not run (does its daemon run?)"
+        often = "" if self.period_seconds is None else f" and again after {_about(self.period_seconds)}"
+        return f"{self.what} is due at {at}{often}"
+
+
+def _about(seconds: float) -> str:
+    return "more than a year" if seconds > 366 * DAY_SECONDS else format_duration(seconds)

@@ -1,0 +1,86 @@
+"""The signal `scheduled`: work that people queued for later on this host keeps the node."""
+
+from gpuwatch.agent.evidence.base import Moment, Roots, say, several
+from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
+from gpuwatch.agent.evidence.scheduled.crontabs import Crontabs
+from gpuwatch.agent.evidence.scheduled.found import Found, Users, Zones
+from gpuwatch.agent.evidence.scheduled.planned import Horizons, Keeps, Planned
+from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
+from gpuwatch.agent.evidence.settings import ScheduledSettings
+from gpuwatch.model.fleet import Evidence, State, WorkOwner
+
+_SETTING = "agent.evidence.scheduled"
+_SHARE_OF_DEADLINE = 0.5  # systemctl's, so that the files can still be read when it did not answer
+_CALLED = {"at": "at jobs", "cron": "crontabs", "timers": "systemd timers", "user_timers": "users' timers"}
+
+
+class Scheduled:
+    """Busy while work that somebody queued is due soon enough; see `planned` for the rules."""
+
+    name = "scheduled"
+    source = "at jobs, crontabs and systemd timers"
+
+    def __init__(
+        self, settings: ScheduledSettings, roots: Roots, deadline_seconds: float, systemctl: str | None = None
+    ) -> None:
+        """`systemctl` is the program to ask; None: the one on the PATH."""
+        self._horizons = Horizons(
+            recurring_seconds=settings.horizon,
+            once_seconds=settings.once_horizon,
+            min_period_seconds=settings.min_period,
+        )
+        self._sources = settings.sources
+        users, zones = Users(roots), Zones(roots)
+        self._at = AtJobs(roots, users)
+        self._cron = Crontabs(roots, users, zones)
+        self._timers = Timers(roots, zones, settings.ignored, _SHARE_OF_DEADLINE * deadline_seconds, systemctl)
+        self._user_timers = UserTimers(roots, users, zones, settings.ignored)
+
+    def look(self, now: Moment) -> tuple[Evidence, ...]:
+        """One finding over all queued work, by the wall clock of this look."""
+        found = Found()
+        if "at" in self._sources:
+            self._at.read(found)
+        if "cron" in self._sources:
+            self._cron.read(found, now.at)
+        if "timers" in self._sources:
+            self._timers.read(found, now)
+        if "user_timers" in self._sources:
+            self._user_timers.read(found, now)
+        kept = sorted(
+            (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE),
+            key=lambda each: (each.due is not None, each.due and each.due.timestamp(), each.what),
+        )
+        if kept:
+            # The batch that comes first is said first; one without a time may start at any moment.
+            return (self._busy(kept, now),)
+        unseen = [each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.UNSEEN]
+        found.doubts += [f"when {each.what} is due is not to be seen without systemctl" for each in unseen]
+        if found.doubts:
+            return (say(self, State.UNKNOWN, several(found.doubts), setting=f"{_SETTING}.sources"),)
+        return (say(self, State.IDLE, self._nothing(found.planned, now), limit=self._horizons.recurring_seconds),)
+
+    def _busy(self, kept: list[Planned], now: Moment) -> Evidence:
+        first = kept[0]
+        once = first.period_seconds is None
+        ahead = None if first.due is None else (first.due - now.at).total_seconds()
+        return say(
+            self,
+            State.BUSY,
+            several([each.sentence(now.at) for each in kept]),
+            observed=ahead,
+            limit=self._horizons.once_seconds if once else self._horizons.recurring_seconds,
+            unit="seconds until it is due",
+            owner=WorkOwner(user=first.user, unit=first.unit),
+            setting=f"{_SETTING}.once_horizon" if once else f"{_SETTING}.horizon",
+        )
+
+    def _nothing(self, planned: list[Planned], now: Moment) -> str:
+        """What was looked at, and what of it does not count."""
+        counts: dict[str, int] = {}
+        for each in planned:
+            keeps = each.keeps(now.at, self._horizons)
+            counts[keeps] = counts.get(keeps, 0) + 1
+        passed = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
+        looked = ", ".join(_CALLED[source] for source in _CALLED if source in self._sources)
+        return f"nothing is due soon: {looked}" + (f" ({passed})" if passed else "")

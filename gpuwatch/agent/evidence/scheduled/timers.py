@@ -1,0 +1,222 @@
+"""systemd timers: those of systemd-run and of administrators, and users' own.
+
+Timers below /usr/lib/systemd are the machine's own, also where /etc only links to them or adds to them; so are those
+that the setting `ignored` names. A user's timers run only while that user's manager does (a login, or lingering), and
+only enabled ones are known. The manager of the system is asked at most each five minutes, and at once after a change of
+the folders with its units.
+"""
+
+import fnmatch
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
+from gpuwatch.agent.evidence.files import listed, read_small
+from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Users, Zones, is_folder
+from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask, planned_by_manager
+from gpuwatch.agent.evidence.scheduled.timer_units import TimerFile, parse_timer, planned, with_drop_ins
+from gpuwatch.runtime.printable import legible
+
+_ASK_AGAIN_SECONDS = 300.0
+_SHIPPED = (
+    "/usr/lib/systemd/",
+    "/lib/systemd/",
+    "/dev/null",
+)  # what a link in /etc may lead to without saying anything
+_WATCHED = ("systemd/system", "systemd/system/timers.target.wants")
+
+
+class Timers:
+    """The timers of the host's manager."""
+
+    def __init__(
+        self, roots: Roots, zones: Zones, ignored: Sequence[str], deadline_seconds: float, systemctl: str | None = None
+    ) -> None:
+        self._roots = roots
+        self._zones = zones
+        self._ignored = tuple(ignored)
+        self._deadline_seconds = deadline_seconds
+        self._systemctl = systemctl
+        self._answer: tuple[float, object, tuple[ManagerTimer, ...] | None] | None = None
+
+    def read(self, found: Found, now: Moment) -> None:
+        """Add what its timers start; nothing where systemd does not run."""
+        if not (self._roots.run / "systemd").is_dir():
+            return
+        known = self._known(now)
+        if known is None:
+            self._by_files(found, now)
+            return
+        for timer in known:
+            if not _matches(timer.name, self._ignored):
+                with found.doubting(f"timer {legible(timer.name, 80)}"):
+                    found.planned += planned_by_manager(timer, now.at, uptime(self._roots), self._zones, self._roots)
+
+    def _known(self, now: Moment) -> tuple[ManagerTimer, ...] | None:
+        """What the manager said lately; None if it cannot be asked."""
+        changed = [_stamp(self._roots.run / "systemd/transient")]
+        changed += [_stamp(self._roots.etc / name) for name in _WATCHED]
+        if self._answer is not None:
+            asked, before, known = self._answer
+            if before == changed and 0 <= now.monotonic_seconds - asked < _ASK_AGAIN_SECONDS:
+                return known
+        systemctl = self._systemctl
+        if systemctl is None and self._roots.run == Roots().run:  # elsewhere it would answer for another host
+            systemctl = shutil.which("systemctl")
+        try:
+            known = None if systemctl is None else ask(systemctl, self._deadline_seconds)
+        except UnseenError:
+            known = None
+        self._answer = (now.monotonic_seconds, changed, known)
+        return known
+
+    def _by_files(self, found: Found, now: Moment) -> None:
+        system = self._roots.etc / "systemd/system"
+        boot = now.at - timedelta(seconds=uptime(self._roots))
+        with found.doubting("systemd's timers"):
+            for path in transient(self._roots.run / "systemd/transient"):
+                if not _matches(path.name, self._ignored):
+                    _add(path, "systemd-run", None, found, now.at, self._zones, boot=boot, once=True)
+        with found.doubting(str(system)):
+            for name in enabled(system):
+                if not _matches(name, self._ignored) and made_here(system / name):
+                    _add(system / name, "timer", None, found, now.at, self._zones, boot=boot)
+
+
+class UserTimers:
+    """The timers of users' own managers that run now."""
+
+    def __init__(self, roots: Roots, users: Users, zones: Zones, ignored: Sequence[str]) -> None:
+        self._roots = roots
+        self._users = users
+        self._zones = zones
+        self._ignored = tuple(ignored)
+
+    def read(self, found: Found, now: Moment) -> None:
+        """Add what they start."""
+        running: dict[int, Path] = {}
+        with found.doubting("users' managers"):
+            running = {int(path.name): path for path in listed(self._roots.run / "user") if path.name.isdecimal()}
+        # A greeter's closed folder is no doubt; what can be read is read.
+        running = {
+            uid: path
+            for uid, path in running.items()
+            if uid == 0 or uid >= FIRST_PERSON_UID or os.access(path, os.R_OK | os.X_OK)
+        }
+        if not running:
+            return
+        boot = now.at - timedelta(seconds=uptime(self._roots))
+        for uid, folder in running.items():
+            user = legible(self._users.name(uid), 32)
+            with found.doubting(f"{user}'s timers"):
+                for path in transient(folder / "systemd/transient"):
+                    _add(path, "systemd-run", user, found, now.at, self._zones, boot=boot, once=True)
+        for home in self._homes(found):
+            try:
+                uid = home.stat().st_uid
+            except OSError:
+                continue
+            if uid in running:
+                user = legible(self._users.name(uid), 32)
+                units = home / ".config/systemd/user"
+                with found.doubting(f"{user}'s timers"):
+                    for name in enabled(units):
+                        if made_here(units / name) and not _matches(name, self._ignored):
+                            _add(units / name, "timer", user, found, now.at, self._zones, boot=boot)
+
+    def _homes(self, found: Found) -> list[Path]:
+        """Every home; a folder of homes may be a home itself, as /root, and is then not always open."""
+        homes: list[Path] = []
+        for folder in self._roots.homes:
+            homes.append(folder)
+            with found.doubting(str(folder)), suppress(PermissionError):
+                homes += [path for path in listed(folder) if is_folder(path)]
+        return homes
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _add(  # noqa: PLR0913  what is known of a timer's file
+    path: Path,
+    kind: str,
+    user: str | None,
+    found: Found,
+    now: datetime,
+    zones: Zones,
+    *,
+    boot: datetime,
+    once: bool = False,
+) -> None:
+    """Add what the timer of that file starts."""
+    name = legible(path.name, 80)
+    shown = f"{user}'s {kind} {name}" if user else f"{kind} {name}"
+    with found.doubting(shown):
+        text = with_drop_ins(path)
+        written = datetime.fromtimestamp(path.lstat().st_mtime, now.tzinfo)
+        timer = TimerFile(
+            name=name,
+            what=shown,
+            user=user,
+            transient=once,
+            timing=parse_timer(text),
+            activated=written if once else max(boot, written),
+            boot=boot,
+        )
+        found.planned += planned(timer, now, zones)
+
+
+def transient(folder: Path) -> list[Path]:
+    """The timers of systemd-run in that folder."""
+    try:
+        return [path for path in listed(folder) if path.name.endswith(".timer")]
+    except FileNotFoundError:
+        return []
+
+
+def enabled(units: Path) -> list[str]:
+    """The timers that are started with a target: their names in its `.wants` folder."""
+    names: dict[str, None] = {}
+    try:
+        folders = [path for path in listed(units) if path.name.endswith((".wants", ".requires"))]
+    except FileNotFoundError:
+        return []
+    for folder in folders:
+        names.update({path.name: None for path in listed(folder) if path.name.endswith(".timer")})
+    return list(names)
+
+
+def made_here(path: Path) -> bool:
+    """Whether the unit is an administrator's or a user's own file, not one that a package ships."""
+    try:
+        return not path.is_symlink() or not str(path.readlink()).startswith(_SHIPPED)
+    except OSError:
+        return True
+
+
+def uptime(roots: Roots) -> float:
+    """Seconds since the host booted.
+
+    Raises:
+        OSError: it cannot be read.
+        UnseenError: it is no number.
+
+    """
+    words = read_small(roots.proc / "uptime").text.split()
+    try:
+        return float(words[0])
+    except (IndexError, ValueError):
+        raise UnseenError(f"{roots.proc / 'uptime'} holds no number") from None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
