@@ -5,6 +5,7 @@ from dashboards.source.parts import (
     BLUE,
     GREEN,
     GREY,
+    OLIVE,
     ORANGE,
     RED,
     YELLOW,
@@ -44,6 +45,7 @@ _DECISIONS = [
     matching("^hold: ", GREY, "shades"),
     matching("^hold: busy", BLUE),
     matching("^hold: parked", YELLOW),
+    matching("^hold: occupied", OLIVE),
     *_STEPS,
 ]
 _TRIED = [*_STEPS, matching(": (refused|denied|unavailable|failed)$", RED, "shades")]

@@ -151,8 +151,8 @@ _OWNERS = Row(
     panels=[
         table(
             "Waste by owner",
-            "Dollars within the time range for machines that were idle, parked or stalled, one look each ten minutes. "
-            "Idle GPUs of busy machines, and what is unknown, are in the sum above alone.",
+            "Dollars within the time range for machines that were idle, occupied, parked or stalled, one look each ten "
+            "minutes. Idle GPUs of busy machines, and what is unknown, are in the sum above alone.",
             [f"sum by (owner, pool) ({_range_usd(wasted_by_node())}) > 0"],
             [
                 Column(source="owner", title="Owner"),

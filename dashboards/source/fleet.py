@@ -85,9 +85,9 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Wasted GPUs",
-            "GPUs of machines that run and are of no use: idle, parked (memory held, nothing computed) or stalled (100 "
-            "% busy at idle power: a deadlock).",
-            _gpus("idle|parked|stalled"),
+            "GPUs of machines that run and are of no use: idle, occupied (somebody's process is alive and does "
+            "nothing), parked (memory held, nothing computed) or stalled (100 % busy at idle power: a deadlock).",
+            _gpus("idle|occupied|parked|stalled"),
             "none",
             limits=fixed(COLOURS["idle"]),
         ),
@@ -162,7 +162,7 @@ _OVER_TIME = Row(
         ),
         bars(
             "Waste by pool",
-            "Part of each pool's GPUs that is wasted now: on machines that are idle, parked or stalled.",
+            "Part of each pool's GPUs that is wasted now: on machines that are idle, occupied, parked or stalled.",
             Query(
                 expr=f"(sum by (pool) ({led('fleet_running_gpus', IN_POOL, WASTED)})"
                 f" or sum by (pool) ({led('fleet_running_gpus', IN_POOL)}) * 0)"

@@ -10,17 +10,19 @@ SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 
 # One colour for one thing, on all dashboards. Blue, orange and yellow are told apart by colour-blind eyes, too.
 BLUE, GREEN, YELLOW, ORANGE, RED, DARK, GREY = "blue", "green", "yellow", "orange", "red", "dark-red", "#8E8E8E"
+OLIVE = "#9CAF3B"
 COLOURS: dict[str, str] = {
     "busy": BLUE,
     "useful": BLUE,
     "idle": ORANGE,
+    "occupied": OLIVE,
     "parked": YELLOW,
     "stalled": RED,
     "down": DARK,
     "unknown": GREY,
     "silent": "#5A5A5A",
 }
-DOING = {0: "unknown", 1: "idle", 2: "parked", 3: "stalled", 4: "busy"}  # as queries.py numbers them
+DOING = {0: "unknown", 1: "idle", 2: "occupied", 3: "parked", 4: "stalled", 5: "busy"}  # as queries.py numbers them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

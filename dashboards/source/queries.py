@@ -9,7 +9,7 @@ AGENTS = 'job=~"$agents"'
 HERE = 'job="$agent_job", instance="$instance"'
 IN_POOL = 'pool=~"$pool"'
 LEADS = f"and on (job, instance) gpuwatch_controller_leader{{{CONTROLLERS}}} == 1"
-WASTED = 'activity=~"idle|parked|stalled"'
+WASTED = 'activity=~"idle|occupied|parked|stalled"'
 ANY_GPU = 'gpu=~"$gpu|"'
 
 
@@ -73,7 +73,14 @@ def on_machines(expression: str) -> str:
 MACHINES = f"count({on_machines(_MACHINE)})"
 
 # What a machine or a GPU does, as a number for timelines and tables; parts.DOING has the words.
-_NUMBERS = {"busy": " * 4", "stalled": " * 3", "parked": " * 2", "idle": "", "unknown": " * 0"}
+_NUMBERS = {
+    "busy": " * 5",
+    "stalled": " * 4",
+    "parked": " * 3",
+    "occupied": " * 2",
+    "idle": "",
+    "unknown": " * 0",
+}
 
 
 def doing_by_node() -> str:

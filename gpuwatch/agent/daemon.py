@@ -78,6 +78,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         stale_after_seconds=settings.stale_after_seconds,
         host=host.evidence,
         health=health,
+        service_pids=host.service_pids,
         blind=host.blind.sentences,
         local_disks=host.local_disks,
     )

@@ -10,19 +10,20 @@ One thread feeds it; any number may read, because what they read is replaced who
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from gpuwatch import __version__
-from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
+from gpuwatch.agent.activity import ActivityRules, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
-from gpuwatch.agent.last_busy import Kept, named, remember, shown, with_settings
+from gpuwatch.agent.last_busy import named, remember, shown, with_settings
+from gpuwatch.agent.published import Published, Statistics, Trouble
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, GpuUse, LocalDisks, NodeVerdict, State, Tally
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
@@ -42,26 +43,6 @@ class OutOfOrderError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Why the probe gives nothing: a stable code, a text, and what to do."""
-
-    cause: str
-    detail: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
-    """The agent's own counts."""
-
-    cycles: int = 0
-    interruptions: Mapping[str, int] = field(default_factory=dict)
-    cycle_duration_seconds: float | None = None
-    complete_at: datetime | None = None
-    complete_monotonic_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Everything that may be shown now. `version` changes with each cycle."""
 
@@ -76,33 +57,6 @@ class Snapshot:
     host: tuple[Evidence, ...]
     xids: Counts
     kernel_log_up: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Published:
-    """What the feeding thread publishes for the readers.
-
-    `began_seconds` is when the last whole cycle began, `judged_seconds` when the host's evidence was taken with it.
-    """
-
-    version: int = 0
-    began_seconds: float | None = None
-    judged_seconds: float | None = None
-    at: datetime
-    monotonic_seconds: float
-    readings: tuple[GpuReading, ...] = ()
-    downs: tuple[GpuDown, ...] = ()
-    active_seconds: Mapping[str, float] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
-    trouble: Trouble | None = None
-    down_cause: DownCause = DownCause.ERROR  # of what a broken cycle did not read
-    statistics: Statistics = field(default_factory=Statistics)
-    host: tuple[Evidence, ...] = ()
-    health: Mapping[str, GpuHealth] = field(default_factory=dict)
-    use: Mapping[str, GpuUse] = field(default_factory=dict)
-    tally: Tally | None = None
-    last_busy: tuple[Kept, ...] = ()
-    local_disks: LocalDisks | None = None
 
 
 class AgentCore:
@@ -145,7 +99,7 @@ class AgentCore:
         self._sampled_at: dict[str, float] = {}
         self._used = RecentUtilization()
         self._tallies = UsageCounters(clock.now(), rules.max_gap)
-        self._published = _Published(at=clock.now(), monotonic_seconds=clock.monotonic())
+        self._published = Published(at=clock.now(), monotonic_seconds=clock.monotonic())
 
     def ingest_messages(self, messages: Iterable[Message]) -> None:
         """Take a cycle's messages as `agent.probe.sample` makes them, in process.
@@ -335,7 +289,7 @@ class AgentCore:
                 complete_monotonic_seconds=ended,
             )
         health = self._health.look(at, ended, readings, downs)
-        self._published = _Published(
+        self._published = Published(
             version=before.version + 1,
             began_seconds=began,
             judged_seconds=judged,
@@ -357,7 +311,7 @@ class AgentCore:
         )
         self.on_publish()
 
-    def _integrate(self, before: _Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
+    def _integrate(self, before: Published, readings: tuple[GpuReading, ...], ended: float) -> dict[str, float]:
         """Each GPU's utilization summed over the time since its last good sample; a gap adds nothing."""
         active = dict(before.active_seconds)
         sampled, self._sampled_at = self._sampled_at, {}
@@ -371,7 +325,7 @@ class AgentCore:
             active[uuid] = active.get(uuid, 0.0) + reading.utilization_ratio * covered
         return active
 
-    def _staleness(self, published: _Published, now_monotonic: float) -> str | None:
+    def _staleness(self, published: Published, now_monotonic: float) -> str | None:
         """Why the last cycle may no longer be shown; None while it may."""
         age = now_monotonic - published.monotonic_seconds
         if age <= self._stale_after_seconds:
@@ -379,7 +333,7 @@ class AgentCore:
         because = "" if published.trouble is None else f": {published.trouble.detail}"
         return f"no reading for {format_duration(age)}{because}"
 
-    def _verdict(self, published: _Published, now_monotonic: float) -> NodeVerdict:
+    def _verdict(self, published: Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
         activity, known = with_settings(published.memory.activity), published.memory.gpus
         health, use = published.health, published.use

@@ -101,7 +101,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     terms = Terms(restart=restart_cost, boot=boot, regret=regret)
     try:
         with explained():
-            asked = asked if trial is None else asked.beside(trial.parked)
+            asked = asked if trial is None else asked.beside(trial.parked, trial.parked_after)
             source, history = asked.history(options, SystemClock())
         bounds = None if check_hours == 0 else Bounds(hours=check_hours)
         result = report.backtest(source, history, options, policies, terms, bounds, SystemClock())

@@ -33,7 +33,14 @@ class Trial:
     @property
     def parked(self) -> Literal["idle"] | None:
         """What held memory counts as: idle where these rules remove it, so that this, too, is tried."""
-        return "idle" if self.rules.idle.parked in {"stop", "terminate"} else None
+        return None if self.parked_after is None else "idle"
+
+    @property
+    def parked_after(self) -> float | None:
+        """For how long it counts as work before; None: these rules remove no occupied and no parked node."""
+        from gpuwatch.simulate.backtest.pool_rules import owned_seconds  # noqa: PLC0415  loaded by this command only
+
+        return owned_seconds(self.rules)
 
     @property
     def policies(self) -> "tuple[Policy, ...]":

@@ -78,6 +78,7 @@ class Asked:
     dialect: Dialect | None
     pool: str | None
     parked: Literal["busy", "idle"] | None
+    parked_after: float | None = None  # no option: the rules on trial say so
 
     def history(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
         """The source in words, and the history.
@@ -99,15 +100,18 @@ class Asked:
             return str(self.trace), history_of(options)
         return self._of_prometheus(options, clock) if self.prometheus is not None else self._of_ledger(options, clock)
 
-    def beside(self, parked: Literal["busy", "idle"] | None) -> "Asked":
+    def beside(self, parked: Literal["busy", "idle"] | None, parked_after: float | None) -> "Asked":
         """The same where --config and --pool name the rules on trial, too, and so need not be about the source.
 
-        `parked` is what held memory counts as by default.
+        `parked` is what held memory counts as by default, after so many seconds in which it counts as work.
         """
         named = any(each not in {None, _CONFIGURED} for each in (self.prometheus, self.ledger))
         if self.trace is not None:
             return replace(self, pool=None)
-        return replace(self, path=None if named else self.path, parked=self.parked or parked)
+        path = None if named else self.path
+        if self.parked is not None:
+            return replace(self, path=path)
+        return replace(self, path=path, parked=parked, parked_after=parked_after)
 
     def _only_for(self, source: str) -> None:
         """Options that a source knows nothing of are mistakes."""
@@ -134,7 +138,14 @@ class Asked:
         api = replace(
             api, settings=replace(settings, dialect=dialect_of(api, window) if dialect == "auto" else dialect)
         )
-        asked = PrometheusRange(api=api, window=window, step=step, pool=self.pool, parked_is=self._parked_is)
+        asked = PrometheusRange(
+            api=api,
+            window=window,
+            step=step,
+            pool=self.pool,
+            parked_is=self._parked_is,
+            parked_after=self.parked_after or 0.0,
+        )
         return f"{asked.place}, {window}", asked.history(options)
 
     def _settings(self) -> "tuple[PromqlSettings, Dialect]":
@@ -169,7 +180,15 @@ class Asked:
             self._alone("ledger", "FILE")
             settings = LedgerSettings(path=self.ledger or "")
         with contextlib.closing(Ledger.connect(settings, read_only=True)) as ledger:
-            history = ledger_history(ledger, options, since, until, pool=self.pool, parked_is=self._parked_is)
+            history = ledger_history(
+                ledger,
+                options,
+                since,
+                until,
+                pool=self.pool,
+                parked_is=self._parked_is,
+                parked_after=self.parked_after or 0.0,
+            )
         return f"the ledger {settings.place}", history
 
     @property
@@ -189,7 +208,7 @@ def history_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> None:  # noqa: ANN401  as click gives them
-        asked = Asked(**{each.name: given.pop(each.name) for each in fields(Asked)})
+        asked = Asked(**{each.name: given.pop(each.name) for each in fields(Asked) if each.name in given})
         command(asked=asked, **given)
 
     wrapped_: Callable[..., None] = wrapped

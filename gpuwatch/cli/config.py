@@ -1,19 +1,25 @@
-"""`gpuwatch config`: check the configuration, or print its schema."""
+"""`gpuwatch config`: check the configuration, show what holds in each pool, or print the schema."""
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuwatch.cli.base import commands, config_option, say, settings_of
+import click
+
+from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
 
 
+_WIDEST = 30  # of the column of values
+
+
 @commands.group()
 def config() -> None:
-    """Check the configuration, or print its schema."""
+    """Check the configuration, show what holds in each pool, or print the schema."""
 
 
 @config.command()
@@ -47,6 +53,33 @@ def _untried(settings: "Settings") -> list[str]:
     except LedgerError as error:
         return [f"limits.require_backtest is set, and the recorded backtests cannot be read: {error}"]
     return [f"pool {pool} removes no node: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
+
+
+@config.command()
+@config_option
+@click.option("--pool", "only", metavar="NAME", help="One pool only.")
+@json_option
+def show(path: Path | None, only: str | None, as_json: bool) -> None:
+    """Show what holds in each pool, and where it comes from: a line, a variable, the profile, or the default."""
+    from gpuwatch.config import ConfigError, read  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.config.in_force import of_pools  # noqa: PLC0415  likewise
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
+
+    try:
+        settings, origin = read(path, os.environ)
+    except ConfigError as error:
+        say(error, err=True)
+        sys.exit(2)
+    known = settings.rulebook.known
+    if only is not None and only not in known:
+        raise click.UsageError(f"--pool {only!r}: the settings have no such pool. {meant(only, known)}")
+    rows = [each for each in of_pools(settings, origin) if only is None or each.pool == only]
+    if as_json:
+        say(json.dumps({each.key: {"value": each.value, "source": each.source} for each in rows}, indent=2))
+        return
+    wide, high = (max(len(getattr(each, name)) for each in rows) for name in ("key", "value"))
+    for each in rows:
+        say(f"{each.key:<{wide}}  {each.value:<{min(high, _WIDEST)}}  {each.source}")
 
 
 @config.command()

@@ -30,7 +30,9 @@ from gpuwatch.runtime.table import aligned
 @click.option("--interval", callback=above_zero, default="1m", show_default=True, help="From round to round.")
 @click.option("--sample", callback=above_zero, default="1m", show_default=True, help="Headless: between GPU readings.")
 @click.option(
-    "--parked", type=click.Choice(["stop", "report"]), help="Memory held, nothing computed [report; traces: stop]."
+    "--parked",
+    type=click.Choice(["stop", "report"]),
+    help="Memory held, nothing computed: after --timeout, or never [after 16 h; traces: stop].",
 )
 @click.option("--speed", type=click.FloatRange(1, 3600), default=60, show_default=True, help="Live: times real time.")
 @click.option("--seconds", type=click.FloatRange(0, min_open=True), help="Live: end by itself after so many.")

@@ -4,7 +4,7 @@
 only importer of pydantic), `manual` writes docs/CONFIGURATION.md.
 """
 
-from gpuwatch.config.reader import default_path, load, load_agent, load_handed, schema
+from gpuwatch.config.reader import default_path, load, load_agent, load_handed, read, schema
 from gpuwatch.config.yaml_file import ConfigError
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]

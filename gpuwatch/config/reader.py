@@ -34,7 +34,7 @@ from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 
-__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "schema"]
+__all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
 
 DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
 FILE_VARIABLE = "GPUWATCH_CONFIG"
@@ -71,6 +71,11 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
         ConfigError: with every problem that was found.
 
     """
+    return read(path, env)[0]
+
+
+def read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
+    """The settings, and where each of them is written; raises as `load`."""
     settings, origin = _read(path, env)
     found = [
         *minimum_waits.too_short(settings, _KEYS),
@@ -79,7 +84,7 @@ def load(path: Path | None, env: Mapping[str, str]) -> Settings:
     ]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
-    return settings
+    return settings, origin
 
 
 def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentSettings:

@@ -33,6 +33,7 @@ from gpuwatch.notify import settings as notify_settings
 from gpuwatch.notify.report_settings import ReportSettings
 from gpuwatch.notify.settings import NotifySettings
 from gpuwatch.policies import PoolRules, validation
+from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
 from gpuwatch.runtime import secrets
 from gpuwatch.runtime.http import access
@@ -105,7 +106,7 @@ class Settings:
         for name in dict.fromkeys((DEFAULT_POOL, *self.pools)):
             idle = self.rulebook.pool(name).idle
             after = idle.timeout if isinstance(idle.timeout, str) else format_duration(idle.timeout)
-            pools.append(f"{name} ({idle.action} after {after} idle)")
+            pools.append(f"{name} ({self.rulebook.pool(name).profile}: {idle.action} after {after} idle)")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
@@ -201,8 +202,11 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _waits(rules: PoolRules) -> Iterator[tuple[str, float]]:
-    """How long nodes of a pool must be idle or parked, where that is a duration."""
+    """How long nodes of a pool must be idle or parked, where that is a duration.
+
+    A profile's own wait for parked nodes may be longer than a window of Prometheus proves: they then stay.
+    """
     if isinstance(rules.idle.timeout, int | float):
         yield "timeout", rules.idle.timeout
-    if rules.idle.parked != "report":
+    if rules.idle.parked != "report" and rules.idle.parked_timeout != PROFILES[rules.profile].parked_timeout:
         yield "parked_timeout", rules.idle.parked_timeout

@@ -114,13 +114,14 @@ def busy(case: Case) -> Finding:
     """Refuses to remove a node unless it and each of its GPUs is idle.
 
     One busy GPU of eight keeps the node (P2), and so does any person or program at work on it (docs/idle-detection.md).
-    Parked or stalled counts as idle only in a pool that reclaims such nodes (`pools.<name>.idle.parked`,
-    `pools.<name>.idle.stalled`).
+    Occupied, parked or stalled counts as idle only in a pool that reclaims such nodes (`pools.<name>.idle.occupied`,
+    `pools.<name>.idle.parked`, `pools.<name>.idle.stalled`; by default the pool's profile decides).
     """
     if case.asleep:
         return allow("It does not run.")
     node, rules = case.machine, case.pool_rules.idle
     allowed = {State.IDLE}
+    allowed |= {State.OCCUPIED} if rules.occupied != "report" else set()
     allowed |= {State.PARKED} if rules.parked != "report" else set()
     allowed |= {State.STALLED} if rules.stalled != "report" else set()
     inside = [gpu for gpu in (node.verdict.gpus if node.verdict else ()) if gpu.activity.state not in allowed]

@@ -10,7 +10,7 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.model.promise import Notice
-from gpuwatch.policies import PoolRules, notices
+from gpuwatch.policies import PoolRules, idle, notices
 from gpuwatch.policies.fingerprint import fingerprint, removes
 
 _FIRST = "A notice comes first, then the grace period."
@@ -22,8 +22,9 @@ def no_notice(case: Case) -> Finding:
     People must be able to object, so the notice counts and not the present settings (P14). The ledger keeps what it
     promised: action, pool, time, grace, and whether an operator must approve. The tag `gpuwatch:stop-at` and the
     notifications are made from that record. If the pool changes from `terminate` to `stop`, the node is stopped at the
-    promised time. If `pools.<name>.idle.grace_period` gets shorter, the promised time holds; if it gets longer, the
-    node waits for the longer grace. The notice of a stop does not cover the termination that may follow.
+    promised time. If the grace (`pools.<name>.idle.grace_period`, or `owner_grace_period` of an occupied, parked or
+    stalled node) gets shorter, the promised time holds; if it gets longer, the node waits for the longer grace. The
+    notice of a stop does not cover the termination that may follow.
 
     The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`
     or the node's `gpuwatch:pool` changes. The same holds if gpuwatch was paused or only observed for any time, or made
@@ -50,7 +51,7 @@ def no_notice(case: Case) -> Finding:
     ):
         if wrong is not None:
             return refuse(f"{wrong}.", "It is withdrawn, and a new notice with its whole grace comes first.")
-    left = notices.left_seconds(notice, case.machine, case.pool_rules.idle.grace_period, now)
+    left = notices.left_seconds(notice, case.machine, idle.grace_seconds(case.machine, case.pool_rules.idle), now)
     if left > 0:
         return refuse(f"{notices.promised(notice)}.", f"Wait for {format_duration(left)}.")
     return allow(f"{notices.promised(notice)}.")
@@ -86,21 +87,21 @@ def not_notified(case: Case) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
     This applies if `limits.require_notification` is set, or was set when the notice was given. A tag on a machine that
-    nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`) counts from the first notification about
-    this notice that a receiver in `notify.receivers` accepted (docs/notifications.md): while the mail server is down,
-    nothing is stopped. Accepted means that the mail server, Slack or the web hook took it. Whether somebody read it
-    cannot be known.
+    nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`, or `owner_grace_period` of an occupied,
+    parked or stalled node) counts from the first notification about this notice that a receiver in `notify.receivers`
+    accepted (docs/notifications.md): while the mail server is down, nothing is stopped. Accepted means that the mail
+    server, Slack or the web hook took it. Whether somebody read it cannot be known.
 
     `gpuwatch notify test` shows what is wrong.
     """
-    notice = case.observation.ledger.notice(case.step.node_id)
+    notice, rules = case.observation.ledger.notice(case.step.node_id), case.pool_rules.idle
     promise = None if notice is None else notice.promise
     if not case.limits.require_notification and (promise is None or not promise.heard):
         return allow("No notification is required before its removal.")
     told_at = None if notice is None else notice.told_at
     if told_at is None:
         return refuse("No message about its notice was delivered.", "`gpuwatch notify test` shows what is wrong.")
-    since, grace = (case.observation.now - told_at).total_seconds(), case.pool_rules.idle.grace_period
+    since, grace = (case.observation.now - told_at).total_seconds(), idle.grace_seconds(case.machine, rules)
     grace = grace if promise is None else max(grace, promise.grace_seconds)
     if since < grace:
         sentence = f"The first message about it is {format_duration(since)} old."

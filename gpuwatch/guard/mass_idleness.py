@@ -1,4 +1,8 @@
-"""Sudden mass idleness: many nodes of a pool that turned idle at the same time. A sensor is suspected, not luck."""
+"""Sudden mass idleness: many nodes of a pool that turned idle at the same time. A sensor is suspected, not luck.
+
+Occupied, parked and stalled nodes count like idle ones: a sensor that reads zero makes nodes look so on which
+somebody's process is alive.
+"""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -28,7 +32,7 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
     the nodes that could turn idle then: neither those idle before nor those started after make it smaller.
     """
     roster = observation.fleet.roster(pool)
-    if roster.still < limits.mass_idleness_nodes:
+    if roster.without_work < limits.mass_idleness_nodes:
         return None
     members = [node for node in roster.nodes if node.id in roster.members]
     known = [at for named, at in observation.ledger.acknowledged if named in {None, pool}]
@@ -51,10 +55,14 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
 
 
 def _onset(node: Node, now: datetime) -> datetime | None:
-    """When a node turned idle, or parked; None where it is neither."""
-    if node.activity.state not in {State.IDLE, State.PARKED}:
+    """When a node ceased to work, as far as its present state tells; None where it works, or nobody knows.
+
+    Prometheus counts no time of occupied, parked and stalled nodes: they did not all turn so in this round.
+    """
+    activity = node.activity
+    if activity.state in {State.BUSY, State.UNKNOWN} or (activity.since is None and activity.held_seconds == 0.0):
         return None
-    return now - timedelta(seconds=node.activity.held_seconds)
+    return now - timedelta(seconds=activity.held_seconds)
 
 
 def _from_start(node: Node, onset: datetime) -> bool:

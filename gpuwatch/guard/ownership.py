@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import CapacityType, LocalDisks, Node, State
+from gpuwatch.model.fleet import CapacityType, LocalDisks, Node
 from gpuwatch.policies import capacity, idle
+from gpuwatch.policies.profiles import OWNED
 
 _PREPAID = {
     CapacityType.CAPACITY_BLOCK: "It runs in a Capacity Block, which is paid to its end.",
@@ -159,10 +160,10 @@ def action_not_enabled(case: Case) -> Finding:
     """Refuses a removal that the pool's settings do not name for the node's activity.
 
     Terminating destroys disks. `action: stop` does not allow termination, `report` allows no removal at all, and
-    consent for idle nodes does not cover parked or stalled ones. Where a pool says `terminate`, a stop is allowed as
-    the milder action. Stopped nodes are judged by `not_stopped_by_us`.
+    consent for idle nodes does not cover occupied, parked or stalled ones. Where a pool says `terminate`, a stop is
+    allowed as the milder action. Stopped nodes are judged by `not_stopped_by_us`.
 
-    Set `pools.<name>.idle.action`, `pools.<name>.idle.parked` or `pools.<name>.idle.stalled`.
+    Set `pools.<name>.profile`, or `action`, `occupied`, `parked` or `stalled` in `pools.<name>.idle`.
     """
     state, verb = case.machine.activity.state, case.step.verb
     if case.asleep:
@@ -172,9 +173,10 @@ def action_not_enabled(case: Case) -> Finding:
         return allow(f"The pool says `{choice}` for {state.value} nodes.")
     if choice is None:
         return refuse(
-            f"No setting allows the removal of {state.value} nodes.", "Only idle, parked and stalled nodes are removed."
+            f"No setting allows the removal of {state.value} nodes.",
+            "Only idle, occupied, parked and stalled nodes are removed.",
         )
-    key = {State.PARKED: "parked", State.STALLED: "stalled"}.get(state, "action")
+    key = state.value if state.value in OWNED else "action"
     return refuse(
         f"The pool says `{choice}` for {state.value} nodes.", f"To allow it, change pools.{case.pool}.idle.{key}."
     )

@@ -13,7 +13,7 @@ from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.records import LedgerError, PastRound
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
-from gpuwatch.model.fleet import Evidence, Fleet, Node, State
+from gpuwatch.model.fleet import DEFAULT_POOL, Evidence, Fleet, Node, State
 
 V1 = 1  # of schema 1: zlib over JSON of the observation, and of the reviews, each after its length
 V2 = 2  # as PIECES, with the field names in _FORMER_NAMES
@@ -45,6 +45,17 @@ _FORMER_NAMES: dict[str, dict[str, str]] = {
     },
 }
 _FORMER_ACTIONS = {"tell": "report"}
+_PROFILES = "profiles"  # in rules that were written since pools have profiles
+# What was in force before that where nothing else is written; idle nodes of the pool `default` were always stopped.
+_FORMER_IDLE = {
+    "timeout": 1800.0,
+    "grace_period": 600.0,
+    "occupied": "report",
+    "parked": "report",
+    "parked_timeout": 14400.0,
+    "stalled": "report",
+    "stalled_timeout": 14400.0,
+}
 
 _ITS_NODES = Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence")
 
@@ -135,7 +146,7 @@ def _pieces(
     fleet = observation.fleet
     nodes = fleet.nodes
     yield encode_(replace(observation, fleet=replace(fleet, nodes=())))
-    yield encode_(rulebook)
+    yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), _PROFILES: True})
     for first in range(0, len(nodes), _NODES_PER_PIECE):
         yield encode_([_stored(node) for node in nodes[first : first + _NODES_PER_PIECE]])
     yield b""
@@ -200,8 +211,21 @@ def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> Past
 def _decode_rulebook(piece: bytes, codec: int) -> Rulebook | None:
     """The rules of a round; None: it had none."""
     kind: Any = Rulebook | None  # a union is no type to the type checker
-    rulebook: Rulebook | None = msgspec.msgpack.decode(_piece(piece, codec, _rename_in_rulebook), type=kind)
+    content = msgspec.msgpack.decode(_piece(piece, codec, _rename_in_rulebook))
+    if content is not None and _PROFILES not in content:
+        _before_profiles(content)
+    rulebook: Rulebook | None = msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=kind)
     return rulebook
+
+
+def _before_profiles(rulebook: dict[str, Any]) -> None:
+    """The rules as they were meant: somebody's nodes were reported, and had no grace of their own."""
+    pools = rulebook.setdefault("pools", {})
+    pools.setdefault(DEFAULT_POOL, {})
+    for rules in pools.values():
+        rules["profile"] = "cautious"
+        idle = rules["idle"] = _FORMER_IDLE | rules.get("idle", {})
+        idle["owner_grace_period"] = idle["grace_period"]
 
 
 def _decode_proposals(piece: bytes, codec: int) -> tuple[Proposal, ...]:

@@ -307,15 +307,16 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool: its nodes; its members, the running, enrolled ones; of those the known and the still; its groups.
+    """One pool: its nodes; its members, the running, enrolled ones; of those the known; its groups.
 
-    Still are those that are idle or parked; sound those that work can be given to, which alone satisfy a floor.
+    Without work are the members that are known and not busy; sound those that work can be given to, which alone satisfy
+    a floor.
     """
 
     nodes: tuple[Node, ...] = ()
     members: frozenset[str] = frozenset()
     known: int = 0
-    still: int = 0
+    without_work: int = 0
     groups: tuple[NodeGroup, ...] = ()
     sound: frozenset[str] = frozenset()
 
@@ -377,13 +378,12 @@ class Fleet:
         verdicts = [node.signal.verdict for node in members]
         states = [State.UNKNOWN if verdict is None else verdict.activity.state for verdict in verdicts]
         known = len(states) - states.count(State.UNKNOWN)
-        still = states.count(State.IDLE) + states.count(State.PARKED)
         groups = tuple(group for group in self.groups if group.pool == pool)
         return PoolView(
             nodes=tuple(nodes),
             members=frozenset(node.id for node in members),
             known=known,
-            still=still,
+            without_work=known - states.count(State.BUSY),
             groups=groups,
             sound=frozenset(node.id for node in members if node.sound),
         )

@@ -16,7 +16,7 @@ from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_rules import IdleRules
 from gpuwatch.runtime.printable import legible
 
 LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated
@@ -121,12 +121,14 @@ def verb_of(event: Event, context: MessageContext) -> Verb | None:
     choice = None if node is None else _choice(rules, node.activity.state)
     if choice is not None:
         return choice
-    choices = {_REMOVALS[each] for each in (rules.action, rules.parked, rules.stalled) if each in _REMOVALS}
+    every = (rules.action, rules.occupied, rules.parked, rules.stalled)
+    choices = {_REMOVALS[each] for each in every if each in _REMOVALS}
     return choices.pop() if len(choices) == 1 else None
 
 
 def _choice(rules: IdleRules, state: State) -> Verb | None:
-    choices = {State.IDLE: rules.action, State.PARKED: rules.parked, State.STALLED: rules.stalled}
+    owned = {State.OCCUPIED: rules.occupied, State.PARKED: rules.parked, State.STALLED: rules.stalled}
+    choices = {State.IDLE: rules.action, **owned}
     return _REMOVALS.get(choices.get(state, ""))
 
 

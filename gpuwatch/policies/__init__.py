@@ -5,10 +5,10 @@ docstring of the entry says what it wants and what sets it up. `resolve` makes o
 pool: the largest wish, then minimums, then maximums, and every limit that took effect is a sentence.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge
 
@@ -27,8 +27,9 @@ from gpuwatch.policies import (
     unknown_pool,
 )
 from gpuwatch.policies.capacity import LaunchRules, Startable
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_rules import IdleRules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
+from gpuwatch.policies.profiles import ProfileName, resolved
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.step_cache import StepCache
@@ -36,10 +37,20 @@ from gpuwatch.policies.step_cache import StepCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRules:
-    """One pool's settings; a node's pool is its tag gpuwatch:pool, or `default`."""
+    """One pool's settings; a node's pool is its tag gpuwatch:pool, or `default`.
+
+    `idle` has plain values: those that `profile` decides were filled in when the settings were read.
+    """
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
+    profile: Annotated[
+        ProfileName,
+        Setting(
+            "How bold the pool is: cautious removes idle nodes alone, balanced also what somebody left behind, after "
+            "20 h; eager is for batch pools. It decides the settings of `idle` that say so, where they are not written."
+        ),
+    ] = "balanced"
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
         int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
@@ -73,6 +84,21 @@ class PoolRules:
     launch: Annotated[
         LaunchRules, Setting("Where new nodes come from when no stopped node and no group is left to grow.")
     ] = field(default_factory=LaunchRules)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  pydantic's protocol is untyped here
+        """What is read has plain values: its profile fills in what nobody has written."""
+
+        def read(raw: Any, validated: Callable[[Any], PoolRules]) -> PoolRules:  # noqa: ANN401  anything may be written
+            rules = validated(raw)
+            if isinstance(raw, PoolRules):
+                return rules
+            idle_raw = raw.get("idle") if isinstance(raw, Mapping) else None
+            written = frozenset(idle_raw) if isinstance(idle_raw, Mapping) else frozenset()
+            return replace(rules, idle=resolved(rules.idle, rules.profile, written))
+
+        function = {"type": "no-info", "function": read}
+        return {"type": "function-wrap", "function": function, "schema": handler(source)}
 
 
 def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepCache | None = None) -> Proposal:

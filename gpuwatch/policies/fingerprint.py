@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Literal
 
 from gpuwatch.policies import PoolRules
+from gpuwatch.policies.profiles import OWNED
 
 Wait = float | Literal["break_even", "learned"]
 _REMOVALS = frozenset({"stop", "terminate"})
@@ -26,7 +27,9 @@ def waits(rules: PoolRules) -> tuple[Wait, ...]:
 def removes(rules: PoolRules) -> bool:
     """Whether the pool ever removes a node."""
     idle = rules.idle
-    return idle.terminate_after is not None or not {idle.action, idle.parked, idle.stalled}.isdisjoint(_REMOVALS)
+    return idle.terminate_after is not None or not {idle.action, *(getattr(idle, each) for each in OWNED)}.isdisjoint(
+        _REMOVALS
+    )
 
 
 def fingerprint(rules: PoolRules) -> str:

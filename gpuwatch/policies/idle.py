@@ -4,34 +4,31 @@ Rules, all of them:
 
 1. Only the verdict `idle` makes a candidate, after it has held for `timeout` (a budget may ask for less, never for more
    and never below a minute) on the node's own monotonic clock.
-2. A candidate first gets a notice. It is stopped after `grace_period`, if it was idle all that time.
+2. A candidate first gets a notice. It is stopped after the grace period, if it was idle all that time.
    What the notice promised holds, whatever the settings say by then (gpuwatch.policies.notices).
 3. A notice is withdrawn as soon as its node is known not to be idle. While its use is unknown, the notice waits. It is
    also withdrawn if somebody protects or snoozes the node; after that, a new notice comes first.
-4. Parked and stalled nodes are reported; they are removed only if the pool says so, after a time of their own.
+4. Occupied, parked and stalled nodes are somebody's. Where the pool removes them, each state has a time of its own, and
+   the notice a longer grace. No budget and no age hastens them. A change of state counts from zero, and withdraws.
 5. A node that is partly idle, or too old, is advice for people, never a removal while it works.
 6. A node that gpuwatch stopped itself is terminated after `terminate_after`, with a notice of its own.
 7. Every node gets a step, also one that holds, and the step says what would change it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from fnmatch import fnmatchcase
-from typing import Annotated, ClassVar, Literal
-
-from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb, Wait
-from gpuwatch.model.duration import DurationOr, Seconds, format_duration
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.evidence_text import last_text
 from gpuwatch.model.fleet import Activity, Node, NodeState, State
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
+from gpuwatch.model.owners import named, owners
 from gpuwatch.model.promise import Notice
-from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import budget_pressure, notices, step_cache
+from gpuwatch.policies.idle_rules import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
@@ -41,115 +38,24 @@ OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
 _AGAIN = "A new notice follows if it still has no use."
 
-Removal = Literal["stop", "terminate", "report"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdleRules:
-    """One pool's idle policy."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
-
-    timeout: Annotated[
-        float | Literal["break_even", "learned"],
-        DurationOr(("break_even", "learned")),
-        Floor(300),
-        Setting(
-            "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
-            "learned: from the pool's own gaps, never much dearer than break_even."
-        ),
-    ] = 1800.0
-    restart_cost: Annotated[
-        float | Literal["measured"],
-        DurationOr(("measured",)),
-        Floor(300),
-        Setting(
-            "break_even: the machine time that a restart costs (boot, environment, warm caches); measured: the pool's "
-            "median from start to first work, 10 min until five starts were seen."
-        ),
-    ] = 600.0
-    restart_usd: Annotated[
-        Decimal,
-        Ge(0),
-        Setting(
-            "break_even: what a restart costs in money besides, such as people who wait; by the price "
-            "of the machine's hour that is more waiting."
-        ),
-    ] = Decimal(0)
-    demand: Annotated[
-        dict[str, Annotated[str, MinLen(1)]],
-        Setting(
-            "PromQL of work that waits for the pool, by names of your choice: above 0 lately, idle nodes are kept. "
-            "Totals that the pool scales by count by themselves, above what its nodes should have."
-        ),
-    ] = field(default_factory=dict)
-    grace_period: Annotated[
-        Seconds,
-        Ge(0),
-        Floor(60, or_none=True),
-        Setting("Grace between the notice (tag and log) and the removal; the node must stay idle."),
-    ] = 600.0
-    action: Annotated[
-        Literal["stop", "terminate", "report", "resize-advice"],
-        Setting(
-            "What happens to an idle node: stop it, terminate it (also members of groups), report, or advise a resize."
-        ),
-    ] = "stop"
-    terminate_after: Annotated[
-        Annotated[Seconds, Gt(0)] | None,
-        Floor(86400),
-        Setting("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
-    ] = None
-    instance_store: Annotated[
-        Literal["ask", "keep", "discard"],
-        Setting(
-            "Local disks in use lose data at a stop. keep: stop no such node; discard: stop it; ask: keep, and warn."
-        ),
-    ] = "ask"
-    required_evidence: Annotated[
-        tuple[Annotated[str, MinLen(1)], ...],
-        Setting(
-            "Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."
-        ),
-    ] = ()
-    parked: Annotated[Removal, Setting("What happens to a node that holds GPU memory but computes nothing.")] = "report"
-    parked_timeout: Annotated[
-        Seconds,
-        Gt(0),
-        Floor(3600),
-        Setting("A node parked for this long without a break becomes a candidate, unless parked is report."),
-    ] = 14400.0
-    stalled: Annotated[Removal, Setting("What happens to a node in a deadlock (full utilization at idle power).")] = (
-        "report"
-    )
-    stalled_timeout: Annotated[
-        Seconds,
-        Gt(0),
-        Floor(3600),
-        Setting("A node stalled for this long becomes a candidate, unless stalled is report."),
-    ] = 14400.0
-    max_age: Annotated[
-        Annotated[Seconds, Gt(0)] | None,
-        Floor(3600),
-        Setting(
-            "A node up for longer is reported while it works, and waits at most five minutes once idle. None: never."
-        ),
-    ] = None
-    max_snooze: Annotated[
-        Seconds,
-        Ge(0),
-        Floor(3600, or_none=True),
-        Setting("A snooze tag holds a node back for this long at most after it turned idle."),
-    ] = 604800.0
-
+__all__ = ["OLD_NODE_WAIT_SECONDS", "IdleRules", "chosen", "grace_seconds", "lacking", "propose", "restart_of"]
+__all__ += ["wait_seconds"]
 
 # What each verdict means to this policy; the sentence finishes "It is …".
 _WORDS = {
     State.BUSY: "busy",
+    State.OCCUPIED: "occupied (somebody's process is alive and does nothing)",
     State.PARKED: "parked (it holds GPU memory and computes nothing)",
     State.STALLED: "stalled (full utilization at idle power: probably a deadlock)",
     State.IDLE: "idle",
     State.UNKNOWN: "unknown",
+}
+
+# Likewise of one process, and of several, that make it so; the words finish "alice's python3, pid 4711, …".
+_OWNED = {
+    State.OCCUPIED: ("does nothing", "do nothing"),
+    State.PARKED: ("holds GPU memory and computes nothing", "hold GPU memory and compute nothing"),
+    State.STALLED: ("full utilization at idle power: probably a deadlock",) * 2,
 }
 
 
@@ -235,7 +141,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     missing = lacking(activity, rules)
     if missing is not None and activity.state is not State.BUSY:
         return _say(node, Verb.HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal.")
-    held, word = format_duration(activity.held_seconds), _WORDS[activity.state]
+    held, word = format_duration(activity.held_seconds), _word(activity)
     choice, wait = chosen(node, observation, rules)
     if choice is None:
         wait = wait_seconds(node, observation, rules)
@@ -255,7 +161,7 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if notice is None:
         sentence = f"It has been {word} for {held}, longer than {format_duration(wait)}{why}."
         said = _say(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
-        return notices.promising(said, then, node, rules.grace_period)
+        return notices.promising(said, then, node, grace_seconds(node, rules))
     kept = _kept(node, activity.held_seconds, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"It has been {word} for {held}, and {kept}.", _NEW_NOTICE)
@@ -265,6 +171,8 @@ def _step(node: Node, observation: Observation, rules: IdleRules) -> Step:
 def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
     """What the pool does with a node in this state, and after how long; no choice for one that works."""
     state = node.activity.state
+    if state is State.OCCUPIED:
+        return rules.occupied, rules.occupied_timeout
     if state is State.PARKED:
         return rules.parked, rules.parked_timeout
     if state is State.STALLED:
@@ -272,6 +180,24 @@ def chosen(node: Node, observation: Observation, rules: IdleRules) -> tuple[str 
     if state is not State.IDLE:
         return None, None
     return rules.action, budget_pressure.hastened(observation.budgets, node, _own(node, observation, rules))
+
+
+def grace_seconds(node: Node, rules: IdleRules) -> float:
+    """The grace of a notice for a node in this state: nobody is asked about an idle or stopped one."""
+    if node.state is NodeState.STOPPED or node.activity.state is State.IDLE:
+        return rules.grace_period
+    return rules.owner_grace_period
+
+
+def _word(activity: Activity) -> str:
+    """What the node is, and because of whose process where that is known."""
+    found = owners(activity.evidence, activity.state)
+    if activity.state not in _OWNED or not found:
+        return _WORDS[activity.state]
+    one, several = _OWNED[activity.state]
+    if len(found) == 1:
+        return f"{activity.state.value} ({named(found[0])}, {one})"
+    return f"{activity.state.value} ({named(found[0])}, and {len(found) - 1} more: {several})"
 
 
 def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None:
@@ -373,7 +299,7 @@ def _advise(node: Node, code: str, sentence: str) -> Advice:
 def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: IdleRules) -> Step:
     """Rule 2: what the notice promised, and idleness without a break since it."""
     activity, verdict = node.activity, node.verdict
-    word, held = _WORDS[activity.state], format_duration(activity.held_seconds)
+    word, held = _word(activity), format_duration(activity.held_seconds)
     since_notice = (now - notice.at).total_seconds()
     lag = 0.0 if verdict is None else verdict.age_seconds + 2 * verdict.interval_seconds + _SLACK_SECONDS
     lag += max(0.0, node.waited_seconds(now))
@@ -382,7 +308,7 @@ def _after_notice(node: Node, then: Verb, notice: Notice, now: datetime, rules: 
         return _say(node, Verb.WITHDRAW, "not_continuous", sentence, _AGAIN)
     if (why := notices.sharper(notice, then)) is not None:
         return _say(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
-    left, promise = notices.left_seconds(notice, node, rules.grace_period, now), notices.promised(notice)
+    left, promise = notices.left_seconds(notice, node, grace_seconds(node, rules), now), notices.promised(notice)
     if left > 0:
         change = f"Any activity within {format_duration(left)} withdraws the notice."
         return _say(node, Verb.HOLD, "grace", f"It has been {word} for {held}. {promise}.", change)

@@ -208,15 +208,16 @@ def test_one_state_has_one_colour_on_all_dashboards() -> None:
                     if each["id"] == "color" and override["matcher"]["options"] in {
                         "busy",
                         "idle",
+                        "occupied",
                         "parked",
                         "stalled",
                     }:
                         colours.setdefault(override["matcher"]["options"], set()).add(each["value"]["fixedColor"])
             for text, colour in re.findall(r'"color": "([^"]+)", "index": \d+, "text": "(\w+)"', json.dumps(panel)):
-                if colour in {"busy", "parked", "stalled"}:
+                if colour in {"busy", "occupied", "parked", "stalled"}:
                     colours.setdefault(colour, set()).add(text)
 
-    assert set(colours) == {"busy", "idle", "parked", "stalled"}
+    assert set(colours) == {"busy", "idle", "occupied", "parked", "stalled"}
     assert {state: len(found) for state, found in colours.items()} == dict.fromkeys(colours, 1)
 
 

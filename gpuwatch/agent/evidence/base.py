@@ -37,8 +37,6 @@ class Roots:
     run: Path = Path("/run")
     dev: Path = Path("/dev")
     sys: Path = Path("/sys")
-    etc: Path = Path("/etc")
-    usr: Path = Path("/usr")
     homes: tuple[Path, ...] = (Path("/home"), Path("/root"))  # /home holds one folder per user, /root is one
     etc: Path = Path("/etc")
     var: Path = Path("/var")

@@ -190,7 +190,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "gpuwatch_node_activity",
         Kind.GAUGE,
         ("state",),
-        "1 for what the machine is doing (busy, parked, stalled, idle or unknown), 0 for the other states.",
+        "1 for what the machine is doing (busy, occupied, parked, stalled, idle or unknown), 0 for the other states.",
         "the agent's verdict",
     ),
     (

@@ -15,7 +15,7 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.model.orders import Pause
 
 OFF = "off"
-_NOT_USED = frozenset({State.IDLE, State.PARKED, State.STALLED})
+_NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
 
 
@@ -108,7 +108,7 @@ class FleetPage:
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     """Sums over all nodes."""
     running = [row for row in nodes if row.activity is not None]
-    by_activity = Counter(gpu.activity.value for row in running for gpu in row.gpus)
+    by_activity = Counter(_use_of(row, gpu.activity).value for row in running for gpu in row.gpus)
     by_activity[OFF] = sum(
         node.known_gpus for node in done.observation.fleet.nodes if node.state is not NodeState.RUNNING
     )
@@ -123,6 +123,11 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     )
 
 
+def _use_of(row: NodeRow, gpu: State) -> State:
+    """A GPU's state; one that does nothing on an occupied machine is taken, for it goes when its machine goes."""
+    return State.OCCUPIED if gpu is State.IDLE and row.activity is State.OCCUPIED else gpu
+
+
 def _sum(nodes: Iterable[NodeRow]) -> Decimal:
     return sum((row.usd_per_hour for row in nodes if row.usd_per_hour is not None), Decimal(0))
 
@@ -131,14 +136,16 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
     """One for each pool that was decided about."""
     for decision in done.decisions:
         members = [row for row in nodes if row.pool == decision.pool]
-        idle, asks = rules.pool(decision.pool).idle, rules.pool(decision.pool).approval
+        in_force = rules.pool(decision.pool)
+        idle, asks = in_force.idle, in_force.approval
         after = idle.timeout.replace("_", "-") if isinstance(idle.timeout, str) else format_duration(idle.timeout)
         yield PoolRow(
             name=decision.pool,
             nodes=len(members),
             running=sum(row.activity is not None for row in members),
             gpus=sum(len(row.gpus) for row in members),
-            rule=f"{idle.action} after {after} idle, with {format_duration(idle.grace_period)} notice"
+            rule=f"{in_force.profile}: {idle.action} after {after} idle, "
+            f"with {format_duration(idle.grace_period)} notice"
             f"{' and an approval' if asks else ''}",
             usd_per_hour=_sum(members),
             target=decision.target,

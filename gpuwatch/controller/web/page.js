@@ -4,9 +4,9 @@
 const API = "/api/v1";
 const POLL = 2000;
 const ROWS = 50;
-const USES = ["busy", "idle", "parked", "stalled", "unknown", "off"];
+const USES = ["busy", "idle", "occupied", "parked", "stalled", "unknown", "off"];
 const HEALTHS = ["healthy", "degraded", "failing", "unknown"];
-const URGENT = { stalled: 0, idle: 1, parked: 2, unknown: 3, busy: 4, off: 5 };
+const URGENT = { stalled: 0, idle: 1, occupied: 2, parked: 3, unknown: 4, busy: 5, off: 6 };
 const $ = (id) => document.getElementById(id);
 
 let fleet = null; // the newest /fleet
@@ -400,7 +400,7 @@ function colours() {
   // Resolved by the browser from the classes of the style sheet, for whichever theme is on.
   const probe = el("span"), found = {};
   document.body.append(probe);
-  for (const [name, value] of [...["busy", "idle", "parked", "stalled", "unknown", "off", "healthy", "low", "high", "ink", "faint"].map((each) => [each, each])]) {
+  for (const [name, value] of [...["busy", "idle", "occupied", "parked", "stalled", "unknown", "off", "healthy", "low", "high", "ink", "faint"].map((each) => [each, each])]) {
     probe.style.color = `var(--${value})`;
     found[name] = getComputedStyle(probe).color;
   }

@@ -4,7 +4,7 @@ Rules, all of them:
 
 1. What the agent counted in between counts, to scale; what it did not count, beyond the slack, is unknown.
 2. Without a tally: its present state since when it says so; before that the state of the round before. What it does not
-   date began half way. Seen in one state other than busy that began again in between, it is unknown until then.
+   date began half way. Seen in one use other than useful that began again in between, it is unknown until then.
 3. Where all GPUs of a node are unknown and the node is not, the GPUs count as the node does.
 """
 
@@ -20,6 +20,7 @@ from gpuwatch.money.accounting.slices import apportioned
 _USE_OF = {
     State.BUSY: Use.USEFUL,
     State.IDLE: Use.IDLE,
+    State.OCCUPIED: Use.IDLE,  # the books have no column of its own: somebody left it, and it does nothing
     State.PARKED: Use.PARKED,
     State.STALLED: Use.STALLED,
     State.UNKNOWN: Use.UNKNOWN,
@@ -157,7 +158,11 @@ def _slack(length: int) -> int:
 
 def _shares(seconds: Mapping[str, float], length: int, count: int, first: int) -> dict[int, int]:
     """So many machines' or GPUs' time in the stretch by what was counted; a shortfall beyond the slack is unknown."""
-    counted = {first + _PLACE[name]: int(each * 1000) for name, each in seconds.items() if name in _PLACE}
+    counted: dict[int, int] = {}
+    for name, each in seconds.items():
+        if name in _PLACE:  # two states may be one use
+            place = first + _PLACE[name]
+            counted[place] = counted.get(place, 0) + int(each * 1000)
     whole, counted_ms = length * count, sum(counted.values())
     known = whole if counted_ms >= whole - _slack(length) * count else counted_ms
     amounts = apportioned(known, counted)

@@ -36,7 +36,7 @@ def idle(report: Report) -> Iterator[Part]:
         return
     at = _local(seen.at, report.facts.period.zone)
     if not seen.idle:
-        yield Words((f"At {at} no running machine was idle, parked or stalled.",))
+        yield Words((f"At {at} no running machine was idle, occupied, parked or stalled.",))
         return
     prices = [each.usd_per_hour for each in seen.idle]
     known = sum((price for price in prices if price is not None), Decimal(0))

@@ -10,7 +10,7 @@ from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_
 from gpuwatch.model.fleet import Node, NodeState, State
 from gpuwatch.model.health import Health
 
-_OF_NO_USE = (State.IDLE, State.PARKED, State.STALLED)
+_OF_NO_USE = (State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED)
 _OFF = frozenset({NodeState.STOPPED, NodeState.STOPPING})
 _WORST_FIRST = (Health.FAILING, Health.DEGRADED, Health.UNKNOWN, Health.HEALTHY)
 

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import waits
-from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS, IdleRules
+from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS
+from gpuwatch.policies.idle_rules import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
+from gpuwatch.policies.profiles import Removal
 
 
 def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
@@ -19,13 +21,37 @@ def trials(rules: PoolRules) -> tuple[PoolRules, ...]:
     idle = replace(
         rules.idle,
         action="stop" if rules.idle.action == "terminate" else rules.idle.action,
-        parked="stop" if rules.idle.parked == "terminate" else rules.idle.parked,
+        occupied=_milder(rules.idle.occupied),
+        parked=_milder(rules.idle.parked),
+        stalled=_milder(rules.idle.stalled),
         terminate_after=None,
         instance_store="discard",
         required_evidence=(),
         demand={},
     )
     return tuple(PoolRules(warm_up=rules.warm_up, idle=replace(idle, timeout=after)) for after in waits(rules))
+
+
+def _milder(choice: Removal) -> Removal:
+    return "stop" if choice == "terminate" else choice
+
+
+def owned_seconds(rules: PoolRules) -> float | None:
+    """How much longer than idle nodes the pool lets occupied or parked ones be at least; None: it removes neither.
+
+    From the first moment to the removal. A recording in which such time is busy for so long, and then idle, is played
+    as if their own wait and grace were kept.
+    """
+    idle = rules.idle
+    owned = [
+        wait + idle.owner_grace_period
+        for choice, wait in ((idle.occupied, idle.occupied_timeout), (idle.parked, idle.parked_timeout))
+        if choice != "report"
+    ]
+    if not owned:
+        return None
+    longest = max(in_all(idle, restart_seconds(idle) if isinstance(wait, str) else wait) for wait in waits(rules))
+    return max(0.0, min(owned) - longest)
 
 
 def restart_seconds(idle: IdleRules) -> float:

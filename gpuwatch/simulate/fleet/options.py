@@ -15,7 +15,7 @@ from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.money import prices
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle import IdleRules
+from gpuwatch.policies.idle_rules import IdleRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.traces import Recording, lives_of, read_trace
 from gpuwatch.simulate.fleet.workloads import DAY_BEGINS_HOUR, POOLS, DemoError, Workload, demo_fleet
@@ -49,15 +49,14 @@ class Options:
 
     @property
     def pool(self) -> PoolRules:
-        """The pool's rules. A recorded node has nobody at it, so its held memory may be reclaimed like idleness."""
-        parked = self.parked or ("report" if self.trace is None else "stop")
-        idle = IdleRules(
-            timeout=self.timeout,
-            grace_period=self.grace_period,
-            parked=parked,
-            parked_timeout=self.timeout,
-            instance_store="discard",
-        )
+        """The pool's rules: the profile balanced with shorter waits for idle nodes.
+
+        A recorded node has nobody at it, so its held memory may be reclaimed like idleness.
+        """
+        idle = IdleRules(timeout=self.timeout, grace_period=self.grace_period, instance_store="discard")
+        parked = self.parked or (None if self.trace is None else "stop")
+        if parked is not None:
+            idle = replace(idle, parked=parked, parked_timeout=self.timeout, owner_grace_period=self.grace_period)
         return PoolRules(warm_up=self.warm_up, idle=self.idle or idle)
 
     @property

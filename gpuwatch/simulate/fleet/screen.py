@@ -20,7 +20,14 @@ from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.world import World
 
 _EVENTS = 8
-_STYLES = {"busy": "green", "parked": "cyan", "stalled": "magenta", "idle": "yellow", "unknown": "red"}
+_STYLES = {
+    "busy": "green",
+    "occupied": "blue",
+    "parked": "cyan",
+    "stalled": "magenta",
+    "idle": "yellow",
+    "unknown": "red",
+}
 _ACTION_STYLES = {Verb.NOTICE: "yellow", Verb.STOP: "bold red", Verb.WITHDRAW: "green"}
 
 

@@ -216,7 +216,7 @@ def test_config_and_pool_may_be_about_the_rules_alone(
 ) -> None:
     """A source that is named whole needs no configuration, and a file knows of no pool."""
     nothing = dict.fromkeys(each.name for each in fields(Asked))
-    asked = Asked(**{**nothing, **given, "path": Path("g.yaml"), "pool": "training"}).beside("idle")
+    asked = Asked(**{**nothing, **given, "path": Path("g.yaml"), "pool": "training"}).beside("idle", 60.0)
 
     assert (asked.path, asked.pool) == (path, pool)
-    assert asked.parked == (None if asked.trace else "idle")
+    assert (asked.parked, asked.parked_after) == ((None, None) if asked.trace else ("idle", 60.0))

@@ -145,6 +145,8 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ("silence", "stale", True, lambda c: with_node(c, signal=NodeReport(failure="no answer"))),
     ("parked where reclaimed", "busy", False, lambda c: in_state(c, State.PARKED, parked="stop")),
     ("stalled where reclaimed", "busy", False, lambda c: in_state(c, State.STALLED, stalled="stop")),
+    ("occupied where reclaimed", "busy", False, lambda c: in_state(c, State.OCCUPIED, occupied="stop")),
+    ("occupied where told", "busy", True, lambda c: in_state(c, State.OCCUPIED, parked="stop")),
     ("stalled where told", "busy", True, lambda c: in_state(c, State.STALLED, parked="stop")),
     (
         "failed long ago",

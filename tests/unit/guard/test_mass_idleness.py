@@ -3,13 +3,14 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits, Rulebook, burst, review
 from gpuwatch.model.decision import Decision
-from gpuwatch.model.fleet import Node, State
-from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node, a_notice, an_observation
+from gpuwatch.model.fleet import Node, NodeReport, State
+from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node, a_notice, a_verdict, an_observation
 from tests.support.builders.past_steps import a_step
 
 LIMITS = Limits()
@@ -115,11 +116,25 @@ def test_agents_restarted_all_at_once_freeze_their_pool() -> None:
     assert burst(an_observation(*nodes), "default", LIMITS) is not None
 
 
-def test_parked_counts_like_idle() -> None:
-    """A sensor that reads zero makes nodes with memory held look parked."""
-    nodes = [a_node(f"i-{n}", State.PARKED, HOUR) for n in range(8)]
+@pytest.mark.parametrize("state", [State.OCCUPIED, State.PARKED, State.STALLED])
+def test_whatever_does_not_work_counts_like_idle(state: State) -> None:
+    """A sensor that reads zero makes nodes look occupied or parked, one that misses power and memory stalled."""
+    nodes = [a_node(f"i-{n}", state, HOUR) for n in range(8)]
+    mixed = [a_node(f"i-{n}", (state, State.IDLE)[n % 2], HOUR) for n in range(8)]
 
     assert burst(an_observation(*nodes), "default", LIMITS) is not None
+    assert burst(an_observation(*mixed), "default", LIMITS) is not None
+
+
+def test_a_state_without_a_time_is_no_burst() -> None:
+    """Prometheus has no duration of occupied and parked nodes: they do not turn so in every round anew."""
+    nodes = []
+    for number in range(8):
+        verdict = a_verdict(f"i-{number}", State.OCCUPIED, 0.0)
+        verdict = replace(verdict, activity=replace(verdict.activity, since=None))
+        nodes.append(a_node(f"i-{number}", signal=NodeReport(verdict=verdict)))
+
+    assert burst(an_observation(*nodes), "default", LIMITS) is None
 
 
 def test_machines_that_nobody_enrolled_make_no_burst() -> None:

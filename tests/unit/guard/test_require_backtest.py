@@ -35,6 +35,9 @@ OTHERS: dict[str, Any] = {
     "terminate_after": 86400.0,
     "instance_store": "discard",
     "required_evidence": ("gpu*.power",),
+    "owner_grace_period": 0.0,
+    "occupied": "stop",
+    "occupied_timeout": 60.0,
     "parked": "stop",
     "parked_timeout": 60.0,
     "stalled": "stop",
@@ -86,12 +89,17 @@ def test_equal_values_are_the_same_rules_however_they_are_written() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "does"),
-    [({}, True), ({"action": "report"}, False), ({"action": "report", "parked": "terminate"}, True)],
+    [
+        ({}, True),
+        ({"action": "report"}, False),
+        ({"action": "report", "parked": "terminate"}, True),
+        ({"action": "report", "occupied": "stop"}, True),
+    ],
     ids=str,
 )
 def test_some_pools_remove_nothing(changes: dict[str, Any], does: bool) -> None:
     """They need no backtest to go on telling."""
-    assert removes(PoolRules(idle=IdleRules(**changes))) is does
+    assert removes(PoolRules(idle=replace(RULES.idle, **changes))) is does
 
 
 # The controller.

@@ -2,7 +2,7 @@
 
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -187,9 +187,11 @@ def test_rounds_with_former_field_names_are_read_as_they_were(tmp_path: Path) ->
         parked_timeout=18000.0,
         stalled="report",
         stalled_timeout=21600.0,
+        occupied="report",
+        owner_grace_period=1800.0,
     )
     window = Window(min_nodes=2, max_nodes=5, idle_timeout=3600.0)
-    pools = {"after": PoolRules(idle=idle, schedule={"at_least": window})}
+    pools = {"after": PoolRules(profile="cautious", idle=idle, schedule={"at_least": window}), "default": BEFORE}
     rulebook = Rulebook(pools=pools, limits=Limits(require_notification=True))
     proposal = Proposal(policy="scaling", pool="after", reason=REASON, desired_nodes=3, min_nodes=2, max_nodes=5)
     proposals = (replace(proposal, raw_desired_nodes=4),)
@@ -205,6 +207,47 @@ def test_rounds_with_former_field_names_are_read_as_they_were(tmp_path: Path) ->
     ledger.close()
 
 
+# The pool `default` before there were profiles, written or not.
+BEFORE = PoolRules(
+    profile="cautious",
+    idle=IdleRules(
+        owner_grace_period=600.0,
+        occupied="report",
+        parked="report",
+        parked_timeout=14400.0,
+        stalled="report",
+        stalled_timeout=14400.0,
+    ),
+)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_rules_without_profiles_are_read_as_they_were_meant(tmp_path: Path, written: bool) -> None:
+    """Nobody had said what becomes of occupied nodes, so they were left alone; so was the pool that nobody wrote."""
+    pools = {"default": BEFORE} if written else {}
+    rulebook = Rulebook(pools={**pools, "training": replace(BEFORE, min_nodes=2)}, enforce=True)
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    number = ledger.record_round(an_observation(a_node("i-1")), (), rulebook=rulebook)
+    ledger.close()
+    rewrite(tmp_path / "ledger.db", without_profiles, codec=3)
+    ledger = Ledger.open(tmp_path / "ledger.db")
+
+    assert ledger.round(number).rulebook == replace(rulebook, pools={"default": BEFORE, **rulebook.pools})
+    ledger.close()
+
+
+def test_present_rules_are_read_as_they_are(tmp_path: Path) -> None:
+    """With their profile, and without a pool that nobody wrote."""
+    rulebook = Rulebook(pools={"batch": PoolRules(profile="eager", idle=IdleRules(occupied="terminate"))})
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    number = ledger.record_round(an_observation(a_node("i-1")), (), rulebook=rulebook)
+
+    assert ledger.round(number).rulebook == rulebook
+    assert ledger.round(ledger.record_round(an_observation(), ())).rulebook is None
+    ledger.close()
+
+
+NEWER = frozenset({"profiles", "profile", "occupied", "occupied_timeout", "owner_grace_period"})
 FORMER_NAMES = {
     "snoozes": "keeps",
     "require_notification": "require_told",
@@ -225,17 +268,22 @@ FORMER_NAMES = {
 
 def with_former_names(path: Path) -> None:
     """The bodies as an earlier gpuwatch wrote them: in codec 2."""
+    rewrite(path, former, codec=2)
+
+
+def rewrite(path: Path, change: Callable[[object], object], *, codec: int) -> None:
+    """The bodies with each piece changed."""
     db = sqlite3.connect(path)
     for number, body in db.execute("SELECT round_id, body FROM bodies").fetchall():
         raw, pieces = zlib.decompress(body), []
         while raw:
             size = int.from_bytes(raw[:4], "big")
-            content = former(msgspec.msgpack.decode(raw[4 : 4 + size])) if size else None
+            content = change(msgspec.msgpack.decode(raw[4 : 4 + size])) if size else None
             piece = msgspec.msgpack.encode(content) if size else b""
             pieces.append(len(piece).to_bytes(4, "big") + piece)
             raw = raw[4 + size :]
-        changed = (zlib.compress(b"".join(pieces)), number)
-        db.execute("UPDATE bodies SET codec = 2, body = ? WHERE round_id = ?", changed)
+        changed = (codec, zlib.compress(b"".join(pieces)), number)
+        db.execute("UPDATE bodies SET codec = ?, body = ? WHERE round_id = ?", changed)
     db.commit()
     db.close()
 
@@ -243,10 +291,17 @@ def with_former_names(path: Path) -> None:
 def former(content: object) -> object:
     """The content with the former names and values."""
     if isinstance(content, dict):
-        return {FORMER_NAMES.get(key, key): former(value) for key, value in content.items()}
+        return {FORMER_NAMES.get(key, key): former(value) for key, value in content.items() if key not in NEWER}
     if isinstance(content, list):
         return [former(each) for each in content]
     return "tell" if content == "report" else content
+
+
+def without_profiles(content: object) -> object:
+    """The content of the time before them."""
+    if isinstance(content, dict):
+        return {key: without_profiles(value) for key, value in content.items() if key not in NEWER}
+    return [without_profiles(each) for each in content] if isinstance(content, list) else content
 
 
 def content(path: Path) -> dict[str, list[tuple[object, ...]]]:

@@ -41,7 +41,7 @@ def test_within_the_grace_period_nothing_happens() -> None:
     assert "1s" in step.change
 
 
-@pytest.mark.parametrize("state", [State.BUSY, State.PARKED, State.STALLED])
+@pytest.mark.parametrize("state", [State.BUSY, State.OCCUPIED, State.PARKED, State.STALLED])
 def test_a_notice_is_withdrawn_as_soon_as_the_node_is_not_idle(state: State) -> None:
     """Anything but idleness ends a notice."""
     assert the_verb(an_observation(a_node(state=state), notices=(a_notice(),))) is Verb.WITHDRAW
@@ -67,9 +67,9 @@ def test_a_clock_that_jumps_ahead_does_not_shorten_the_grace_period() -> None:
     assert the_verb(an_observation(node, notices=(a_notice(age=100.0 + HOUR),))) is Verb.WITHDRAW
 
 
-@pytest.mark.parametrize("state", [State.PARKED, State.STALLED, State.BUSY])
+@pytest.mark.parametrize("state", [State.OCCUPIED, State.PARKED, State.STALLED, State.BUSY])
 def test_only_idle_nodes_become_candidates_unless_the_pool_says_otherwise(state: State) -> None:
-    """Parked for a week is still not idle (default: tell)."""
+    """Occupied or parked for a week is still not idle, and this pool only tells about it."""
     assert the_verb(an_observation(a_node(state=state, held=7 * 24 * HOUR))) is Verb.HOLD
 
 

@@ -90,9 +90,10 @@ def test_then_terminate_ends_an_idle_node_after_its_notice() -> None:
 
 
 @pytest.mark.parametrize("then", ["stop", "terminate"])
-@pytest.mark.parametrize(("state", "key"), [(State.PARKED, "parked"), (State.STALLED, "stalled")])
-def test_parked_and_stalled_follow_their_own_choice(state: State, key: str, then: str) -> None:
+@pytest.mark.parametrize("state", [State.OCCUPIED, State.PARKED, State.STALLED])
+def test_somebodys_nodes_follow_their_own_choice(state: State, then: str) -> None:
     """Each waits for its own time, whatever `timeout` and `action` say."""
+    key = state.value
     rules = replace(RULES.idle, action="report", **{key: then, f"{key}_timeout": 5 * HOUR})  # type: ignore[arg-type]
     notices = (a_notice(action=then),)
 

@@ -24,7 +24,7 @@ class Kind(IntEnum):
 
     UNKNOWN = 0
     BUSY = 1
-    PARKED = 2  # memory held, nothing computed
+    PARKED = 2  # somebody's, by memory or by a process, and nothing computed
     IDLE = 3
 
 
@@ -41,10 +41,15 @@ class Run:
 
 @dataclass(slots=True, kw_only=True)
 class NodeObservation:
-    """One node; times are seconds from the history's begin. `parked_is` is what held memory counts as."""
+    """One node; times are seconds from the history's begin.
+
+    `parked_is` is what held memory counts as; where that is idle, it is so after `parked_after` seconds, and busy
+    before.
+    """
 
     name: str
     parked_is: Kind = Kind.BUSY
+    parked_after: float = 0.0
     pool: str = DEFAULT_POOL
     instance_type: str | None = None
     gpus: int = 0
@@ -53,7 +58,8 @@ class NodeObservation:
     def add(self, begin: float, end: float, kind: Kind, *, gpus: int = 0, words: str = "") -> None:
         """What it did from the end of what is known, or from `begin`, on; `words` are why, where it begins to be so."""
         if kind is Kind.PARKED:
-            kind, words = self.parked_is, words or "memory held"
+            words = words or "memory held"
+            kind = kind if self._late else self.parked_is
         runs = self.runs
         if runs:
             last = runs[-1]
@@ -69,6 +75,8 @@ class NodeObservation:
 
         In one moment the GPU that goes and the one that comes in its place may both be seen.
         """
+        if self._late:
+            self.runs = [part for run in self.runs for part in self._parts(run)]
         lasting = defaultdict[int, float](float)
         for run in self.runs:
             lasting[run.gpus] += run.end - run.begin
@@ -77,6 +85,20 @@ class NodeObservation:
         for run in self.runs:
             if run.kind is Kind.IDLE and run.gpus < most:
                 run.kind = Kind.UNKNOWN
+
+    @property
+    def _late(self) -> bool:
+        return self.parked_is is Kind.IDLE and self.parked_after > 0
+
+    def _parts(self, run: Run) -> Iterator[Run]:
+        """A run in which somebody may come back, as long as the rules wait for that, and then idleness."""
+        if run.kind is not Kind.PARKED:
+            yield run
+            return
+        middle = min(run.end, run.begin + self.parked_after)
+        yield Run(run.begin, middle, Kind.BUSY, run.gpus, "")
+        if middle < run.end:
+            yield Run(middle, run.end, Kind.IDLE, run.gpus, run.words)
 
 
 def history_of_nodes(

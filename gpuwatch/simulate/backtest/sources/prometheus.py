@@ -43,6 +43,7 @@ class PrometheusRange:
     step: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
+    parked_after: float = 0.0  # as with NodeObservation
     _nodes: dict[str, NodeObservation] = field(default_factory=dict, init=False)
     _past: dict[str, Remembered] = field(default_factory=lambda: defaultdict(Remembered), init=False)
 
@@ -125,7 +126,9 @@ class PrometheusRange:
     def _node(self, name: str, target: Target) -> NodeObservation:
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeObservation(name=name, parked_is=self.parked_is)
+            node = self._nodes[name] = NodeObservation(
+                name=name, parked_is=self.parked_is, parked_after=self.parked_after
+            )
             node.pool = target[-1] or DEFAULT_POOL
         return node
 

@@ -23,6 +23,7 @@ class Bits(IntFlag):
 
     BUSY = 1
     PARKED = 2
+    OCCUPIED = 2  # played like parked: somebody's, and nothing computes
     STALLED = 4
     UNKNOWN = 8
     IDLE = 16

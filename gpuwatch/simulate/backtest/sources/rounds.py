@@ -25,7 +25,13 @@ _HOLE_INTERVALS = 5  # as for samples in a file
 _HOLE_SECONDS = 1800.0  # however seldom rounds are kept
 _NEWEST = 50  # rounds that tell the interval: of older ones some may have been dropped
 _SAME_SECONDS = 2.0  # by which two reports of the same begin may differ
-_KINDS = {State.BUSY: Kind.BUSY, State.STALLED: Kind.BUSY, State.PARKED: Kind.PARKED, State.IDLE: Kind.IDLE}
+_KINDS = {
+    State.BUSY: Kind.BUSY,
+    State.STALLED: Kind.BUSY,
+    State.PARKED: Kind.PARKED,
+    State.OCCUPIED: Kind.PARKED,
+    State.IDLE: Kind.IDLE,
+}
 _RESTS = frozenset({Kind.IDLE, Kind.PARKED})
 _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
 
@@ -47,6 +53,7 @@ class Rounds:
     hole: float
     pool: str | None = None
     parked_is: Kind = Kind.BUSY
+    parked_after: float = 0.0
     nodes: dict[str, NodeObservation] = field(default_factory=dict)
     _at: float | None = None
     _origin: float = 0.0
@@ -67,7 +74,10 @@ class Rounds:
                 seen_node = self.nodes.get(node.id)
                 if seen_node is None:
                     seen_node = self.nodes[node.id] = NodeObservation(
-                        name=node.id, parked_is=self.parked_is, gpus=node.known_gpus
+                        name=node.id,
+                        parked_is=self.parked_is,
+                        parked_after=self.parked_after,
+                        gpus=node.known_gpus,
                     )
                 seen_node.pool, seen_node.instance_type = node.pool, node.instance_type
         if before is not None and at - before <= self.hole:
@@ -113,7 +123,7 @@ class Rounds:
             if evidence is not None and evidence.observed is not None:
                 self._worked[name] = f", after {evidence.name} of {evidence.observed:.3g} {evidence.unit}".rstrip()
             return ""
-        word = "idle" if kind is Kind.IDLE else "memory held"
+        word = "memory held" if activity.state is State.PARKED else activity.state.value
         return f"{word} since {format_time(since, seconds=True)}{self._worked.get(name, '')}"
 
 
@@ -136,7 +146,7 @@ def _between(before: float, earlier: Seen, at: float, later: Seen) -> Iterator[t
         yield middle, at, later.kind
 
 
-def ledger_history(
+def ledger_history(  # noqa: PLR0913  what may be chosen of a history
     ledger: Ledger,
     options: Options,
     since: datetime | None,
@@ -144,6 +154,7 @@ def ledger_history(
     *,
     pool: str | None = None,
     parked_is: Kind = Kind.BUSY,
+    parked_after: float = 0.0,
     place: str = "the ledger",
 ) -> History:
     """The rounds from one moment to another that a ledger keeps whole; without `since` from the first on.
@@ -162,7 +173,8 @@ def ledger_history(
             f"{place} keeps {len(kept)} rounds of that time whole, and a backtest needs two "
             "(ledger.quiet_round_retention, ledger.retention); `gpuwatch rounds` lists them"
         )
-    rounds = Rounds(hole=_hole([at for _, at in kept]), pool=pool, parked_is=parked_is)
+    hole = _hole([at for _, at in kept])
+    rounds = Rounds(hole=hole, pool=pool, parked_is=parked_is, parked_after=parked_after)
     for round_id, _ in kept:
         rounds.add(ledger.observation(round_id))
     if not any(node.runs for node in rounds.nodes.values()):

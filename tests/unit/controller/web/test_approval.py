@@ -86,7 +86,7 @@ def test_what_needs_no_approval_says_so(site: Site) -> None:
     pool = site.ask("/api/v1/pools", Authorization=known("ann")).json["pools"][0]
 
     assert told(site, "i-2")["approval"] is None
-    assert pool["rule"] == "stop after 30m idle, with 10m notice and an approval"
+    assert pool["rule"] == "cautious: stop after 30m idle, with 10m notice and an approval"
 
 
 def test_an_approval_is_of_the_notice_that_was_looked_at(site: Site) -> None:

@@ -51,7 +51,7 @@ def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
         "nodes": 5,
         "running": 4,
         "gpus": 5,
-        "gpus_by_activity": {"busy": 1, "parked": 0, "stalled": 0, "idle": 3, "unknown": 0, "off": 1},
+        "gpus_by_activity": {"busy": 1, "occupied": 0, "parked": 0, "stalled": 0, "idle": 3, "unknown": 0, "off": 1},
         "usd_per_hour": "22.688",
         "usd_per_hour_not_used": "17.016",
         "unpriced": 0,

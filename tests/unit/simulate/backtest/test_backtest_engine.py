@@ -24,6 +24,7 @@ from gpuwatch.simulate.fleet.play import staged
 from gpuwatch.simulate.fleet.workloads import Lost, Workload
 from gpuwatch.simulate.fleet.world import Timing, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
+from tests.support.builders.fleet import RULES
 from tests.support.fakes.faulty_cloud import FaultRates, FaultyCloud
 
 GIB = 1024**3
@@ -79,7 +80,8 @@ def test_skipped_rounds_change_nothing(
     turns: list[list[tuple[float, float]]], after: float | str, seed: int | None, notice: float
 ) -> None:
     """Stops, starts, runs and violations are those of every round played, whether the cloud fails or not."""
-    idle = IdleRules(timeout=after, grace_period=notice, parked="stop", parked_timeout=60.0, instance_store="discard")  # type: ignore[arg-type]
+    idle = IdleRules(timeout=after, grace_period=notice, parked_timeout=60.0, instance_store="discard")  # type: ignore[arg-type]
+    idle = replace(idle, owner_grace_period=notice)
     options = replace(OPTIONS, idle=idle)
     cloud = (lambda cloud, _: cloud) if seed is None else faulty(seed)
     played = [
@@ -105,13 +107,13 @@ def test_a_fleet_at_work_is_played_in_one_round() -> None:
 @pytest.mark.parametrize(
     ("rules", "waits"),
     [
-        (PoolRules(idle=IdleRules(timeout=300.0)), {State.IDLE: 300.0}),
+        (PoolRules(idle=replace(RULES.idle, timeout=300.0)), {State.IDLE: 300.0}),
         (
             PoolRules(idle=IdleRules(timeout=300.0, parked="stop", parked_timeout=900.0)),
             {State.IDLE: 300.0, State.PARKED: 900.0},
         ),
-        (PoolRules(idle=IdleRules(timeout="break_even", restart_cost=120.0)), {State.IDLE: 120.0}),
-        (PoolRules(idle=IdleRules(action="report")), {}),
+        (PoolRules(idle=replace(RULES.idle, timeout="break_even", restart_cost=120.0)), {State.IDLE: 120.0}),
+        (PoolRules(idle=replace(RULES.idle, action="report")), {}),
         (PoolRules(idle=IdleRules(timeout="break_even", restart_cost="measured")), None),
         (PoolRules(idle=IdleRules(timeout="learned")), None),
         (PoolRules(idle=IdleRules(terminate_after=3600.0)), None),
@@ -255,7 +257,8 @@ def test_what_is_not_idle_is_the_very_same_value_again() -> None:
 def test_whatever_the_cloud_does_no_property_is_broken(after: float | str) -> None:
     """Throttles, lost answers, no capacity, slow stops and blind spells: the stops come later, and none is wrong."""
     turns = [[(1500.0 + 100 * number, 700.0)] * 12 for number in range(6)]
-    idle = IdleRules(timeout=after, grace_period=0.0, parked="stop", instance_store="discard")  # type: ignore[arg-type]
+    idle = IdleRules(timeout=after, grace_period=0.0, parked_timeout=14400.0, instance_store="discard")  # type: ignore[arg-type]
+    idle = replace(idle, owner_grace_period=0.0)
     clouds: list[FaultyCloud] = []
 
     def broken(cloud: Cloud, clock: object) -> Cloud:

@@ -88,6 +88,7 @@ STORIES: dict[str, tuple[dict[float, Was], list[tuple[float, float, bool]]]] = {
     ),
     "idle since before the first round": ({0: idle(7200), 60: idle(7260)}, [(0, 60, False)]),
     "stalled is no idleness": ({0: idle(9), 60: Was(state=State.STALLED, held=20)}, [(0, 40, True)]),
+    "occupied is no idleness": ({0: idle(9), 60: Was(state=State.OCCUPIED, held=20)}, [(0, 40, True)]),
     "parked is no idleness": ({0: idle(9), 60: Was(state=State.PARKED, held=20)}, [(0, 40, True)]),
     "unknown ends a gap without a need": (
         {0: idle(9), 60: Was(state=NodeState.RUNNING), 120: idle(200), 180: busy(60)},
@@ -156,6 +157,19 @@ def test_held_memory_may_count_as_idle() -> None:
 
     assert gaps_of(a_history(rounds)) == [(110, 120, False)]
     assert gaps_of(a_history(rounds, parked_is=Kind.IDLE)) == [(30, 120, False)]
+
+
+@pytest.mark.parametrize("state", [State.PARKED, State.OCCUPIED])
+def test_somebodys_time_may_count_as_idle_after_a_while(state: State) -> None:
+    """As long as the rules let such nodes be for longer than idle ones, it counts as work."""
+    rounds: dict[float, Was] = {0: busy(9)}
+    rounds |= {60.0 * number: Was(state=state, held=60.0 * number - 30) for number in range(1, 6)}
+    history = a_history(rounds, parked_is=Kind.IDLE, parked_after=120.0)
+
+    assert gaps_of(history) == [(150, 300, False)]
+    assert ("memory held" if state is State.PARKED else "occupied") in history.evidence["n", 150]
+    assert gaps_of(a_history(rounds, parked_is=Kind.IDLE, parked_after=400.0)) == []
+    assert gaps_of(a_history(rounds, parked_after=120.0)) == []
 
 
 def test_one_gpu_too_few_is_unknown() -> None:

@@ -1,0 +1,58 @@
+"""What the agent's core publishes after a cycle; readers see it whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gpuwatch.agent.activity import Memory
+from gpuwatch.agent.last_busy import Kept
+from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, Tally
+from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
+from gpuwatch.model.health import GpuHealth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why the probe gives nothing: a stable code, a text, and what to do."""
+
+    cause: str
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """The agent's own counts."""
+
+    cycles: int = 0
+    interruptions: Mapping[str, int] = field(default_factory=dict)
+    cycle_duration_seconds: float | None = None
+    complete_at: datetime | None = None
+    complete_monotonic_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What the feeding thread publishes for the readers.
+
+    `began_seconds` is when the last whole cycle began, `judged_seconds` when the host's evidence was taken with it.
+    """
+
+    version: int = 0
+    began_seconds: float | None = None
+    judged_seconds: float | None = None
+    at: datetime
+    monotonic_seconds: float
+    readings: tuple[GpuReading, ...] = ()
+    downs: tuple[GpuDown, ...] = ()
+    active_seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    trouble: Trouble | None = None
+    down_cause: DownCause = DownCause.ERROR  # of what a broken cycle did not read
+    statistics: Statistics = field(default_factory=Statistics)
+    host: tuple[Evidence, ...] = ()
+    health: Mapping[str, GpuHealth] = field(default_factory=dict)
+    use: Mapping[str, GpuUse] = field(default_factory=dict)
+    tally: Tally | None = None
+    last_busy: tuple[Kept, ...] = ()
+    local_disks: LocalDisks | None = None

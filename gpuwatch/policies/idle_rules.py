@@ -1,0 +1,138 @@
+"""The settings of the idle policy, as one pool has them."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, MinLen
+
+from gpuwatch.model.duration import DurationOr, Seconds
+from gpuwatch.model.setting import STRICT, Floor, Setting
+from gpuwatch.policies.profiles import PROFILES, Removal
+
+_BALANCED = PROFILES["balanced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRules:
+    """One pool's idle policy. Every value is plain: what its profile decides has been filled in when it was read."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    timeout: Annotated[
+        float | Literal["break_even", "learned"],
+        DurationOr(("break_even", "learned")),
+        Floor(300),
+        Setting(
+            "A node idle for this long without a break becomes a candidate; break_even: what a restart costs; "
+            "learned: from the pool's own gaps, never much dearer than break_even. From the profile."
+        ),
+    ] = _BALANCED.timeout
+    restart_cost: Annotated[
+        float | Literal["measured"],
+        DurationOr(("measured",)),
+        Floor(300),
+        Setting(
+            "break_even: the machine time that a restart costs (boot, environment, warm caches); measured: the pool's "
+            "median from start to first work, 10 min until five starts were seen."
+        ),
+    ] = 600.0
+    restart_usd: Annotated[
+        Decimal,
+        Ge(0),
+        Setting(
+            "break_even: what a restart costs in money besides, such as people who wait; by the price "
+            "of the machine's hour that is more waiting."
+        ),
+    ] = Decimal(0)
+    demand: Annotated[
+        dict[str, Annotated[str, MinLen(1)]],
+        Setting(
+            "PromQL of work that waits for the pool, by names of your choice: above 0 lately, idle nodes are kept. "
+            "Totals that the pool scales by count by themselves, above what its nodes should have."
+        ),
+    ] = field(default_factory=dict)
+    grace_period: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting("Grace between the notice (tag and log) and the removal; the node must stay idle. From the profile."),
+    ] = _BALANCED.grace_period
+    action: Annotated[
+        Literal["stop", "terminate", "report", "resize-advice"],
+        Setting(
+            "What happens to an idle node: stop it, terminate it (also members of groups), report, or advise a resize."
+        ),
+    ] = "stop"
+    terminate_after: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Floor(86400),
+        Setting("A node that gpuwatch stopped is terminated this long after, with a new notice. None: never."),
+    ] = None
+    instance_store: Annotated[
+        Literal["ask", "keep", "discard"],
+        Setting(
+            "Local disks in use lose data at a stop. keep: stop no such node; discard: stop it; ask: keep, and warn."
+        ),
+    ] = "ask"
+    required_evidence: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting(
+            "Evidence that a verdict must hold to count as idle, by name; * stands for anything, as in `gpu*.power`."
+        ),
+    ] = ()
+    owner_grace_period: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(60, or_none=True),
+        Setting("Grace between the notice and the removal of an occupied, parked or stalled node. From the profile."),
+    ] = _BALANCED.owner_grace_period
+    occupied: Annotated[
+        Removal,
+        Setting("What happens to a node on which somebody's process is alive and does nothing. From the profile."),
+    ] = _BALANCED.occupied
+    occupied_timeout: Annotated[
+        Seconds,
+        Gt(0),
+        Floor(3600),
+        Setting(
+            "A node occupied for this long without a break becomes a candidate, unless occupied is report. From the "
+            "profile."
+        ),
+    ] = _BALANCED.occupied_timeout
+    parked: Annotated[
+        Removal,
+        Setting("What happens to a node that holds GPU memory but computes nothing. From the profile."),
+    ] = _BALANCED.parked
+    parked_timeout: Annotated[
+        Seconds,
+        Gt(0),
+        Floor(3600),
+        Setting(
+            "A node parked for this long without a break becomes a candidate, unless parked is report. From the "
+            "profile."
+        ),
+    ] = _BALANCED.parked_timeout
+    stalled: Annotated[
+        Removal,
+        Setting("What happens to a node in a deadlock (full utilization at idle power). From the profile."),
+    ] = _BALANCED.stalled
+    stalled_timeout: Annotated[
+        Seconds,
+        Gt(0),
+        Floor(3600),
+        Setting("A node stalled for this long becomes a candidate, unless stalled is report. From the profile."),
+    ] = _BALANCED.stalled_timeout
+    max_age: Annotated[
+        Annotated[Seconds, Gt(0)] | None,
+        Floor(3600),
+        Setting(
+            "A node up for longer is reported while it works, and waits at most five minutes once idle. None: never."
+        ),
+    ] = None
+    max_snooze: Annotated[
+        Seconds,
+        Ge(0),
+        Floor(3600, or_none=True),
+        Setting("A snooze tag holds a node back for this long at most after it turned idle."),
+    ] = 604800.0

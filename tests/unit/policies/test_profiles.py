@@ -1,0 +1,116 @@
+"""Profiles: how bold a pool is, in one word, what that decides, and that it is never bolder than with idle nodes."""
+
+from dataclasses import asdict, replace
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName, resolved
+from tests.support.builders.fleet import HOUR
+
+MINUTE = 60.0
+
+
+def decided(name: ProfileName) -> dict[str, Any]:
+    """What a word decides for a pool of which nothing else is written."""
+    rules = asdict(resolved(IdleRules(), name))
+    return {each: rules[each] for each in DECIDED}
+
+
+def test_cautious_removes_idle_nodes_alone_after_two_hours() -> None:
+    """It reports what is somebody's, and gives half an hour of notice for the rest."""
+    found = resolved(IdleRules(), "cautious")
+
+    assert (found.timeout, found.grace_period, found.action) == (2 * HOUR, 30 * MINUTE, "stop")
+    assert (found.occupied, found.parked, found.stalled) == ("report", "report", "report")
+
+
+def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
+    """Left at 18:00 it is untouched the next morning; the notice comes at 10:00, the stop at 14:00, within a day."""
+    found = resolved(IdleRules(), "balanced")
+
+    assert (found.timeout, found.grace_period) == (30 * MINUTE, 10 * MINUTE)
+    for state in OWNED:
+        assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 16 * HOUR)
+    assert found.owner_grace_period == 4 * HOUR
+
+
+def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
+    """For batch pools, where nobody comes back."""
+    found = resolved(IdleRules(), "eager")
+
+    assert (found.timeout, found.grace_period) == (20 * MINUTE, 10 * MINUTE)
+    for state in OWNED:
+        assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 2 * HOUR)
+    assert found.owner_grace_period == 30 * MINUTE
+
+
+def test_every_word_has_its_values_and_rules_without_one_are_balanced() -> None:
+    """Rules that are made in code have plain values, the same as an empty configuration."""
+    assert set(PROFILES) == set(get_args(ProfileName))
+    assert resolved(IdleRules(), "balanced") == IdleRules()
+    assert PoolRules().profile == "balanced"
+
+
+def test_what_is_written_wins() -> None:
+    """Each setting by itself; the others stay the profile's."""
+    rules = IdleRules(parked="stop", occupied_timeout=HOUR)
+    found = resolved(rules, "cautious", {"parked", "occupied_timeout"})
+
+    assert (found.parked, found.occupied_timeout) == ("stop", HOUR)
+    assert (found.occupied, found.stalled, found.timeout) == ("report", "report", 2 * HOUR)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("action", ["report", "resize-advice"])
+def test_a_pool_that_only_tells_about_idle_nodes_only_tells_about_others(profile: ProfileName, action: Any) -> None:  # noqa: ANN401  a choice
+    """What is nobody's goes before what is somebody's."""
+    found = resolved(IdleRules(action=action), profile, {"action"})
+
+    assert {getattr(found, state) for state in OWNED} == {"report"}
+
+
+def test_members_of_groups_are_terminated_only_where_the_pool_says_terminate() -> None:
+    """A group replaces what is stopped; a profile by itself terminates nothing."""
+    ending = resolved(IdleRules(action="terminate"), "balanced", {"action"})
+    telling = resolved(IdleRules(action="terminate"), "cautious", {"action"})
+
+    assert {getattr(ending, state) for state in OWNED} == {"terminate"}
+    assert {getattr(telling, state) for state in OWNED} == {"report"}
+    assert not any("terminate" in decided(name).values() for name in PROFILES)
+
+
+_BOLDNESS = {"report": 0, "resize-advice": 0, "stop": 1, "terminate": 2}
+
+
+@given(
+    profile=st.sampled_from(sorted(PROFILES)),
+    timeout=st.floats(300, 1e6) | st.sampled_from(["break_even", "learned"]),
+    grace=st.floats(0, 1e6),
+    action=st.sampled_from(["stop", "terminate", "report", "resize-advice"]),
+    written=st.sets(st.sampled_from(["timeout", "grace_period", "action"])),
+)
+def test_a_profile_is_never_bolder_with_somebodys_nodes_than_with_idle_ones(
+    profile: ProfileName, timeout: float | str, grace: float, action: str, written: set[str]
+) -> None:
+    """No sharper action, no shorter wait, no shorter grace, whatever is written about idle nodes."""
+    rules = IdleRules(timeout=timeout, grace_period=grace, action=action)  # type: ignore[arg-type]  # of its choices
+    found = resolved(rules, profile, written)
+
+    assert found.owner_grace_period >= found.grace_period
+    for state in OWNED:
+        assert _BOLDNESS[getattr(found, state)] <= _BOLDNESS[found.action]
+        if not isinstance(found.timeout, str):
+            assert getattr(found, f"{state}_timeout") >= found.timeout
+
+
+@given(profile=st.sampled_from(sorted(PROFILES)), written=st.sets(st.sampled_from(DECIDED)))
+def test_resolving_once_more_changes_nothing(profile: ProfileName, written: set[str]) -> None:
+    """Rules that went through the ledger are the same rules."""
+    once = resolved(replace(IdleRules(), timeout=7 * HOUR, grace_period=5 * HOUR), profile, written)
+
+    assert resolved(once, profile, written) == once
