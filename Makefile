@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: dashboards-check nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv lock audit clean
+.PHONY: dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv lock audit clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
@@ -15,6 +15,7 @@ help:
 	@echo "make container-test  both images, built and run with buildah, podman and runc (root; some minutes)"
 	@echo "make check   format, lint, types, import rules, tests"
 	@echo "make mutate  break the guard on purpose, place by place: a test must fail each time"
+	@echo "make lives   days of GPU hosts, in use and forgotten: which would each profile stop (tests/lives)"
 	@echo "make bench   measure the agent and the controller, print a table"
 	@echo "make shiv    one executable file for GPU hosts: dist/gpuwatch.pyz"
 	@echo "make docs    write the pages that are generated from the code"
@@ -63,6 +64,10 @@ check: lint test
 
 mutate: $(VENV)/dev
 	@$(BIN)/python -m tests.mutation.mutate_guard
+
+# Each life through the real agent and the real rounds: minutes. ARGS="F16 docker" plays some, ARGS=--why says more.
+lives: $(VENV)/dev
+	@$(BIN)/python -m tests.lives --jobs 2 $(ARGS)
 
 # Thousands of generated lives of fleets (P1 to P21), on all processors: hours. ARGS="FIRST LAST" plays some parts.
 nightly: $(VENV)/dev

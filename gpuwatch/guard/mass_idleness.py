@@ -55,7 +55,7 @@ def burst(observation: Observation, pool: str, limits: Limits) -> Burst | None:
 
 
 def _onset(node: Node, now: datetime) -> datetime | None:
-    """When a node ceased to work, as far as its present state tells; None where it works, or nobody knows.
+    """When a node ceased to work, as far as its present state says; None where it works, or nobody knows.
 
     Prometheus counts no time of occupied, parked and stalled nodes: they did not all turn so in this round.
     """

@@ -95,13 +95,15 @@ def who_text(evidence: Evidence) -> str | None:
 
 def last_text(verdict: NodeVerdict | None) -> str:
     """`; its idle time began after cpu was busy: …`, for what waits; empty where not known."""
-    newest = None if verdict is None else newest_reset(verdict.last_busy)
+    if verdict is None or verdict.activity.state is not State.IDLE:
+        return ""
+    newest = newest_reset(verdict.last_busy)
     return "" if newest is None else f"; its idle time began after {evidence_text(newest.evidence)}"
 
 
 def newest_reset(last_busy: Sequence[LastBusy]) -> LastBusy | None:
-    """The newest entry, whatever order an agent gave them."""
-    return min(last_busy, key=lambda each: each.ago_seconds, default=None)
+    """The newest entry, whatever order an agent gave them; of several, one that names a process."""
+    return min(last_busy, key=lambda each: (each.ago_seconds, each.evidence.owner is None), default=None)
 
 
 def nothing_text(since: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Whose process it is, in words."""
+"""The owner of a process, in words."""
 
 from collections.abc import Iterable
 

@@ -27,9 +27,9 @@ from gpuwatch.policies import (
     unknown_pool,
 )
 from gpuwatch.policies.capacity import LaunchRules, Startable
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_rules import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
-from gpuwatch.policies.profiles import ProfileName, resolved
+from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.step_cache import StepCache

@@ -190,7 +190,7 @@ def grace_seconds(node: Node, rules: IdleRules) -> float:
 
 
 def _word(activity: Activity) -> str:
-    """What the node is, and because of whose process where that is known."""
+    """What the node is, with the process that makes it so where one is known."""
     found = owners(activity.evidence, activity.state)
     if activity.state not in _OWNED or not found:
         return _WORDS[activity.state]

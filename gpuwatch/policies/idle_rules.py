@@ -1,14 +1,15 @@
 """The settings of the idle policy, as one pool has them."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
 from gpuwatch.model.duration import DurationOr, Seconds
 from gpuwatch.model.setting import STRICT, Floor, Setting
-from gpuwatch.policies.profiles import PROFILES, Removal
+from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName, Removal
 
 _BALANCED = PROFILES["balanced"]
 
@@ -136,3 +137,24 @@ class IdleRules:
         Floor(3600, or_none=True),
         Setting("A snooze tag holds a node back for this long at most after it turned idle."),
     ] = 604800.0
+
+
+def resolved(rules: IdleRules, profile: ProfileName, written: Collection[str] = ()) -> IdleRules:
+    """The rules with what the profile decides in each of these settings that nobody has written."""
+    found = PROFILES[profile]
+    decided: dict[str, Any] = {name: getattr(found, name) for name in DECIDED if name not in written}
+    bounded = replace(rules, **decided)
+    return replace(bounded, **{name: _bounded(name, value, bounded) for name, value in decided.items()})
+
+
+def _bounded(name: str, value: Any, rules: IdleRules) -> Any:  # noqa: ANN401  of any setting
+    """A value of the profile, or what the pool does with idle nodes where that is milder."""
+    if name in OWNED:
+        if value == "report" or rules.action in {"report", "resize-advice"}:
+            return "report"
+        return rules.action
+    if name == "owner_grace_period":
+        return max(value, rules.grace_period)
+    if name.removesuffix("_timeout") in OWNED and not isinstance(rules.timeout, str):
+        return max(value, rules.timeout)
+    return value

@@ -2,7 +2,7 @@
 
 Idle nodes are nobody's. An occupied, parked or stalled node is somebody's, who may come back:
 
-1. cautious only tells about such nodes.
+1. cautious only reports such nodes.
 2. balanced stops them after 16 h, 4 h after a notice: 20 h in all. A machine left at 18:00 is untouched the next
    morning, its owner has half a working day to answer, and it is found within a day.
 3. eager is for batch pools, where nobody comes back: 2 h, and 30 min of notice.
@@ -11,12 +11,8 @@ What is written in the settings wins. What the word decides is never bolder than
 other action, no shorter wait, no shorter grace.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from gpuwatch.policies.idle_rules import IdleRules
+from dataclasses import dataclass, fields
+from typing import Literal
 
 ProfileName = Literal["cautious", "balanced", "eager"]
 Removal = Literal["stop", "terminate", "report"]
@@ -60,24 +56,3 @@ PROFILES: dict[ProfileName, Profile] = {
     "eager": _profile(20 * _MINUTE, 10 * _MINUTE, "stop", 2 * _HOUR, 30 * _MINUTE),
 }
 DECIDED = tuple(each.name for each in fields(Profile))
-
-
-def resolved(rules: "IdleRules", profile: ProfileName, written: Collection[str] = ()) -> "IdleRules":
-    """The rules with what the profile decides in each of these settings that nobody has written."""
-    found = PROFILES[profile]
-    decided: dict[str, Any] = {name: getattr(found, name) for name in DECIDED if name not in written}
-    bounded = replace(rules, **decided)
-    return replace(bounded, **{name: _bounded(name, value, bounded) for name, value in decided.items()})
-
-
-def _bounded(name: str, value: Any, rules: "IdleRules") -> Any:  # noqa: ANN401  of any setting
-    """A value of the profile, or what the pool does with idle nodes where that is milder."""
-    if name in OWNED:
-        if value == "report" or rules.action in {"report", "resize-advice"}:
-            return "report"
-        return rules.action
-    if name == "owner_grace_period":
-        return max(value, rules.grace_period)
-    if name.removesuffix("_timeout") in OWNED and not isinstance(rules.timeout, str):
-        return max(value, rules.timeout)
-    return value

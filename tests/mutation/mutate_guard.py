@@ -20,13 +20,13 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
 from gpuwatch.guard import growth, mass_idleness
-from gpuwatch.policies import budget_pressure, capacity, idle, notices, scale_in_protection, unknown_pool
+from gpuwatch.policies import budget_pressure, capacity, idle, idle_rules, notices, scale_in_protection, unknown_pool
 
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
     *(growth, mass_idleness, guard),
-    *(idle, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+    *(idle, idle_rules, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
 )
 TESTS = (
     "unit/guard/test_guard",
@@ -45,6 +45,8 @@ TESTS = (
     "unit/policies/test_capacity",
     "unit/policies/test_capacity_late",
     "unit/policies/test_idle",
+    "unit/policies/test_idle_transitions",
+    "unit/policies/test_profiles",
     "unit/policies/test_idle_choices",
     "unit/policies/test_budget_pressure",
     "unit/policies/test_unknown_pool",

@@ -23,7 +23,11 @@ IDS = [f"i-{n}" for n in range(5)]
 ERRORS = [ThrottledError("busy"), ProtectedError("no"), CloudUnavailableError("silence"), NotFoundError("unknown")]
 AFTER = 300.0
 # Short waits, so that a few dozen events make a whole life.
-RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=IdleRules(timeout=AFTER, grace_period=120.0))
+LATER = 900.0
+OWNED = IdleRules(occupied_timeout=LATER, parked_timeout=LATER, stalled="report", owner_grace_period=240.0)
+RULES = PoolRules(min_nodes=1, warm_up=600.0, idle=replace(OWNED, timeout=AFTER, grace_period=120.0))
+# How long a node must have been so before it is stopped.
+WAITS = {State.IDLE: AFTER, State.OCCUPIED: LATER, State.PARKED: LATER}
 LIMITS = Limits(max_stops_per_round=2, max_stops_per_hour=3, max_stops_per_hour_ratio=0.8)
 
 
@@ -34,6 +38,7 @@ class Told:
     at: float
     pool: str
     rules: PoolRules
+    state: State
     interrupted: bool = False
 
 
@@ -70,7 +75,7 @@ class FleetLife(RuleBasedStateMachine):
         """Look over the shoulder of every call that stops something, and of every settlement."""
         fleet, ledger = self.desk.fleet, self.desk.ledger
         self.stopped_at: list[float] = []  # on the clock that does not jump
-        self.rules_of: dict[str, PoolRules] = {}  # under which a notice was first tried, by its key
+        self.rules_of: dict[str, tuple[PoolRules, State]] = {}  # under which a notice was first tried, by its key
         settle = ledger.settle
 
         def watched_stop(node_id: str, key: str) -> None:
@@ -78,8 +83,9 @@ class FleetLife(RuleBasedStateMachine):
             open_intents = [entry.intent for entry in ledger.view(self.desk.clock.now()).open_intents]
             assert key in {each.key for each in open_intents}, "P12: a mutation without an earlier ledger record"
             assert node_id not in self.deaf, f"P1: {node_id} was stopped while its agent was silent"
-            assert node.activity.state is State.IDLE, f"P2: {node_id} was stopped while {node.activity.state}"
-            assert node.activity.held_seconds >= AFTER, f"P9: idle for {node.activity.held_seconds} s only"
+            state, held = node.activity.state, node.activity.held_seconds
+            assert state in WAITS, f"P2: {node_id} was stopped while {state}"
+            assert held >= WAITS[state], f"P9: {state} for {held} s only"
             assert node.enrolled, f"P3: {node_id} is not enrolled"
             assert node.protected is None, f"P3: {node_id} is protected"
             assert self.up_for(node) >= RULES.warm_up, f"P10: {node_id} was stopped in its warm-up"
@@ -100,10 +106,10 @@ class FleetLife(RuleBasedStateMachine):
                 state = fleet._now(fleet.nodes_[intent.node_id]).state
                 assert state in {NodeState.STOPPED, NodeState.TERMINATED}, f"P13: settled while the cloud says {state}"
             if intent.verb is Verb.NOTICE and intent.key not in self.rules_of:
-                self.rules_of[intent.key] = self.desk.rules
+                self.rules_of[intent.key] = self.desk.rules, fleet.nodes_[intent.node_id].activity.state
             if intent.verb is Verb.NOTICE and status is Status.SETTLED:
-                rules = self.rules_of[intent.key]
-                self.told[intent.node_id] = Told(at=self.desk.clock.monotonic(), pool=intent.pool, rules=rules)
+                (rules, was), at_ = self.rules_of[intent.key], self.desk.clock.monotonic()
+                self.told[intent.node_id] = Told(at=at_, pool=intent.pool, rules=rules, state=was)
             return settle(intent, status, detail, at)  # type: ignore[arg-type]
 
         fleet.watch_stop = watched_stop
@@ -112,10 +118,12 @@ class FleetLife(RuleBasedStateMachine):
     def as_told(self, node: Node, result: Told, verb: Verb) -> None:
         """P14: the action, the pool and the grace are those that the owner was told, or milder."""
         waited = self.desk.clock.monotonic() - result.at
-        assert waited >= result.rules.idle.grace_period, (
-            f"P14: {result.rules.idle.grace_period} s were promised, it were {waited}"
-        )
-        assert verb is Verb.STOP or result.rules.idle.action == "terminate", "P14: a stop was promised"
+        idle = result.rules.idle
+        grace = idle.grace_period if result.state is State.IDLE else idle.owner_grace_period
+        assert waited >= grace, f"P14: {grace} s were promised, it were {waited}"
+        assert node.activity.state is result.state, f"P14: it was {result.state} when its owner was told"
+        ends = idle.action if result.state is State.IDLE else "stop"
+        assert verb is Verb.STOP or ends == "terminate", "P14: a stop was promised"
         assert result.pool == node.pool, f"P14: the notice was for pool {result.pool}"
         assert not result.interrupted, "P14: nothing was done for a while since the notice"
 

@@ -22,9 +22,8 @@ from gpuwatch.model.decision import ADDITIONS, Intent, Outcome, Status, Verb
 from gpuwatch.model.fleet import Node, NodeGroup, NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.capacity import LaunchRules
-from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
-from tests.support.builders.fleet import LIVES, Desk, a_node, lived
+from tests.support.builders.fleet import IDLE, LIVES, Desk, a_node, lived
 
 POOL, GROUP = "default", "g-1"
 IDS = ["i-0", "i-1", "i-2", "i-s"]
@@ -41,7 +40,7 @@ RULES = PoolRules(
     min_nodes=1,
     max_nodes=8,
     warm_up=600.0,
-    idle=IdleRules(timeout=300.0, grace_period=120.0, action="terminate", terminate_after=3600.0),
+    idle=replace(IDLE, timeout=300.0, grace_period=120.0, action="terminate", terminate_after=3600.0),
     scaling=ScalingRules(
         metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
         cooldown_out=60.0,

@@ -12,6 +12,7 @@ PACKAGES = {
     "buildah": "buildah",
     "cc": "gcc libc6-dev",
     "chromium": "chromium",
+    "crontab": "cron",
     "mmdebstrap": "mmdebstrap",
     "pg_ctl": "postgresql util-linux",
     "podman": "podman",

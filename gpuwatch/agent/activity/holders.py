@@ -76,13 +76,16 @@ def people(reading: GpuReading, own: frozenset[int]) -> tuple[GpuProcess, ...]:
 
 def looked(known: Holders, reading: GpuReading, own: frozenset[int], now: float) -> Holders:
     """Who held the GPU lately, after one more reading."""
-    kept = {
-        pid: entry
-        for pid, entry in known.own.items()
-        if now - entry.last_seconds <= WINDOW_SECONDS or entry.last_seconds == known.looked_seconds
-    }
-    present = {process.pid: process for process in reading.processes or () if process.pid in own}
-    for pid, process in present.items():
+    kept: dict[int, Own] = {}
+    if known.own:
+        kept = {
+            pid: entry
+            for pid, entry in known.own.items()
+            if now - entry.last_seconds <= WINDOW_SECONDS or entry.last_seconds == known.looked_seconds
+        }
+    present = [process for process in reading.processes or () if process.pid in own] if own else []
+    for process in present:
+        pid = process.pid
         computes = process.kind is ProcessKind.COMPUTE
         before = kept.get(pid, Own(first_seconds=now, last_seconds=now, computes=computes))
         kept[pid] = replace(before, last_seconds=now, computes=computes or before.computes)

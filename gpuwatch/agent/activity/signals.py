@@ -100,7 +100,7 @@ def _note_memory(notes: _Notes, used: int, holders: tuple[GpuProcess, ...], rule
         source="NVML memory info v2",
         above=above,
         setting="held_memory_bytes",
-        owner=_largest(holders),
+        owner=_largest(holders) if used >= rules.held_memory_bytes else None,
         note=note,
     )
 
@@ -119,7 +119,9 @@ def _note_processes(notes: _Notes, holders: tuple[GpuProcess, ...], own: frozens
         unit="processes",
         source="NVML process list",
         above=State.PARKED,
-        owner=_largest(tuple(process for process in holders if process.kind is ProcessKind.COMPUTE)),
+        owner=_largest(tuple(process for process in holders if process.kind is ProcessKind.COMPUTE))
+        if others
+        else None,
         note=own_work(services) if services and not others else None,
     )
 

@@ -18,7 +18,7 @@ class UnseenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """When a look happens, the processes that hold a GPU then, and the host's processes at their newest look.
+    """When a look happens, people's processes that hold a GPU then, and all processes at their newest look.
 
     None while those are not known.
     """

@@ -1,7 +1,7 @@
 """TCP connections of people's programs with other machines, and the traffic of their containers.
 
-A process that waits for its peers, serves somebody, or asks a server elsewhere uses neither CPU nor disk nor, by the
-measure of a network card, the network. Whose connection it is tells it from the machine's own: logs, monitoring, SSH.
+A process that waits for its peers, serves somebody, or asks a server elsewhere may use little CPU, disk and network.
+Only connections of people's programs count, not the machine's own: logs, monitoring, SSH.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -109,7 +109,7 @@ class ModelServers:
         return _Word(says=says, note=note, server=requests.server, silent_seconds=silent)
 
     def _owner(self, name: str, server: str) -> WorkOwner:
-        """The user whose program listens there; nobody for a port that is passed on to a container."""
+        """The user of the program that listens there; nobody for a port that is passed on to a container."""
         port = self._pages[name].port
         try:
             uids = {each.uid for each in sockets(self._roots.proc) if each.state == LISTEN and each.local[1] == port}

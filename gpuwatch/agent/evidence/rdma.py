@@ -1,7 +1,7 @@
 """Traffic of RDMA ports, which passes the network cards' counters by: InfiniBand, EFA, RoCE, iWARP.
 
 Each port of /sys/class/infiniband counts in `counters` (InfiniBand's own, in words of four bytes), in `hw_counters`
-(the driver's), or in both. RoCE over a card whose bytes are in /proc/net/dev too is counted by both signals.
+(the driver's), or in both. Both signals count RoCE over a card that /proc/net/dev lists.
 """
 
 import errno

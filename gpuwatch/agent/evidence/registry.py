@@ -49,7 +49,7 @@ SIGNALS: dict[str, Callable[[EvidenceSettings, Roots], HostSignal]] = {
 }
 
 # These do not apply to simulated or recorded GPUs: their work is not done on this host.
-_OF_REAL_GPUS = frozenset({"processes", "gpu_process_cpu", "cpu", "connections"})
+_OF_REAL_GPUS = frozenset({"processes", "gpu_process_cpu", "cpu", "connections", "scheduled"})
 # As pgrep and grep have it. A script that dies of a flaw often ends with 1, too, but not without a word: so idle is 1
 # with nothing on standard error.
 _SAYS = {0: State.BUSY, 1: State.IDLE}
@@ -71,7 +71,7 @@ class HostSignals:
         """Nothing is looked at before `start`.
 
         Without `own_processes`, those that use the GPUs are not this machine's: a simulation's or a recording's.
-        `workloads` and `services` are the administrator's patterns of whose a process is.
+        `workloads` and `services` are the administrator's patterns of processes.
         """
         self._settings = settings
         self._signals: dict[str, HostSignal] = {}
@@ -93,9 +93,7 @@ class HostSignals:
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
-        self.watcher = HostWatcher(
-            watched, clock, settings.deadline, lambda: gpu_pids(self._readings()), self._process_view
-        )
+        self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self._process_view)
 
     def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
         """Begin; `readings` returns those of the last cycle, which list the GPU processes."""
@@ -122,6 +120,11 @@ class HostSignals:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""
         signal = self._signals.get("processes")
         return signal.table.service_pids(pids) if isinstance(signal, Processes) else frozenset()
+
+    def _people_on_gpus(self) -> frozenset[int] | None:
+        """The processes that hold a GPU, without the machine's own; None where a GPU could not list them."""
+        pids = gpu_pids(self._readings())
+        return None if pids is None else pids - self.service_pids(pids)
 
     def _process_view(self) -> ProcessView | None:
         """The newest look at the processes."""

@@ -60,7 +60,7 @@ class Requests:
     stamps: Mapping[str, float | str] = field(default_factory=dict)
 
     def asked_since(self, before: "Requests") -> bool:
-        """Whether there was a request since that page was read; a server that counts anew was started since."""
+        """Whether there was a request since that page was read; a server that counts from zero was started since."""
         if self.server != before.server:
             return True
         missing = 0.0 if self.server != _OLLAMA else None
@@ -85,7 +85,7 @@ def requests_on(page: bytes) -> Requests:
     """Read a page.
 
     Raises:
-        UnseenError: it shows no request counter of a known server, or a number that is none.
+        UnseenError: it shows no request counter of a known server, or a number below zero or without an end.
 
     """
     begin = page[:64].lstrip()[:1]
@@ -124,7 +124,7 @@ def _number(word: bytes) -> float:
     except ValueError:
         value = -1.0
     if not isfinite(value) or value < 0:
-        raise UnseenError("its page has a number of requests that is none")
+        raise UnseenError("its page has an impossible number of requests")
     return value
 
 

@@ -21,7 +21,7 @@ class ServiceTraffic:
     """
 
     def __init__(self, roots: Roots, counts: Callable[[Process], bool] = is_service) -> None:
-        """`counts`: whose traffic is no work. Not every service's: dockerd, sshd and proxies move what people want."""
+        """`counts`: the processes with traffic that is no work. dockerd, sshd and proxies move what people want."""
         self._roots = roots
         self._counts = counts
         self._owners = SocketOwners(roots)

@@ -106,7 +106,7 @@ class ConnectionSettings(EvidenceSourceSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelServerSettings:
-    """Model servers that tell of their requests: vLLM, SGLang, TGI, Triton, llama.cpp, Ollama."""
+    """Model servers that count their requests: vLLM, SGLang, TGI, Triton, llama.cpp, Ollama."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
@@ -122,7 +122,7 @@ class ModelServerSettings:
         Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
     ] = 30.0
     silent_after: Annotated[
-        Seconds, Ge(300), Setting("A server whose last request is less than this ago is in use: busy.")
+        Seconds, Ge(300), Setting("A server that was asked less than this ago is in use: busy.")
     ] = 1800.0
 
     @property

@@ -1,7 +1,7 @@
-"""Whose a connection is: by the process that holds it, else by its control group, else by its user.
+"""The owner of a connection: by the process that holds it, else by its control group, else by its user.
 
-An agent without rights may not look into others' file descriptors; the kernel still tells it the control group and the
-user that made a connection. What cannot be attributed is people's.
+An agent without rights may not look into others' file descriptors; the kernel still says which control group and user
+made a connection. What cannot be attributed is people's.
 """
 
 import os
@@ -23,7 +23,7 @@ _GROUP_FOLDERS = ("fs/cgroup", "fs/cgroup/unified")  # the second one beside ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holders:
-    """Whose a connection is, and the processes that may hold it: one if `seen`, none where nothing is known."""
+    """The owner of a connection, and the processes that may hold it: one if `seen`, none where nothing is known."""
 
     kind: Kind
     processes: tuple[Process, ...] = ()
@@ -35,7 +35,7 @@ _UNKNOWN = Holders(kind=Kind.PEOPLE)
 
 @dataclass(slots=True)
 class _Walk:
-    """What the processes' file descriptors show: who holds a socket, and whose could not be read."""
+    """What the processes' file descriptors show: the holders of a socket, and processes that could not be read."""
 
     holders: dict[int, list[Process]] = field(default_factory=dict)
     blind: list[Process] = field(default_factory=list)
@@ -90,7 +90,7 @@ class SocketOwners:
         return found
 
     def _walk(self, inodes: set[int], processes: Iterable[Process]) -> _Walk:
-        """People's processes first: what one of them holds is people's, whoever else holds it."""
+        """People's processes first: what one of them holds is people's, also if others hold it."""
         walk, missing = _Walk(), set(inodes)
         for each in sorted(processes, key=lambda process: (process.kind is not Kind.PEOPLE, process.pid)):
             if each.kind is Kind.KERNEL:
@@ -108,10 +108,10 @@ class SocketOwners:
 
     def _look_into(self, folder: str, process: Process | None, inodes: set[int] | None, walk: _Walk) -> None:
         """Note the sockets among a process's file descriptors."""
-        if walk.files > _MOST_FILES:
-            raise PermissionError
         for name in os.listdir(folder):  # noqa: PTH208  thousands of times
             walk.files += 1
+            if walk.files > _MOST_FILES:
+                raise PermissionError  # as good as not allowed to look
             try:
                 target = os.readlink(f"{folder}/{name}")  # noqa: PTH115  likewise
             except ENDED:

@@ -2,7 +2,7 @@
 
 Rules, all of them:
 
-1. Whose a process is, `agent.processes.kinds` says. A program of the machine's own never counts here.
+1. `agent.processes.kinds` attributes each process. A program of the machine's own never counts here.
 2. Busy: people's programs together use more CPU than `busy_cores`, or read and write more than
    `busy_bytes_per_second`, both over a minute; or a program began that lives for a minute; or one sleeps for an hour
    or more (`sleep 6h; python train.py`), until its time is over.
@@ -211,7 +211,7 @@ class Processes:
     def _new_programs(self, people: list[Process], view: ProcessView) -> Process | None:
         """A program that began and has lived for a minute, seen for the first time.
 
-        The next child of the same parent with the same name is none: a loop that sleeps, a server's worker.
+        The next child of the same parent with the same name does not count: a loop that sleeps, a server's worker.
         """
         at, uptime = view.monotonic_seconds, self._uptime()
         found = None

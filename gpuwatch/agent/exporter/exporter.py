@@ -258,6 +258,8 @@ def _last_busy_rows(last_busy: Iterable[LastBusy]) -> Rows:
 def _activity_rows(prefix: str, key: Labels, activity: Activity) -> Rows:
     """A verdict as a set of states and an idle time."""
     for state in State:
+        if key and state is State.OCCUPIED:
+            continue  # a GPU is never occupied: that is about the host's programs
         yield f"{prefix}_activity", (*key, state.value), state is activity.state
     if activity.state is not State.UNKNOWN:
         yield f"{prefix}_idle_seconds", key, activity.held_seconds if activity.state is State.IDLE else 0

@@ -1,4 +1,4 @@
-"""PURE: whose work a process is, by its control group, its unit, its program and its user. The first rule decides.
+"""PURE: attributes a process: to people, to a login, to the machine, by its control group, its unit, its program and its user. The first rule decides.
 
 What no rule can tell is somebody's: a machine is stopped only if nobody's program is alive on it.
 """
@@ -55,7 +55,7 @@ class Facts:
 
 
 def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable[Pattern] = ()) -> tuple[Kind, str]:
-    """Whose work a process is, and the rule that says so."""
+    """The kind of a process, and the rule that says so."""
     for pattern in workloads:
         if pattern.matches(facts.names_by(pattern.by)):
             return Kind.PEOPLE, f"agent.workloads {pattern.by}:{pattern.glob}"
@@ -97,7 +97,7 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
 
 
 def _in_login_unit(facts: Facts, unit: str) -> tuple[Kind, str]:
-    """A process of a unit in which people's programs run beside its own."""
+    """A process of a unit in which people's programs run, too."""
     if not _is_person(facts.uid) and not is_shell(facts.names) and _one_of(facts.names, rules.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
     if _matches(unit, rules.CRON_UNITS):

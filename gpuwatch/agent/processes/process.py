@@ -1,4 +1,4 @@
-"""A process as one look at /proc shows it, and whose work it is."""
+"""A process as one look at /proc shows it, and its kind."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gpuwatch.model.fleet import WorkOwner
 
 
 class Kind(StrEnum):
-    """Whose work a process is. What cannot be attributed counts as people's."""
+    """The owner of a process's work. What cannot be attributed counts as people's."""
 
     PEOPLE = "people"  # somebody's program: of a user, a container, a pod, a job, an administrator's own unit
     SESSION = "session"  # what a login leaves alive without work: shells, multiplexers, viewers, session services

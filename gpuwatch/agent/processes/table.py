@@ -1,4 +1,4 @@
-"""The process table: one look at /proc, with whose work each process is.
+"""The process table: one look at /proc, with the kind of each process.
 
 A look reads one small file of each process. Who a process is (user, control group, program) is read once, and again
 when its name changes: a program was executed.
@@ -272,7 +272,7 @@ def _slice(text: str) -> str:
 
 
 def _arguments(folder: str) -> list[str] | None:
-    """Its arguments, which decide and go nowhere else; None if they may not be read, or there are none."""
+    """Its arguments, which decide and go nowhere else; None without any, and if they may not be read."""
     try:
         words = _read(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:

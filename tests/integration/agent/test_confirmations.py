@@ -23,8 +23,8 @@ ANSWER_SECONDS = 4.5  # the controller waits 5
 QUIET = {
     f"evidence__{name}__enabled": False
     for name in (
-        *("people", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
-        *("inhibitors", "jupyter"),
+        *("people", "processes", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
+        *("inhibitors", "jupyter", "scheduled"),
     )
 }
 

@@ -28,8 +28,8 @@ STALE_AFTER = 8.0
 LEASES_ALONE = {
     f"evidence__{name}__enabled": False
     for name in (
-        *("people", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
-        *("inhibitors", "jupyter", "slurm"),
+        *("people", "processes", "gpu_process_cpu", "cpu", "disk", "network", "rdma", "connections"),
+        *("inhibitors", "jupyter", "scheduled", "slurm"),
     )
 }
 

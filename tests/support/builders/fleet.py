@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds.permit import Permit, check_in_force
@@ -36,10 +35,8 @@ from gpuwatch.runtime.clock import Clock, ManualClock
 from tests.support.builders.promise import a_promise
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-# A pool that removes idle nodes alone; a test that is about others names what becomes of them.
-REPORTED: dict[str, Any] = {"occupied": "report", "parked": "report", "stalled": "report"}
-IDLE = IdleRules(timeout=1800.0, grace_period=600.0, owner_grace_period=600.0, **REPORTED)
-RULES = PoolRules(profile="cautious", min_nodes=0, warm_up=900.0, idle=IDLE)
+IDLE = IdleRules(timeout=1800.0, owner_grace_period=600.0, occupied="report", parked="report", stalled="report")
+RULES = PoolRules(profile="cautious", warm_up=900.0, idle=IDLE)  # a test about other than idle nodes says what for
 HOUR = 3600.0
 
 

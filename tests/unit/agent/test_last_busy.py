@@ -14,7 +14,7 @@ from gpuwatch.agent.last_busy import KEPT_SECONDS, MOST, SETTINGS, Kept, remembe
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuReading
-from tests.support.builders.gpu import GIB, a_busy_reading, a_reading, a_sample
+from tests.support.builders.gpu import GIB, a_busy_reading, a_process, a_reading, a_sample
 
 RULES = ActivityRules()
 SIGNALS = ("people", "cpu", "disk", "network", "jupyter", "slurm", "snooze")
@@ -156,10 +156,10 @@ def test_idle_signals_of_a_busy_node_are_not_remembered() -> None:
 def test_memory_that_was_held_and_a_process_that_was_alive_reset_the_idle_time_too() -> None:
     """Parked and occupied are not idle; what made them so is remembered as what it said."""
     life = Life()
-    life.sample(a_reading(memory_used_bytes=20 * GIB))
+    life.sample(a_reading(memory_used_bytes=20 * GIB, processes=(a_process(7),)))
     life.sample(a_reading())
 
-    [held] = life.known
+    held = next(each for each in life.known if "memory" in each.evidence.name)
     assert (held.evidence.says, held.evidence.setting) == (State.PARKED, "agent.activity.held_memory_bytes")
 
 

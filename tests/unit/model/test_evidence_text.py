@@ -112,7 +112,15 @@ def test_a_busy_node_says_what_keeps_it_busy() -> None:
     assert (reset_text(busy) or "").startswith("It has been busy for 5m: cpu was busy: 1.4 of 0.8 cores")
     assert reset_text(busy_last(a_verdict(state=State.UNKNOWN), (cpu_evidence(), 30.0))) is None
     assert reset_text(a_verdict()) is None
-    assert last_text(a_verdict()) == last_text(None) == ""
+    assert last_text(busy) == last_text(a_verdict()) == last_text(None) == ""
+
+
+def test_of_signals_that_were_busy_at_once_one_that_names_a_process_is_told() -> None:
+    """It says more."""
+    disk = cpu_evidence(name="disk", owner=None)
+    verdict = busy_last(a_verdict(age=0.0), (disk, 90.0), (cpu_evidence(), 90.0), (cpu_evidence(name="network"), 99.0))
+
+    assert "after cpu was busy" in (reset_text(verdict) or "")
 
 
 def test_owners_are_those_of_evidence_that_is_not_idle() -> None:

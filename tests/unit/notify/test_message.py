@@ -16,24 +16,24 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.decision import Reason, Verb
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import LocalDisks, NodeReport, NodeState, State, WorkOwner
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.formats import Notification, as_document, as_html, as_text, subject
 from gpuwatch.notify.message import Message, composed, due_at, verb_of
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.web import slack_message
-from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle import IdleRules
-from tests.support.builders.fleet import NOW
-from tests.support.builders.notices import GRACE, a_machine, about, an_event
+from gpuwatch.policies import PoolRules, idle
+from gpuwatch.policies.idle_rules import IdleRules
+from tests.support.builders.fleet import NOW, a_verdict, an_activity, an_observation
+from tests.support.builders.notices import GRACE, SEEN, a_machine, about, an_event
 
 LINK = "https://gpuwatch.example.com/snooze/1.abc.def"
 ODD = "<!channel> <script>alert(1)</script>\r\nBcc: all@example.com https://evil.example `x` \u202e"
 
 
-def rulebook(*, require_notification: bool = False, approval: bool = False, **idle: Any) -> Rulebook:  # noqa: ANN401  of settings
+def rulebook(*, require_notification: bool = False, approval: bool = False, **written: Any) -> Rulebook:  # noqa: ANN401  of settings
     """Of the one pool."""
-    rules = PoolRules(approval=approval, idle=IdleRules(grace_period=GRACE.total_seconds(), **idle))
+    rules = PoolRules(approval=approval, idle=IdleRules(grace_period=GRACE.total_seconds(), **written))
     return Rulebook(pools={"default": rules}, limits=Limits(require_notification=require_notification))
 
 
@@ -93,6 +93,18 @@ def test_what_a_stop_destroys_is_told_before() -> None:
     assert "Local disks" not in as_text(noticed())
 
 
+@pytest.mark.parametrize(
+    ("local_disks", "warned"),
+    [(LocalDisks.USED, True), (None, True), (LocalDisks.UNUSED, False), (LocalDisks.NONE, False)],
+)
+def test_disks_that_nobody_uses_are_not_mentioned(*, local_disks: LocalDisks | None, warned: bool) -> None:
+    """Only what is lost, or may be: the agent's verdict says it."""
+    report = NodeReport(verdict=replace(a_verdict(), local_disks=local_disks))
+    text = as_text(composed([an_event()], about(a_machine(instance_store=True, signal=report))))
+
+    assert ("Local disks" in text) == warned
+
+
 def test_a_withdrawal_says_why_and_asks_for_nothing() -> None:
     """It stays on."""
     event = an_event(Verb.WITHDRAW, reason=Reason(code="busy", sentence="It has been busy for 2s."))
@@ -140,13 +152,34 @@ def test_the_last_step_of_the_ladder_says_start_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "verb"), [(State.IDLE, Verb.TERMINATE), (State.PARKED, Verb.STOP), (State.UNKNOWN, None)]
+    ("state", "verb"),
+    [
+        (State.IDLE, Verb.TERMINATE),
+        (State.OCCUPIED, Verb.STOP),
+        (State.PARKED, Verb.STOP),
+        (State.STALLED, None),
+        (State.UNKNOWN, None),
+    ],
 )
 def test_what_will_be_done_follows_from_what_the_node_does(state: State, verb: Verb | None) -> None:
-    """Idle ones may be terminated while parked ones are stopped; where nobody knows, both are named."""
-    context = about(a_machine(state=state), rules=rulebook(action="terminate", parked="stop"))
+    """Idle ones may be terminated while occupied ones are stopped; where nobody knows, both are named."""
+    context = about(a_machine(state=state), rules=rulebook(action="terminate", stalled="report"))
 
     assert verb_of(an_event(), context) is verb
+
+
+def test_the_message_names_the_process_and_its_owner() -> None:
+    """Who gets it can ask alice, and end the process; what stands in a name does nothing."""
+    owner = WorkOwner(user="alice", process="py`x\r\n", pid=4711, unit="session-3.scope")
+    seen = replace(SEEN, says=State.OCCUPIED, owner=owner)
+    activity = replace(an_activity(State.OCCUPIED, 57600.0), evidence=(seen,))
+    verdict = replace(a_verdict(), activity=activity)
+    node = a_machine(signal=NodeReport(verdict=verdict))
+    (step,) = idle.propose(an_observation(node), "default", IdleRules()).steps
+    text = as_text(composed([an_event(reason=step.reason)], about(node)))
+
+    assert step.verb is Verb.NOTICE
+    assert "It has been occupied (alice's py'x , pid 4711, in session-3.scope, does nothing) for 16h" in text
 
 
 def test_where_people_must_be_told_the_time_runs_from_then() -> None:

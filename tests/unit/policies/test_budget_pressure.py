@@ -213,15 +213,18 @@ def test_budgets_let_go_of_nothing_but_machines_idle_for_the_shorter_wait(
 
 @given(fleets(), BUDGETS)
 def test_no_machine_that_is_not_idle_hears_of_a_budget(seen: Observation, budgets: list[BudgetState]) -> None:
-    """Busy, parked, stalled and unknown ones get the very same steps."""
+    """Busy, occupied, parked, stalled and unknown ones get the very same steps."""
     plain, hurried = said(seen), said(under(seen, *budgets))
     others = [node.id for node in seen.fleet.nodes if node.activity.state is not State.IDLE]
 
     assert {name: hurried[name] for name in others} == {name: plain[name] for name in others}
 
 
-def test_a_parked_machine_waits_its_own_time() -> None:
-    """Memory is held: that is not what budgets hasten."""
-    rules = PoolRules(idle=IdleRules(parked="stop"))
+@pytest.mark.parametrize("state", [State.OCCUPIED, State.PARKED, State.STALLED])
+def test_somebodys_machine_waits_its_own_time(state: State) -> None:
+    """A process lives or memory is held: that is not what budgets hasten."""
+    rules = PoolRules(idle=IdleRules())
+    young, old = a_node("i-1", state, 57599.0), a_node("i-2", state, 57600.0)
+    document = said(under(an_observation(young, old), a_hurry()), rules)
 
-    assert said(under(an_observation(a_node("i-1", State.PARKED, 7200.0)), a_hurry()), rules)["i-1"][0] is Verb.HOLD
+    assert (document["i-1"][0], document["i-2"][0]) == (Verb.HOLD, Verb.NOTICE)

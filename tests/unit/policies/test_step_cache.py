@@ -22,6 +22,7 @@ RULES = [
     IdleRules(timeout=600.0, grace_period=300.0, terminate_after=7200.0),
     IdleRules(timeout="learned", grace_period=0.0, max_age=86400.0),
     IdleRules(timeout="break_even", restart_usd=Decimal(1)),
+    IdleRules(occupied_timeout=600.0, parked="report", stalled="terminate", owner_grace_period=300.0),
 ]
 PRICE = Price(usd_per_hour=Decimal("0.8"), as_of=NOW.date(), source="a test")
 # One round: what nodes changed to, who has a notice, who was stopped by us, waits, price, rules, the time that passed.

@@ -28,7 +28,7 @@ _FIELDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronLine:
-    """A job: its line's number, its times, whose it is (None: of the crontab's owner), CRON_TZ if that was set."""
+    """A job: its line's number, its times, its user (None: the crontab's owner), CRON_TZ if that was set."""
 
     number: int
     recurrence: Recurrence
@@ -45,7 +45,7 @@ class BadLine:
 
 
 def parse(text: str, *, with_user: bool) -> Iterator[CronLine | BadLine]:
-    """The jobs of a crontab; `with_user` for /etc/crontab and /etc/cron.d, whose lines name a user."""
+    """The jobs of a crontab; `with_user` for /etc/crontab and /etc/cron.d, which name a user on each line."""
     zone: str | None = None
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()

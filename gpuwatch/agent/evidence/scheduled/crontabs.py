@@ -85,7 +85,7 @@ class Crontabs:
         return run
 
     def _paths(self, found: Found) -> list[tuple[Path, str | None]]:
-        """Each crontab, and whose it is; None: its lines say so."""
+        """Each crontab and its owner; None: each of its lines names a user."""
         paths: list[tuple[Path, str | None]] = []
         for name in _FOLDERS:
             folder = self._roots.var / name

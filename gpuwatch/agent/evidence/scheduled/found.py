@@ -81,7 +81,7 @@ class Users:
         return uid is not None and (uid < FIRST_PERSON_UID or uid == _NOBODY_UID)
 
     def name(self, uid: int) -> str:
-        """A user's name; the number where it has none."""
+        """A user's name; the number of an unknown account."""
         names = [name for name, number in self._uids().items() if number == uid]
         return names[0] if names else user_name(uid)
 
@@ -113,7 +113,7 @@ class Zones:
         self._local: tuple[object, tzinfo] | None = None
 
     def local(self) -> tzinfo:
-        """The host's zone by /etc/localtime; UTC where there is none, as the C library has it.
+        """The host's zone by /etc/localtime; UTC without that file, as the C library has it.
 
         Raises:
             OSError: it cannot be read.

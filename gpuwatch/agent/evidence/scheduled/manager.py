@@ -158,7 +158,7 @@ def _calendar_period(timer: ManagerTimer, now: datetime, zones: Zones) -> float 
 
 
 def _user(timer: ManagerTimer, roots: Roots) -> str | None:
-    """The `User=` of the unit that it starts, if that lies beside the timer; None if it is not to be seen."""
+    """The `User=` of the unit that it starts, if its file lies next to the timer's; None if it is not to be seen."""
     places = {"/run/": roots.run, "/etc/": roots.etc, "/usr/": roots.usr}
     for begin, root in places.items():
         if timer.fragment.startswith(begin) and "/" not in timer.unit and timer.unit:

@@ -58,7 +58,7 @@ class Scheduled:
         found.doubts += [f"when {each.what} is due is not to be seen without systemctl" for each in unseen]
         if found.doubts:
             return (say(self, State.UNKNOWN, several(found.doubts), setting=f"{_SETTING}.sources"),)
-        return (say(self, State.IDLE, self._nothing(found.planned, now), limit=self._horizons.recurring_seconds),)
+        return (say(self, State.IDLE, self._nothing(found.planned, now)),)
 
     def _busy(self, kept: list[Planned], now: Moment) -> Evidence:
         first = kept[0]

@@ -56,7 +56,7 @@ def parse_timer(text: str) -> Timing:
     """The `[Timer]` section of a unit, drop-ins appended.
 
     Raises:
-        UnseenError: a time span is none.
+        UnseenError: a time span cannot be read.
 
     """
     values: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
 
 
 def with_drop_ins(path: Path) -> str:
-    """A unit's text and that of its drop-ins beside it.
+    """A unit's text and that of its drop-ins next to it.
 
     Raises:
         OSError: one of them cannot be read.

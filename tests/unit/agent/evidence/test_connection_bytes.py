@@ -1,11 +1,15 @@
 """agent/evidence/connections.py where the kernel tells bytes, and the control group that made a connection."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpuwatch.agent.evidence.connections import Grown
+from gpuwatch.agent.evidence.connections import Connections, Grown
 from gpuwatch.agent.evidence.service_traffic import ServiceTraffic
+from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import SocketOwners
 from gpuwatch.agent.processes.process import Kind
@@ -65,6 +69,37 @@ def test_peoples_connections_count_together(
     if says is State.BUSY:
         assert found.owner is not None
         assert (found.note, found.owner.process) == ("serves 2 clients", "b")
+
+
+@settings(max_examples=30)
+@given(
+    looks=st.lists(st.tuples(st.floats(1, 120), st.integers(0, 200_000), st.integers(0, 10**9)), min_size=1, max_size=8)
+)
+def test_services_change_nothing_and_people_are_never_lost(
+    tmp_path_factory: pytest.TempPathFactory, looks: list[tuple[float, int, int]]
+) -> None:
+    """Whatever services move, it says the same; idle means that people moved no more than the limit in the minute."""
+    host = ConnectedHost(tmp_path_factory.mktemp("host"))
+    host.runs(42, Kind.PEOPLE, 501)
+    host.runs(43, Kind.SERVICE, 502)
+    other = Connections(ConnectionSettings(), host.roots)
+    peoples = services = 0
+    past: list[tuple[float, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        for seconds, by_people, by_service in [(1.0, 0, 0), *looks]:
+            peoples, services = peoples + by_people, services + by_service
+            tells(patch, connection(1, 501, peoples), connection(2, 502, services))
+            found = host.look(seconds)
+            tells(patch, connection(1, 501, peoples))
+            (alone,) = other.look(replace(host.moment(), processes=host.view()))
+            at = host.clock.monotonic()
+            past.append((at, peoples))
+            minute = [each for each in past if at - each[0] <= 60.0]
+
+            assert (found.says, found.observed) == (alone.says, alone.observed)
+            if found.says is State.IDLE and len(past) > 1:
+                begin = past[max(0, len(past) - len(minute) - 1)]
+                assert peoples - begin[1] <= 1000.0 * (at - begin[0]) + 1
 
 
 def test_a_connection_that_came_and_moved_much_is_work(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:

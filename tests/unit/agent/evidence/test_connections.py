@@ -220,3 +220,41 @@ def test_a_process_that_ends_while_we_look_is_passed_over(host: ConnectedHost) -
     host.runs(42, Kind.PEOPLE, network=CONTAINER_NETWORK)
 
     assert host.look().says is State.IDLE
+
+
+# Whoever may make many sockets or namespaces must not hold the agent up.
+
+
+def test_more_open_files_than_are_looked_at_hide_nothing(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not found for that reason is somebody's, unless its control group or user is known."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.socket_owners._MOST_FILES", 2)
+    host.sockets(LISTENER, CLIENT)
+    host.runs(42, Kind.PEOPLE, 601, 602, 603, uid=0)
+    host.runs(43, Kind.SERVICE, 501, name="sshd", uid=0)
+
+    assert host.look().says is State.BUSY
+
+
+def test_more_networks_than_can_rightly_be_are_unknown(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not all read."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.net_namespaces._MOST_NAMESPACES", 3)
+    for pid in range(42, 46):
+        host.runs(pid, Kind.PEOPLE, network=f"net:[{pid}]")
+        host.cards(pid, eth0=0)
+
+    with pytest.raises(UnseenError, match="more than 3 network namespaces"):
+        host.look()
+
+
+@pytest.mark.parametrize("text", ["", "a\nb\n", "a\nb\n eth0: 1\n", "a\nb\n eth0: x 0 0 0 0 0 0 0 0\n"])
+def test_cards_that_cannot_be_read_are_unknown(host: ConnectedHost, text: str) -> None:
+    """Nothing, or garbage, where a container's counters were."""
+    in_container(host, eth0=10**9)
+    host.look()
+    host.write("proc/42/net/dev", text)
+    try:
+        says = host.look().says
+    except UnseenError:
+        says = State.UNKNOWN
+
+    assert says is State.UNKNOWN

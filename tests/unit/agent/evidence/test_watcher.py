@@ -168,7 +168,7 @@ def test_a_signal_that_is_off_says_nothing() -> None:
 
     assert {each.name for each in some.evidence(0)} == set(SIGNALS) - {"snooze", "model_servers", "command"}
     assert {each.name for each in simulated.evidence(0)} == set(SIGNALS) - {
-        *("gpu_process_cpu", "cpu", "connections", "model_servers", "command")
+        *("processes", "gpu_process_cpu", "cpu", "connections", "scheduled", "model_servers", "command")
     }
     assert none.evidence(0) == ()
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,8 @@ def test_local_disks_that_cannot_be_seen_are_a_warning(tmp_path: Path) -> None:
 def a_machine(node_id: str, local_disks: LocalDisks | None, **other: object) -> Node:
     """Of a type with instance store."""
     verdict = replace(a_verdict(node_id), local_disks=local_disks)
-    return replace(a_node(node_id), instance_store=True, signal=NodeReport(verdict=verdict), **other)  # type: ignore[arg-type]
+    facts: dict[str, Any] = {"instance_store": True, "signal": NodeReport(verdict=verdict), **other}
+    return a_node(node_id, **facts)
 
 
 def undecided(*nodes: Node, **rules: object) -> list[str]:

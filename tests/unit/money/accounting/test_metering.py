@@ -82,6 +82,7 @@ def test_the_agents_word_splits_the_time_between_two_rounds() -> None:
     ("state", "held", "use"),
     [
         (State.IDLE, 600, {Use.IDLE: 60.0}),
+        (State.OCCUPIED, 600, {Use.IDLE: 60.0}),
         (State.PARKED, 600, {Use.PARKED: 60.0}),
         (State.STALLED, 600, {Use.STALLED: 60.0}),
         (State.BUSY, 2, {Use.USEFUL: 60.0}),
@@ -162,6 +163,19 @@ def test_energy_is_measured_also_while_nobody_looked() -> None:
 
     assert book.gpu_seconds() == {Use.SILENT: 7200.0}
     assert [row[-2:] for row in book.rows.values()] == [[360_000, 3_600_000], [360_000, 3_600_000]]
+
+
+def test_occupied_and_idle_time_add_up() -> None:
+    """Of one minute a machine was idle for 20 s, occupied for 30 s and busy for 10 s: 50 s were of no use."""
+    book = Meter()
+    for at, spent in ((NOW, (100.0, 100.0, 100.0)), (NOW + MINUTE, (120.0, 130.0, 110.0))):
+        by_state = dict(zip(("idle", "occupied", "busy"), spent, strict=True))
+        tally = Tally(since=NOW - 10 * MINUTE, node_seconds=by_state, gpu_seconds={"busy": sum(spent)})
+        verdict = replace(a_verdict("i-1", State.OCCUPIED, 30.0, age=0.0, at=at), tally=tally)
+        book.see(at, a_node("i-1", signal=NodeReport(verdict=verdict)))
+    (row,) = book.rows.values()
+
+    assert (row[USES.index(Use.IDLE)], row[USES.index(Use.USEFUL)], sum(row[:GPU])) == (50_000, 10_000, 60_000)
 
 
 def test_a_machine_that_was_started_again_is_billed_from_its_start() -> None:

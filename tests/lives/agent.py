@@ -1,0 +1,198 @@
+"""The real agent on a made host: its own signals, activity and verdict, driven by hand instead of by threads.
+
+Only the outside is replaced: where files are (Roots and paths in settings), the users that `pwd` knows, the PATH, and
+connections to loopback. This is the one module here that knows how the agent is put together.
+"""
+
+import os
+import pwd
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass, replace
+from datetime import UTC, datetime
+from inspect import signature
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from gpuwatch.agent.devices import pid_namespace
+from gpuwatch.agent.devices.messages import Reading
+from gpuwatch.agent.evidence.base import Roots
+from gpuwatch.agent.evidence.registry import HostSignals
+from gpuwatch.agent.evidence.settings import EvidenceSettings
+from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.agent.state import AgentCore
+from gpuwatch.config import load
+from gpuwatch.model.gpu import GpuReading
+from gpuwatch.runtime.clock import ManualClock
+from tests.lives.folder import BEGIN_UNIX
+from tests.lives.host import MadeHost
+from tests.lives.loopback import Loopback
+from tests.lives.netlink import Kernel
+from tests.lives.rates import duration
+from tests.lives.story import UPTIME_SECONDS
+from tests.lives.world import HOST_PIDS
+
+NODE_ID = "i-0123456789abcdef0"
+QUIET_SECONDS = 60.0  # from cycle to cycle while nothing changes; a real agent has one each second
+ALERT_SECONDS = 10.0  # likewise near a change
+_BEFORE, _AFTER = 10.0, 70.0
+
+
+class PlayedAgent:
+    """An agent whose cycles are made one by one."""
+
+    def __init__(self, host: MadeHost, work: Path) -> None:
+        """Nothing was looked at yet. `work` takes its configuration and the life's own commands."""
+        self._host = host
+        self._skew = duration(host.life.agent.get("clock", 0))
+        begin = datetime.fromtimestamp(BEGIN_UNIX + self._skew, UTC)
+        self._clock = ManualClock(wall=begin, elapsed_seconds=UPTIME_SECONDS)
+        self._moment = 0.0
+        self._readings: tuple[GpuReading, ...] = ()  # a real agent's are a second old at most
+        self._loopback = Loopback(host)
+        self._kernel = Kernel(host)
+        self._commands = _commands(host.life.commands, work / "bin")
+        settings = self._settings(work)
+        roots = relocated(host.at.root)
+        patterns = {name: getattr(settings, name, None) for name in ("workloads", "services")}
+        self._signals = HostSignals(settings.evidence, self._clock, roots, **_taken(HostSignals, patterns))
+        told = {name: getattr(self._signals, name, None) for name in ("local_disks", "service_pids")}
+        told["blind"] = getattr(getattr(self._signals, "blind", None), "codes", None)
+        self._core = AgentCore(
+            node_id=NODE_ID,
+            clock=self._clock,
+            rules=settings.activity,
+            interval_seconds=QUIET_SECONDS,
+            stale_after_seconds=4 * QUIET_SECONDS,
+            host=self._signals.evidence,
+            **_taken(AgentCore, told),
+        )
+        with patch.object(threading.Thread, "start", lambda _: None):  # its threads' work is done in `cycle`
+            self._signals.start(lambda: self._readings)
+
+    def cycle(self, moment: float) -> None:
+        """One cycle at a moment of the life: the GPUs are read, then every signal looks."""
+        self._clock.advance(moment - self._moment)
+        self._moment = moment
+        self._host.pass_to(moment)
+        self._loopback.pass_to(moment)
+        self._kernel.moment = moment
+        messages = self._host.gpus.cycle(moment, self._clock.monotonic(), self._clock.now())
+        self._readings = tuple(each.reading for each in messages if isinstance(each, Reading))
+        watcher = self._signals.watcher
+        for watched in sorted(watcher._watched, key=lambda each: each.signal.name != "processes"):  # others rest on it
+            watcher.look(watched)
+        self._core.ingest_messages(messages)
+
+    def answer(self) -> bytes:
+        """What it says at /v1/verdict now."""
+        return msgspec.json.encode(self._core.verdict(self._clock.monotonic()))
+
+    @contextmanager
+    def on_its_host(self) -> Iterator[None]:
+        """Within, users, commands, loopback and time zone are those of the made host."""
+        with ExitStack() as stack:
+            stack.enter_context(self._loopback.instead_of_sockets())
+            stack.enter_context(self._kernel.instead())
+            stack.enter_context(patch.object(pid_namespace, "_HOST_PIDS", HOST_PIDS))
+            stack.enter_context(patch.dict(os.environ, {"PATH": str(self._commands), "TZ": "UTC"}))
+            for name, function in _users(self._host.life.users).items():
+                stack.enter_context(patch.object(pwd, name, function))
+            time.tzset()
+            yield
+        time.tzset()
+
+    def _settings(self, work: Path) -> AgentSettings:
+        """The defaults, with what the life sets; looks as seldom as cycles are here, and paths of the made host."""
+        file = work / "agent.json"  # JSON is YAML
+        file.write_bytes(msgspec.json.encode({"agent": dict(self._host.life.settings)}))
+        agent = load(file, {}).agent
+        rules = replace(agent.activity, max_gap=QUIET_SECONDS + 30.0)
+        return replace(agent, activity=rules, evidence=_slower(agent.evidence, self._host.at.root))
+
+
+def relocated(root: Path) -> Roots:
+    """Every root of the agent's, below a folder."""
+
+    def below(value: Any) -> Any:  # noqa: ANN401  a path or several
+        if isinstance(value, Path):
+            return root / value.relative_to("/")
+        return tuple(map(below, value)) if isinstance(value, tuple) else value
+
+    usual = Roots()
+    return Roots(**{each.name: below(getattr(usual, each.name)) for each in fields(Roots)})
+
+
+def _slower(evidence: EvidenceSettings, root: Path) -> EvidenceSettings:
+    """Each section with the interval of the cycles here, and with its absolute paths below the root."""
+    changed: dict[str, Any] = {}
+    for each in fields(evidence):
+        section = getattr(evidence, each.name)
+        if not is_dataclass(section) or isinstance(section, type):
+            continue
+        new: dict[str, Any] = {}
+        for part in fields(section):
+            value = getattr(section, part.name)
+            if part.name == "interval":
+                new["interval"] = max(value, QUIET_SECONDS)
+            elif isinstance(value, str) and value.startswith("/"):
+                new[part.name] = str(root / value[1:])
+        changed[each.name] = replace(section, **new)
+    return replace(evidence, **changed)
+
+
+def _commands(told: Mapping[str, Any], folder: Path) -> Path:
+    """A folder for PATH with the programs that the life has, each of which prints its text."""
+    folder.mkdir(parents=True)
+    for name, about in told.items():
+        told_here = about if isinstance(about, Mapping) else {"prints": about}
+        (folder / f".{name}").write_text(str(told_here.get("prints", "")))
+        script = folder / name
+        script.write_text(f'#!/bin/sh\nwhile read -r line; do echo "$line"; done < "{folder}/.{name}"\n')
+        script.chmod(0o755)
+    return folder
+
+
+def _taken(part: Callable[..., object], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What of this a part of the agent takes; it may be an older one."""
+    known = signature(part).parameters
+    return {name: value for name, value in told.items() if value is not None and name in known}
+
+
+def _users(users: Mapping[str, int]) -> dict[str, Callable[..., object]]:
+    """What replaces functions of `pwd`."""
+
+    def entry(name: str, uid: int) -> pwd.struct_passwd:
+        person = uid == 0 or (uid >= 1000 and uid < 65000)
+        home = "/root" if uid == 0 else f"/home/{name}" if person else "/nonexistent"
+        shell = "/bin/bash" if person else "/usr/sbin/nologin"
+        return pwd.struct_passwd((name, "x", uid, uid, "", home, shell))
+
+    by_uid = {uid: name for name, uid in users.items()}
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        return entry(by_uid[uid], uid)
+
+    def getpwnam(name: str) -> pwd.struct_passwd:
+        return entry(name, users[name])
+
+    return {
+        "getpwuid": getpwuid,
+        "getpwnam": getpwnam,
+        "getpwall": lambda: [entry(name, uid) for name, uid in users.items()],
+    }
+
+
+def cycle_moments(changes: set[float], until: float) -> list[float]:
+    """When to look: each minute, and each ten seconds near a change and at the beginning."""
+    found = {QUIET_SECONDS * turn for turn in range(int(until / QUIET_SECONDS) + 1)}
+    for change in (0.0, *changes):
+        first = (change - _BEFORE) // ALERT_SECONDS
+        turns = range(max(0, int(first)), int((change + _AFTER) // ALERT_SECONDS) + 1)
+        found.update(ALERT_SECONDS * turn for turn in turns if ALERT_SECONDS * turn <= until)
+    return sorted(found)

@@ -1,0 +1,76 @@
+"""Plays lives: a day on a made host through the real agent, then each profile's rounds over what it said."""
+
+import gc
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from tests.lives.agent import PlayedAgent, cycle_moments
+from tests.lives.gpus import MODELS
+from tests.lives.host import MadeHost
+from tests.lives.judge import PROFILES, ROUND_SECONDS, Judged, Recording, busy_because, judge, states_of
+from tests.lives.story import Life, load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One life with what each profile makes of it. `states` are hours; `because` is what was seen last."""
+
+    life: Life
+    by_profile: dict[str, Judged]
+    states: dict[str, float]
+    because: str
+    seconds: float  # that the playing took
+
+
+def record(life: Life, *, hours: float | None = None) -> Recording:
+    """The agent's answers over the life's day, or its first hours."""
+    until = life.seconds if hours is None else min(life.seconds, hours * 3600.0)
+    model = MODELS[life.model]
+    rounds = int(until / ROUND_SECONDS) + 1
+    if life.agent.get("dead"):
+        answers: tuple[bytes | None, ...] = (None,) * rounds
+    else:
+        memory = Path("/dev/shm")  # noqa: S108  the made host is many small files
+        folder = memory if os.access(memory, os.W_OK) else None
+        with tempfile.TemporaryDirectory(dir=folder, prefix="gpuwatch-life-") as name:
+            answers = _answers(life, Path(name), until)
+    return Recording(
+        answers=answers,
+        gpus=life.cloud_gpus,
+        instance_type=model.instance,
+        instance_store=life.instance_store != "none",
+    )
+
+
+def _answers(life: Life, work: Path, until: float) -> tuple[bytes, ...]:
+    (work / "host").mkdir()
+    host = MadeHost(life, work / "host")
+    agent = PlayedAgent(host, work)
+    answers = []
+    with agent.on_its_host():
+        for moment in cycle_moments(host.world.changes(), until):
+            agent.cycle(moment)
+            if moment % ROUND_SECONDS == 0.0:
+                answers.append(agent.answer())
+    return tuple(answers)
+
+
+def play(path: Path, *, hours: float | None = None, profiles: tuple[str, ...] = PROFILES) -> Played:
+    """One life from its file."""
+    begin = perf_counter()
+    logging.getLogger("gpuwatch").setLevel(logging.CRITICAL)
+    life = load(path)
+    recording = record(life, hours=hours)
+    judged = {profile: judge(recording, profile) for profile in profiles}
+    gc.collect()
+    return Played(
+        life=life,
+        by_profile=judged,
+        states=dict(states_of(recording)),
+        because=busy_because(recording),
+        seconds=perf_counter() - begin,
+    )

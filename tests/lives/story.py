@@ -1,0 +1,397 @@
+"""A life as its file tells it: the truth, the host, and who does what. README.md is the manual of the notation."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.lives.rates import LifeError, Part, Rate, amount, duration, moments, rate
+
+HERE = Path(__file__).parent
+LIVES = HERE / "lives"
+FULL_DAY_SECONDS = 86400.0
+UPTIME_SECONDS = 3 * 86400.0 + 60.0  # of the host, as its life begins
+TRUTHS = ("busy", "forgotten")
+BASE_USERS = {"root": 0, "daemon": 1, "man": 6, "nobody": 65534, "messagebus": 101, "systemd-network": 998,
+    "systemd-resolve": 997, "syslog": 103, "_chrony": 110, "nvidia-persistenced": 111, "prometheus": 112,
+    "ubuntu": 1000, "alice": 1001, "bob": 1002, "carol": 1003}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Socket:
+    """A TCP socket of a process: `peer` None listens. `begin` and `end` are moments of the life."""
+
+    local: str
+    peer: str | None = None
+    begin: float = -UPTIME_SECONDS
+    end: float = FULL_DAY_SECONDS * 10
+    every: float | None = None
+    length: float | None = None
+
+    def open_at(self, moment: float) -> bool:
+        """Whether it is there at a moment."""
+        if not self.begin <= moment < self.end:
+            return False
+        if self.every is None or self.length is None:
+            return True
+        return (moment - self.begin) % self.every < self.length
+
+    def changes(self, until: float) -> tuple[float, ...]:
+        """When it opens and closes."""
+        found = [self.begin, self.end]
+        if self.every is not None and self.length is not None:
+            turns = range(int(max(0.0, min(until, self.end) - self.begin) / self.every) + 1)
+            found += [self.begin + self.every * turn for turn in turns]
+            found += [self.begin + self.every * turn + self.length for turn in turns]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actor:
+    """One process, or one that comes again and again (`every` … `length`), or `copies` of it."""
+
+    name: str
+    comm: str
+    exe: str = ""
+    cmdline: str = ""
+    user: str = "root"
+    place: str = "unit unknown.service"
+    parent: str | None = None
+    tty: str | None = None
+    state: str = "S"
+    threads: int = 1
+    copies: int = 1
+    pid: int | None = None
+    begin: float = -3600.0
+    end: float = float("inf")
+    every: float | None = None
+    length: float | None = None
+    cores: Rate = field(default_factory=Rate)
+    read: Rate = field(default_factory=Rate)
+    write: Rate = field(default_factory=Rate)
+    rchar: Rate = field(default_factory=Rate)
+    wchar: Rate = field(default_factory=Rate)
+    faults: Rate = field(default_factory=Rate)
+    net: Rate = field(default_factory=Rate)
+    send: Rate = field(default_factory=Rate)
+    card: str = "ens5"
+    gpus: tuple[int, ...] = ()
+    gpu_memory: float = 0.0
+    gpu_kind: str = "compute"
+    util: Rate = field(default_factory=Rate)
+    listed: bool = True  # by the driver
+    sockets: tuple[Socket, ...] = ()
+    own_network: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Somebody's session by SSH (or at a desktop) and its shell; `typed` are the moments of input."""
+
+    user: str
+    id: int
+    tty: str | None
+    begin: float
+    end: float
+    typed: tuple[float, ...]
+    host: str
+    kind: str
+    shell: str | None
+    utmp: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """Everything that is told of one host's day."""
+
+    code: str
+    title: str
+    truth: str
+    who: str
+    seconds: float
+    model: str
+    gpu_count: int
+    cloud_gpus: int
+    gpus: Mapping[Any, Any]
+    instance_store: str
+    agent: Mapping[str, Any]
+    users: Mapping[str, int]
+    units: Mapping[str, Any]
+    files: Mapping[str, Any]
+    links: Mapping[str, str]
+    commands: Mapping[str, Any]
+    logins: tuple[Login, ...]
+    terminals: Mapping[str, Mapping[str, Any]]
+    cast: tuple[Actor, ...]
+    rdma: Mapping[str, Any]
+    web: tuple[Mapping[str, Any], ...]
+    docker: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+def load(path: Path) -> Life:
+    """The life of a file.
+
+    Raises:
+        LifeError: it is not written as the README says.
+
+    """
+    told = _parsed(path)
+    try:
+        return _life(path.stem.partition("-")[0], told)
+    except (LifeError, KeyError, TypeError, AttributeError) as error:
+        raise LifeError(f"{path.name}: {type(error).__name__}: {error}") from error
+
+
+_KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links",
+    "commands", "logins", "terminals", "cast", "rdma", "web", "docker", "base", "settings", "tmux"}  # fmt: skip
+
+
+def _life(code: str, told: Mapping[str, Any]) -> Life:
+    unknown = told.keys() - _KEYS
+    if unknown:
+        raise LifeError(f"no life has {', '.join(sorted(unknown))}; known are {', '.join(sorted(_KEYS))}")
+    if told["truth"] not in TRUTHS or not told.get("who"):
+        raise LifeError("a life needs its truth (busy or forgotten) and who would miss it, or that nobody would")
+    seconds = duration(told.get("ends", "24h"))
+    base = {} if told.get("base") == "none" else _parsed(HERE / "base.yaml")
+    users = BASE_USERS | {name: int(uid) for name, uid in told.get("users", {}).items()}
+    gpus = dict(told.get("gpus") or {})
+    count = int(gpus.pop("count", 1))
+    logins = tuple(_login(entry, seconds) for entry in told.get("logins", ()))
+    cast = [actor for entry in base.get("cast", ()) for actor in _actors(entry, seconds)]
+    cast += [actor for login in logins for actor in login_cast(login)]
+    cast += [actor for entry in told.get("tmux", ()) for actor in _multiplexer(entry)]
+    cast += [actor for entry in told.get("cast", ()) for actor in _actors(entry, seconds)]
+    windows = {entry["tty"]: {"typed": entry.get("from", "-50m"), **entry} for entry in told.get("tmux", ())}
+    return Life(
+        code=code,
+        title=told["title"],
+        truth=told["truth"],
+        who=told["who"],
+        seconds=seconds,
+        model=gpus.pop("model", "A10G"),
+        gpu_count=count,
+        cloud_gpus=int(gpus.pop("of", count)),
+        gpus=gpus,
+        instance_store=told.get("instance_store", "none"),
+        agent=told.get("agent") or {},
+        users=users,
+        units={**base.get("units", {}), **told.get("units", {})},
+        files={**base.get("files", {}), **told.get("files", {})},
+        links=told.get("links", {}),
+        commands=told.get("commands", {}),
+        logins=logins,
+        terminals={**windows, **{name: dict(about or {}) for name, about in told.get("terminals", {}).items()}},
+        cast=with_keepers(cast),
+        rdma=told.get("rdma", {}),
+        web=tuple(told.get("web", ())),
+        docker=told.get("docker", {}),
+        settings=told.get("settings", {}),
+    )
+
+
+def _multiplexer(told: Mapping[str, Any]) -> list[Actor]:
+    """A window of tmux or screen: the server, unless another window has it, and the shell in it."""
+    program, place, user = told.get("program", "tmux"), told["in"], told["user"]
+    server = f"{program} of {user}"
+    shell = Actor(
+        name=told.get("as", "shell"), comm="bash", exe="/usr/bin/bash", cmdline="-bash", user=user, place=place,
+        parent=server, tty=told["tty"], begin=duration(told.get("from", "-50m")),
+        end=duration(told["to"]) if "to" in told else float("inf"),
+    )  # fmt: skip
+    if told.get("server") is False:
+        return [shell]
+    comm = "tmux: server" if program == "tmux" else "screen"
+    words = "tmux new -s work" if program == "tmux" else "SCREEN -S work"
+    keeper = Actor(
+        name=server, comm=comm, exe=f"/usr/bin/{program}", cmdline=words, user=user, place=place, parent="init",
+        begin=shell.begin, end=shell.end,
+    )  # fmt: skip
+    return [keeper, shell]
+
+
+def _login(told: Mapping[str, Any], until: float) -> Login:
+    tty = told.get("tty", "pts/0")
+    end = duration(told["to"]) if "to" in told else float("inf")
+    begin = duration(told.get("from", "-1h"))
+    return Login(
+        user=told["user"],
+        id=int(told["id"]),
+        tty=None if tty in {"none", None} else tty,
+        begin=begin,
+        end=end,
+        typed=tuple(each for each in moments(told.get("typed", told.get("from", "-1h")), until) if each < end),
+        host=told.get("host", "203.0.113.9"),
+        kind=told.get("type", "tty"),
+        shell=None if told.get("shell") == "none" else told.get("shell", "bash"),
+        utmp=tty not in {"none", None},
+    )
+
+
+def login_cast(login: Login) -> list[Actor]:
+    """The processes that sshd makes of a login: its own two and the shell."""
+    if login.kind not in {"tty", "unspecified"}:
+        return []
+    place, number = f"session {login.id}", login.id
+    peer = Socket(local="10.0.1.5:22", peer=f"{login.host}:{51000 + number}", begin=login.begin, end=login.end)
+    window: dict[str, Any] = {"begin": login.begin, "end": login.end, "place": place}
+    at = login.tty or "notty"
+    guard = Actor(
+        name=f"sshd{number}", comm="sshd", exe="/usr/sbin/sshd", cmdline=f"sshd: {login.user} [priv]",
+        sockets=(peer,), parent="sshd", **{**window, "place": f"session {number} of {login.user}"},
+    )  # fmt: skip
+    mine = Actor(
+        name=f"sshd{number}u", comm="sshd", exe="/usr/sbin/sshd", cmdline=f"sshd: {login.user}@{at}",
+        user=login.user, sockets=(peer,), parent=guard.name, **window,
+    )  # fmt: skip
+    if login.shell is None:
+        return [guard, mine]
+    shell = Actor(
+        name=f"{login.shell}{number}", comm=login.shell, exe=f"/usr/bin/{login.shell}", cmdline=f"-{login.shell}",
+        user=login.user, tty=login.tty, parent=mine.name, **window,
+    )  # fmt: skip
+    return [guard, mine, shell]
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_ACTOR_RATES = ("cores", "read", "write", "rchar", "wchar", "faults", "net", "send", "util")
+_ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "user", "in", "parent", "tty", "state", "threads", "copies", "pid",
+    "start", "end", "every", "for", "card", "gpu", "gpu_memory", "gpu_kind", "listed", "listens", "connected",
+    "own_network", "note", *_ACTOR_RATES}  # fmt: skip
+
+
+def _actors(told: Mapping[str, Any], until: float) -> list[Actor]:
+    unknown = told.keys() - _ACTOR_KEYS
+    if unknown:
+        raise LifeError(f"{told.get('comm')}: no process has {', '.join(sorted(unknown))}")
+    comm = str(told["comm"])
+    exe = told.get("exe", f"/usr/bin/{comm}")
+    gpu = told.get("gpu", ())
+    periodic = "every" in told
+    rates: dict[str, Any] = {name: rate(told.get(name)) for name in _ACTOR_RATES}
+    made = Actor(
+        name=told.get("as", comm),
+        comm=comm[:15],
+        exe="" if told.get("in") == "kernel" else exe,
+        cmdline="" if told.get("in") == "kernel" else told.get("cmdline", exe),
+        user=told.get("user", "root"),
+        place=told["in"],
+        parent=told.get("parent"),
+        tty=told.get("tty"),
+        state=told.get("state", "S"),
+        threads=int(told.get("threads", 1)),
+        pid=told.get("pid"),
+        begin=duration(told.get("start", "0s" if periodic else "-1h")),
+        end=duration(told["end"]) if "end" in told else float("inf"),
+        every=duration(told["every"]) if periodic else None,
+        length=duration(told["for"]) if periodic else None,
+        card=told.get("card", "ens5"),
+        gpus=tuple(gpu) if isinstance(gpu, list | tuple) else (int(gpu),),
+        gpu_memory=amount(told.get("gpu_memory", 0)),
+        gpu_kind=told.get("gpu_kind", "compute"),
+        listed=bool(told.get("listed", True)),
+        sockets=(*map(_listener, told.get("listens", ())), *map(_connection, told.get("connected", ()))),
+        own_network=told.get("own_network"),
+        **rates,
+    )
+    made = replace(made, util=_while_there(made))
+    del until
+    copies = int(told.get("copies", 1))
+    return [made] + [replace(made, name=f"{made.name}#{number}", sockets=()) for number in range(2, copies + 1)]
+
+
+def _while_there(actor: Actor) -> Rate:
+    """The use of the GPU by one that comes again and again: a constant one only while it is there."""
+    if actor.every is None or actor.length is None:
+        return actor.util
+    turns = [actor.begin, actor.end, actor.every, actor.length]
+    constant = (-float("inf"), float("inf"), float("inf"))
+    parts = actor.util.parts
+    return Rate(
+        tuple(Part(each.rate, *turns) if (each.begin, each.end, each.period) == constant else each for each in parts)
+    )
+
+
+def _listener(text: str) -> Socket:
+    return Socket(local=text)
+
+
+def _connection(told: object) -> Socket:
+    """`LOCAL PEER [from D] [to D] [every D for D]`."""
+    local, peer, *words = str(told).split()
+    terms = dict(zip(words[::2], map(duration, words[1::2]), strict=True))
+    socket = Socket(local=local, peer=peer, every=terms.get("every"), length=terms.get("for"))
+    return replace(socket, begin=terms.get("from", socket.begin), end=terms.get("to", socket.end))
+
+
+def with_keepers(cast: list[Actor]) -> tuple[Actor, ...]:
+    """The cast with what a runtime starts beside each container, and the manager of each user who has one."""
+    made = list(cast)
+    seen = {actor.name for actor in cast if actor.name.startswith("user@ ")}
+    for actor in sorted(cast, key=lambda each: each.begin):
+        kind, _, name = actor.place.partition(" ")
+        if kind in {"docker", "pod"} and actor.place not in seen:
+            seen.add(actor.place)
+            made.append(
+                Actor(
+                    name=f"shim {name}",
+                    comm="containerd-shim",
+                    exe="/usr/bin/containerd-shim-runc-v2",
+                    threads=11,
+                    cmdline=f"/usr/bin/containerd-shim-runc-v2 -namespace moby -id {name}",
+                    place="unit containerd.service",
+                    begin=actor.begin - 1,
+                )
+            )
+        manager = f"user@ {actor.user}"
+        needs = kind in {"session", "user", "podman"} and actor.user != "root"
+        if needs and manager not in seen:
+            seen.add(manager)
+            made.append(
+                Actor(
+                    name=manager,
+                    comm="systemd",
+                    exe="/usr/lib/systemd/systemd",
+                    user=actor.user,
+                    cmdline="/usr/lib/systemd/systemd --user",
+                    place="user init.scope",
+                    begin=actor.begin - 2,
+                )
+            )
+            made.append(
+                Actor(
+                    name=f"(sd-pam) {actor.user}",
+                    comm="(sd-pam)",
+                    exe="/usr/lib/systemd/systemd",
+                    user=actor.user,
+                    cmdline="(sd-pam)",
+                    place="user init.scope",
+                    parent=manager,
+                    begin=actor.begin - 2,
+                )
+            )
+    return tuple(made)
+
+
+@cache
+def _parsed(path: Path) -> dict[str, Any]:
+    """A file's YAML; the base is read once for all lives."""
+    try:
+        found = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  it is the safe one
+    except yaml.YAMLError as error:
+        raise LifeError(f"{path.name} is no YAML: {error}") from error
+    if not isinstance(found, dict):
+        raise LifeError(f"{path.name}: expected a mapping")
+    return found
+
+
+def all_paths() -> list[Path]:
+    """Every life, by its code."""
+    return sorted(LIVES.glob("*.yaml"))
+
+
+assert {each.name for each in fields(Actor)} >= set(_ACTOR_RATES)
