@@ -63,7 +63,7 @@ lint: $(VENV)/dev
 check: lint test
 
 mutate: $(VENV)/dev
-	@$(BIN)/python -m tests.mutation.mutate_guard
+	@$(BIN)/python -m tests.mutation.mutate_guard $(ARGS)
 
 # Each life through the real agent and the real rounds: minutes. ARGS="F16 docker" plays some, ARGS=--why says more.
 lives: $(VENV)/dev

@@ -79,6 +79,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         host=host.evidence,
         health=health,
         service_pids=host.service_pids,
+        owner=host.owner,
         blind=host.blind.sentences,
         local_disks=host.local_disks,
     )

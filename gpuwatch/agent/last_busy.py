@@ -10,14 +10,14 @@ Rules, all of them:
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 
 from gpuwatch.agent.activity import ActivityRules, Memory
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, State
+from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, State, WorkOwner
 
 MOST = 16
 KEPT_SECONDS = 7 * 86400.0
@@ -92,6 +92,20 @@ def with_settings(activity: Activity) -> Activity:
     if activity.state not in _HOLDS:
         return activity
     return replace(activity, evidence=tuple(map(with_setting, activity.evidence)))
+
+
+def with_owners(activity: Activity, owner: Callable[[int], WorkOwner | None]) -> Activity:
+    """The activity with the names of processes of which the driver gave the pid alone."""
+
+    def found(entry: Evidence) -> Evidence:
+        known = entry.owner
+        if known is None or known.pid is None or known.process is not None:
+            return entry
+        return replace(entry, owner=owner(known.pid) or known)
+
+    if activity.state not in _HOLDS:
+        return activity
+    return replace(activity, evidence=tuple(map(found, activity.evidence)))
 
 
 def named(gpu: GpuVerdict) -> GpuVerdict:

@@ -19,11 +19,11 @@ from gpuwatch.agent.activity import ActivityRules, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
-from gpuwatch.agent.last_busy import named, remember, shown, with_settings
+from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
 from gpuwatch.agent.published import Published, Statistics, Trouble
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State
+from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
@@ -73,6 +73,7 @@ class AgentCore:
         host: Callable[[float], tuple[Evidence, ...]] = lambda _: (),
         health: HealthWatch | None = None,
         service_pids: Callable[[frozenset[int]], frozenset[int]] = lambda _: frozenset(),
+        owner: Callable[[int], WorkOwner | None] = lambda _: None,
         blind: Callable[[], tuple[str, ...]] = tuple,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
     ) -> None:
@@ -80,7 +81,8 @@ class AgentCore:
 
         `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks` the use of its local
         disks, `blind` what this agent cannot see. `service_pids` is given the pids of all processes on the GPUs and
-        returns those that are the machine's own, without those of which that is not sure. None of them may wait.
+        returns those that are the machine's own, without those of which that is not sure; `owner` names a process by
+        its pid. None of them may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -90,6 +92,7 @@ class AgentCore:
         self._stale_after_seconds = stale_after_seconds
         self._host = host
         self._service_pids = service_pids
+        self._owner = owner
         self._blind = blind
         self._local_disks = local_disks
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
@@ -335,7 +338,8 @@ class AgentCore:
 
     def _verdict(self, published: Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
-        activity, known = with_settings(published.memory.activity), published.memory.gpus
+        activity = with_owners(with_settings(published.memory.activity), self._owner)
+        known = published.memory.gpus
         health, use = published.health, published.use
         gpus = tuple(replace(named(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid)) for gpu in known)
         doubt = self._staleness(published, now_monotonic)

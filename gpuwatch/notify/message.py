@@ -16,7 +16,7 @@ from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.runtime.printable import legible
 
 LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated

@@ -27,7 +27,7 @@ from gpuwatch.policies import (
     unknown_pool,
 )
 from gpuwatch.policies.capacity import LaunchRules, Startable
-from gpuwatch.policies.idle_rules import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
 from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.policies.scaling import ScalingRules

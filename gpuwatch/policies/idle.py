@@ -21,14 +21,13 @@ from fnmatch import fnmatchcase
 
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb, Wait
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.evidence_text import last_text
-from gpuwatch.model.fleet import Activity, Node, NodeState, State
+from gpuwatch.model.evidence_text import last_text, owner_text
+from gpuwatch.model.fleet import Activity, Node, NodeState, State, WorkOwner
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
-from gpuwatch.model.owners import named, owners
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import budget_pressure, notices, step_cache
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
@@ -191,13 +190,21 @@ def grace_seconds(node: Node, rules: IdleRules) -> float:
 
 def _word(activity: Activity) -> str:
     """What the node is, with the process that makes it so where one is known."""
-    found = owners(activity.evidence, activity.state)
+    says = (each for each in activity.evidence if each.says is activity.state and each.owner is not None)
+    found = tuple(dict.fromkeys(each.owner for each in says))
     if activity.state not in _OWNED or not found:
         return _WORDS[activity.state]
     one, several = _OWNED[activity.state]
     if len(found) == 1:
-        return f"{activity.state.value} ({named(found[0])}, {one})"
-    return f"{activity.state.value} ({named(found[0])}, and {len(found) - 1} more: {several})"
+        return f"{activity.state.value} ({_owner_word(found[0])}, {one})"
+    return f"{activity.state.value} ({_owner_word(found[0])}, and {len(found) - 1} more: {several})"
+
+
+def _owner_word(owner: WorkOwner | None) -> str:
+    """The owner in a sentence."""
+    text = owner_text(owner)
+    nameless = owner is None or (owner.user is None and owner.process is None)
+    return f"somebody's process{'' if text is None else f', {text}'}" if nameless else str(text)
 
 
 def _own(node: Node, observation: Observation, rules: IdleRules) -> float | None:

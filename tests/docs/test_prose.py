@@ -26,6 +26,8 @@ OUTLAWED = {
     "say what is shown and where": r"\baloud\b",
     "say who cannot do what": r"\bso that nobody\b|\blest\b|\bnobody(?:'s)? that\b|\bnothing that nobody\b",
 }
+# Lists of names, which are no sentences.
+WORD_LISTS = {"gpuwatch/agent/processes/known_programs.py"}
 FRAGMENTS = r"(?:It|Its|This|That|Them|They|Likewise|The same|The others?|See there|Ditto|As above|So)\."
 
 # The burn-down list: how many faults the code of a room still has. Lower it when you remove some; a room that is not
@@ -118,7 +120,8 @@ def test_what_is_written_by_hand_is_plain(path: Path) -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_what_the_code_says_is_plain(room: str) -> None:
     """Messages, settings, help and docstrings."""
-    found = [fault for path in sorted((ROOT / "gpuwatch" / room).rglob("*.py")) for fault in faults(path)]
+    files = sorted((ROOT / "gpuwatch" / room).rglob("*.py"))
+    found = [fault for path in files if str(path.relative_to(ROOT)) not in WORD_LISTS for fault in faults(path)]
 
     assert len(found) <= STILL_OPEN.get(room, 0), "\n" + "\n".join(found)
 

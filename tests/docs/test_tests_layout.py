@@ -10,7 +10,7 @@ from tests.support.paths import ROOT, TESTS
 # What each folder holds says CONTRIBUTING.md; golden/ and captures/ are data.
 FOLDERS = {
     *("unit", "properties", "contracts", "integration", "docs", "gpu", "mutation"),
-    *("support", "golden", "captures"),
+    *("support", "golden", "captures", "lives"),
 }
 OF_TESTS = [TESTS / name for name in ("unit", "properties", "contracts", "integration", "docs")]
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if "__pycache__" not in path.parts]

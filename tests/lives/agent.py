@@ -61,7 +61,7 @@ class PlayedAgent:
         roots = relocated(host.at.root)
         patterns = {name: getattr(settings, name, None) for name in ("workloads", "services")}
         self._signals = HostSignals(settings.evidence, self._clock, roots, **_taken(HostSignals, patterns))
-        told = {name: getattr(self._signals, name, None) for name in ("local_disks", "service_pids")}
+        told = {name: getattr(self._signals, name, None) for name in ("local_disks", "service_pids", "owner")}
         told["blind"] = getattr(getattr(self._signals, "blind", None), "codes", None)
         self._core = AgentCore(
             node_id=NODE_ID,

@@ -4,6 +4,8 @@ import gc
 import logging
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -59,13 +61,25 @@ def _answers(life: Life, work: Path, until: float) -> tuple[bytes, ...]:
     return tuple(answers)
 
 
+@contextmanager
+def silent(name: str) -> Iterator[None]:
+    """Nothing is logged meanwhile: thousands of rounds log."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def play(path: Path, *, hours: float | None = None, profiles: tuple[str, ...] = PROFILES) -> Played:
     """One life from its file."""
     begin = perf_counter()
-    logging.getLogger("gpuwatch").setLevel(logging.CRITICAL)
     life = load(path)
-    recording = record(life, hours=hours)
-    judged = {profile: judge(recording, profile) for profile in profiles}
+    with silent("gpuwatch"):
+        recording = record(life, hours=hours)
+        judged = {profile: judge(recording, profile) for profile in profiles}
     gc.collect()
     return Played(
         life=life,

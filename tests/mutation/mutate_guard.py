@@ -3,6 +3,7 @@
 Every rule is made one that never objects, every comparison turned round, every objection made a consent, every `and` an
 `or`, every `not` dropped, and every verb taken out of every rule's list. pytest collects the tests once; each mutant
 then runs in a child of its own, until the first failure. What survives is printed, and is an error.
+`make mutate ARGS="policies.idle guard.ownership"` breaks these modules alone.
 """
 
 import ast
@@ -11,7 +12,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, ModuleType
 
@@ -20,13 +21,13 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
 from gpuwatch.guard import growth, mass_idleness
-from gpuwatch.policies import budget_pressure, capacity, idle, idle_rules, notices, scale_in_protection, unknown_pool
+from gpuwatch.policies import budget_pressure, capacity, idle, idle_settings, notices, scale_in_protection, unknown_pool
 
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
     *(growth, mass_idleness, guard),
-    *(idle, idle_rules, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+    *(idle, idle_settings, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
 )
 TESTS = (
     "unit/guard/test_guard",
@@ -148,8 +149,9 @@ def _broken(node: ast.AST) -> ast.expr | None:
 class Run:
     """A pytest plugin that runs the collected tests once as they are, and once for each mutant."""
 
-    def __init__(self) -> None:
-        """Nothing found yet."""
+    def __init__(self, chosen: Sequence[str] = ()) -> None:
+        """Nothing found yet. `chosen` are beginnings of mutants' names; without any, all are tried."""
+        self.chosen = tuple(chosen) or ("",)
         self.killed: list[str] = []
         self.survivors: list[str] = []
         self.sound = False
@@ -164,6 +166,8 @@ class Run:
         self.sound = self._wait({_child(session, lambda: None): "nothing broken"})[1]
         waiting: dict[int, str] = {}
         for mutant in mutants() if self.sound else ():
+            if not mutant.name.startswith(self.chosen):
+                continue
             waiting[_child(session, mutant.apply)] = mutant.name
             if len(waiting) >= WORKERS:
                 self._note(waiting)
@@ -201,9 +205,9 @@ def _child(session: pytest.Session, apply: Callable[[], None]) -> int:
         os._exit(1)
 
 
-def main() -> int:
+def main(chosen: Sequence[str]) -> int:
     """Run it, print the figures."""
-    begun, run = time.perf_counter(), Run()  # the script's own time, told to people
+    begun, run = time.perf_counter(), Run(chosen)  # the script's own time, told to people
     files = [f"tests/{name}.py" for name in TESTS]
     pytest.main([*_QUIET, *files], plugins=[run])
     if not run.sound:
@@ -218,4 +222,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

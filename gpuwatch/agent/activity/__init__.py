@@ -25,6 +25,6 @@ Rules, all of them:
 
 from gpuwatch.agent.activity.fold import fold
 from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
-from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.agent.activity.settings import ActivityRules
 
 __all__ = ["ActivityRules", "GpuMemory", "Judgement", "Memory", "Sample", "Track", "fold"]

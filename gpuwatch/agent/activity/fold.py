@@ -8,7 +8,7 @@ from gpuwatch.agent.activity.holders import excused, listed, looked, people
 from gpuwatch.agent.activity.links import counters_of, rates_of
 from gpuwatch.agent.activity.memory import GpuMemory, Judgement, Memory, Sample, Track
 from gpuwatch.agent.activity.rest_power import busy_watts, learned, sees_work
-from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
 from gpuwatch.model.fleet import Activity, Evidence, State
 from gpuwatch.model.gpu import GpuReading

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 

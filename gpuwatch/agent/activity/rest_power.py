@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.agent.activity.rest_power_table import rest_watts
-from gpuwatch.agent.activity.rules import ActivityRules
+from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.gpu import GpuReading
 
 MARGIN = 1.15  # heat adds about a quarter between 35 and 75 °C, of which the table has the top; sensors are good to 5 %

@@ -13,6 +13,7 @@ from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners
+from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.fleet import Evidence, State, WorkOwner
 from gpuwatch.runtime.printable import legible
@@ -126,8 +127,10 @@ class Grown:
 
 
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
-    """People's, or of the kernel's own NFS server, which serves people elsewhere."""
+    """People's; or of a server that serves people elsewhere: a package's that no list names, the kernel's for NFS."""
     if holders[each.cookie].kind is Kind.PEOPLE:
+        return True
+    if any(process.rule == PACKAGED for process in holders[each.cookie].processes):
         return True
     return each.local[1] == _NFS_PORT and view is not None and _is_nfs_server(view)
 

@@ -15,6 +15,7 @@ from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, severa
 from gpuwatch.agent.evidence.files import listed, read_small
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
+from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.fleet import Evidence, State
 
 # user, nice, system; then idle, iowait; irq, softirq. What guests use is in user and nice.
@@ -45,9 +46,11 @@ class Cpu:
         found = self._rate.judge(self, {"all processors": used}, now)
         view = now.processes
         if found.says is State.BUSY and view is not None and found.observed is not None:
-            own, limit = view.service_cores, found.limit or 0.0
-            if found.observed - own <= limit and found.observed < _ALWAYS_WORK * limit:
-                note = f"{own:.2f} cores of it are used by the machine's own programs"
+            # What holds a GPU is judged by gpu_process_cpu.
+            own = view.cores_of({Kind.SERVICE, Kind.KERNEL}, now.gpu_pids or ())
+            limit = found.limit or 0.0
+            if found.observed - own <= limit:
+                note = f"{own:.2f} cores of it are the machine's own programs' and those of processes on GPUs"
                 found = replace(found, says=State.IDLE, note=note)
         return (_weighed(found, now),)
 

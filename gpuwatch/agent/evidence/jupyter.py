@@ -114,7 +114,9 @@ class Jupyter:
         if found.busy:
             return (self._say(State.BUSY, several(sorted(set(found.busy))), least),)
         if found.doubts:
-            return (self._say(State.UNKNOWN, several(found.doubts), least),)
+            # A server and its kernels are processes: where all are seen, their work shows, and they occupy the node.
+            seen = now.processes is not None and now.processes.doubt is None
+            return (self._say(State.OCCUPIED if seen else State.UNKNOWN, several(found.doubts), least),)
         if not found.servers:
             return ()
         note = f"{len(found.silent)} kernels on {found.servers} servers are at rest"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.agent.blind import BlindWatch
-from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say, user_name
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
@@ -22,8 +22,8 @@ from gpuwatch.agent.evidence.snoozes import Snooze, Snoozes, make_directory
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.local_disks import LocalDiskSignal, in_verdict
-from gpuwatch.agent.processes.process import ProcessView
-from gpuwatch.model.fleet import Evidence, LocalDisks, State
+from gpuwatch.agent.processes.process import ProcessView, owner_of
+from gpuwatch.model.fleet import Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import Clock
 
@@ -120,6 +120,12 @@ class HostSignals:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""
         signal = self._signals.get("processes")
         return signal.table.service_pids(pids) if isinstance(signal, Processes) else frozenset()
+
+    def owner(self, pid: int) -> WorkOwner | None:
+        """The owner of a process, as of the newest look; None: it is not known."""
+        view = self._process_view()
+        process = None if view is None else view.processes.get(pid)
+        return None if process is None else owner_of(process, user_name(process.uid))
 
     def _people_on_gpus(self) -> frozenset[int] | None:
         """The processes that hold a GPU, without the machine's own; None where a GPU could not list them."""

@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,19 +62,7 @@ class People:
     def look(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
         sessions, doubts = self.present()
-        silent: dict[Session, float] = {}
-        untimed: list[Session] = []
-        seen = now.processes is not None and now.processes.doubt is None
-        for session in sessions:
-            if session.terminal is None and seen:
-                if not surely_dead(session.leader, self._roots):
-                    untimed.append(session)
-                continue
-            try:
-                silent[session] = self._silent_seconds(session, now)
-            except OSError as error:
-                if not surely_dead(session.leader, self._roots):  # else its end was not recorded
-                    doubts.append(f"{session.called}, silent for an unknown time ({error.strerror})")
+        silent, untimed = self._logged_in(sessions, doubts, now)
         try:
             for session in self._open({session.terminal for session in sessions}):
                 with suppress(FileNotFoundError):  # closed while we looked
@@ -97,6 +85,25 @@ class People:
             return (self._say(State.OCCUPIED, note, least, owner),)
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
+
+    def _logged_in(
+        self, sessions: Iterable[Session], doubts: list[str], now: Moment
+    ) -> tuple[dict[Session, float], list[Session]]:
+        """Seconds of silence of those with a terminal, and those who cannot be timed while their programs are seen."""
+        silent: dict[Session, float] = {}
+        untimed: list[Session] = []
+        seen = now.processes is not None and now.processes.doubt is None
+        for session in sessions:
+            try:
+                silent[session] = self._silent_seconds(session, now)
+            except OSError as error:
+                if surely_dead(session.leader, self._roots):
+                    continue  # its end was not recorded
+                if seen:
+                    untimed.append(session)
+                else:
+                    doubts.append(f"{session.called}, silent for an unknown time ({error.strerror})")
+        return silent, untimed
 
     def present(self) -> tuple[tuple[Session, ...], list[str]]:
         """Everybody who is logged in, and why more may be."""

@@ -44,7 +44,7 @@ class WorkSettings(EvidenceSourceSettings):
         Gt(0),
         Le(1),
         Setting("People's programs together using more than this many CPU cores, over a minute, are busy."),
-    ] = 0.02
+    ] = 0.025
     busy_bytes_per_second: Annotated[
         float, Gt(0), Le(1e8), Setting("People's programs reading and writing more than this together are busy.")
     ] = 50e3
@@ -178,7 +178,7 @@ class ScheduledSettings(EvidenceSourceSettings):
     ] = ("at", "cron", "timers", "user_timers")
     horizon: Annotated[
         Seconds, Ge(0), Le(604800), Setting("Recurring work keeps the node from this long before it is due.")
-    ] = 43200.0
+    ] = 93600.0
     once_horizon: Annotated[
         Seconds,
         Ge(0),

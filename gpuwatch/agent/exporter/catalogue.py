@@ -197,7 +197,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "gpuwatch_node_evidence",
         Kind.GAUGE,
         ("signal", "says"),
-        "1 for the state of a signal of the host (busy, idle or unknown), 0 for the others; absent without a signal.",
+        "1 for the state of a signal of the host (busy, unknown, occupied, idle), 0 for the others; absent without it.",
         "the signals of docs/idle-detection.md",
     ),
     (

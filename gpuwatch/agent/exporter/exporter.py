@@ -34,7 +34,7 @@ _FIELDS = tuple((field, gpu_metric(field), bool(metric.label)) for field, metric
 _MIG_FIELDS = tuple((field, mig_metric(field), bool(metric.label)) for field, metric in mig_metrics())
 _INFO_FIELDS = tuple(field.name for field in fields(GpuInfo) if field.name not in {"uuid", "index"})
 
-_SAYS = (State.BUSY, State.UNKNOWN, State.IDLE)
+_SAYS = (State.BUSY, State.UNKNOWN, State.OCCUPIED, State.IDLE)
 _MOST_SNOOZES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
@@ -237,7 +237,7 @@ def _info_rows(info: GpuInfo) -> Rows:
 
 
 def _evidence_rows(host: Iterable[Evidence]) -> Rows:
-    """The state of each signal of the host; of several findings, busy wins, then unknown."""
+    """The state of each signal of the host; of several findings, busy wins, then unknown, then occupied."""
     says: dict[str, set[State]] = {}
     for entry in host:
         says.setdefault(entry.name, set()).add(entry.says)

@@ -1,1 +1,1 @@
-"""The processes of the host, and whose work each of them is."""
+"""The processes of the host, and the kind of each."""

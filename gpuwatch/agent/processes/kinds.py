@@ -1,6 +1,7 @@
-"""PURE: attributes a process: to people, to a login, to the machine, by its control group, its unit, its program and its user. The first rule decides.
+"""PURE: attributes a process to people, to a login, to the machine or to the kernel.
 
-What no rule can tell is somebody's: a machine is stopped only if nobody's program is alive on it.
+Its control group, its unit, its program and its user decide. The first rule that fits counts. What no rule names
+belongs to people: a machine is stopped only if nobody's program is alive on it.
 """
 
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from gpuwatch.agent.attribution.cgroup import Placement
-from gpuwatch.agent.processes import rules
+from gpuwatch.agent.processes import known_programs as known
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind
 
@@ -18,6 +19,7 @@ from gpuwatch.agent.processes.process import Kind
 _FIRST_PERSON, _NOBODY = 1000, frozenset({65534, 65535})
 CRON_JOB = "cron job of root"
 VIEWER = "viewer"
+PACKAGED = "unit of a package"
 
 
 class UnitOrigin(StrEnum):
@@ -56,69 +58,75 @@ class Facts:
 
 def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable[Pattern] = ()) -> tuple[Kind, str]:
     """The kind of a process, and the rule that says so."""
-    for pattern in workloads:
-        if pattern.matches(facts.names_by(pattern.by)):
-            return Kind.PEOPLE, f"agent.workloads {pattern.by}:{pattern.glob}"
-    for pattern in services:
-        if pattern.matches(facts.names_by(pattern.by)):
-            return Kind.SERVICE, f"agent.services {pattern.by}:{pattern.glob}"
+    chosen = by_patterns(facts, workloads, services)
+    if chosen is not None:
+        return chosen
     if facts.kernel:
         return Kind.KERNEL, "kernel thread"
     placement = facts.placement
     if placement.slurm_job is not None:
         return Kind.PEOPLE, "Slurm job"
     if placement.container_id is not None or placement.pod_uid is not None or facts.slice == "machine.slice":
-        own = _one_of(facts.names, rules.SERVICE_PROGRAMS) and not is_shell(facts.names)
+        own = _one_of(facts.names, known.SERVICE_PROGRAMS) and not is_shell(facts.names)
         return (Kind.SERVICE, "program of the machine's own") if own else (Kind.PEOPLE, "container")
     if placement.own_names or facts.slice == "user.slice":
         return _of_login(facts)
     unit = placement.systemd_unit
-    if unit is not None and _matches(unit, rules.LOGIN_UNITS):
+    if unit is not None and _matches(unit, known.LOGIN_UNITS):
         return _in_login_unit(facts, unit)
     return _of_system(facts, unit)
 
 
+def by_patterns(facts: Facts, workloads: Iterable[Pattern], services: Iterable[Pattern]) -> tuple[Kind, str] | None:
+    """What the administrator's patterns say; None: nothing."""
+    for kind, key, patterns in ((Kind.PEOPLE, "workloads", workloads), (Kind.SERVICE, "services", services)):
+        for pattern in patterns:
+            if pattern.matches(facts.names_by(pattern.by)):
+                return kind, f"agent.{key} {pattern.by}:{pattern.glob}"
+    return None
+
+
 def may_use_gpu_unseen(names: tuple[str, ...], uid: int, *, contained: bool) -> bool:
     """Whether a process of the machine's own neither parks a GPU nor makes it busy."""
-    if _one_of(names, rules.SCREEN_PROGRAMS):
+    if _one_of(names, known.SCREEN_PROGRAMS):
         return True
-    return (contained or not _is_person(uid)) and _one_of(names, rules.GPU_SERVICE_PROGRAMS)
+    return (contained or not _is_person(uid)) and _one_of(names, known.GPU_SERVICE_PROGRAMS)
 
 
 def _of_login(facts: Facts) -> tuple[Kind, str]:
     """A process below user.slice."""
-    if _one_of(facts.names, rules.VIEWERS) and not facts.script:
+    if _one_of(facts.names, known.VIEWERS) and not facts.script:
         return Kind.SESSION, VIEWER
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, "shell")
-    if _one_of(facts.names, rules.SESSION_PROGRAMS):
+    if _one_of(facts.names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"
 
 
 def _in_login_unit(facts: Facts, unit: str) -> tuple[Kind, str]:
     """A process of a unit in which people's programs run, too."""
-    if not _is_person(facts.uid) and not is_shell(facts.names) and _one_of(facts.names, rules.SERVICE_PROGRAMS):
+    if not _is_person(facts.uid) and not is_shell(facts.names) and _one_of(facts.names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
-    if _matches(unit, rules.CRON_UNITS):
+    if _matches(unit, known.CRON_UNITS):
         return (Kind.PEOPLE, "cron job") if _is_person(facts.uid) else (Kind.PEOPLE, CRON_JOB)
     return _of_login(facts)
 
 
 def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     """A process of a system service, or of no unit at all."""
-    if (unit is not None and _matches(unit, rules.WORK_UNITS)) or _named_work(facts):
+    if (unit is not None and _matches(unit, known.WORK_UNITS)) or _named_work(facts):
         return Kind.PEOPLE, "model server or tool"
-    if unit is not None and _matches(unit, rules.SERVICE_UNITS):
+    if unit is not None and _matches(unit, known.SERVICE_UNITS):
         return Kind.SERVICE, "unit of the machine's own"
     if _is_person(facts.uid):
         return _of_login(facts) if unit is None else (Kind.PEOPLE, "user's program")
-    if _one_of(facts.names, rules.SERVICE_PROGRAMS):
+    if _one_of(facts.names, known.SERVICE_PROGRAMS):
         return Kind.SERVICE, "program of the machine's own"
-    if _one_of(facts.names, rules.SCREEN_PROGRAMS):
+    if _one_of(facts.names, known.SCREEN_PROGRAMS):
         return Kind.SESSION, "session"
     if unit is not None and facts.origin is UnitOrigin.SHIPPED:
-        return Kind.SERVICE, "unit of a package"
+        return Kind.SERVICE, PACKAGED
     if unit is None and facts.tty:
         return _of_login(facts)
     return Kind.PEOPLE, "not attributed" if unit is None else f"{facts.origin.value} unit"
@@ -126,26 +134,26 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
 
 def _named_work(facts: Facts) -> bool:
     """Whether it is a program for people's work; a tool is one only where no package made the unit."""
-    if _one_of(facts.names, rules.WORK_PROGRAMS):
+    if _one_of(facts.names, known.WORK_PROGRAMS):
         return True
     unit = facts.placement.systemd_unit
-    shipped = facts.origin is UnitOrigin.SHIPPED or (unit is not None and _matches(unit, rules.SERVICE_UNITS))
-    return not shipped and _one_of(facts.names, rules.TOOLS)
+    shipped = facts.origin is UnitOrigin.SHIPPED or (unit is not None and _matches(unit, known.SERVICE_UNITS))
+    return not shipped and _one_of(facts.names, known.TOOLS)
 
 
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
-    return _one_of(names, rules.INTERPRETERS)
+    return _one_of(names, known.INTERPRETERS)
 
 
 def pulls_images(names: tuple[str, ...]) -> bool:
     """Whether a program of the machine's own works for people when it works much."""
-    return _one_of(names, rules.RUNTIME_PROGRAMS)
+    return _one_of(names, known.RUNTIME_PROGRAMS)
 
 
 def is_shell(names: tuple[str, ...]) -> bool:
     """Whether a program of this name is a shell."""
-    return _one_of(names, rules.SHELLS)
+    return _one_of(names, known.SHELLS)
 
 
 def _is_person(uid: int) -> bool:

@@ -1,6 +1,6 @@
 """A process as one look at /proc shows it, and its kind."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -49,13 +49,17 @@ class ProcessView:
     """All processes at one moment of the monotonic clock.
 
     `doubt` says why some may be missing (hidepid, a PID namespace of the agent's own); then absence proves nothing.
-    `service_cores` are the CPU cores that the machine's own programs used over the last minute.
+    `cores` are the CPU cores that processes used over the last minute, by pid; of those that used any.
     """
 
     monotonic_seconds: float
     processes: Mapping[int, Process]
     doubt: str | None = None
-    service_cores: float = 0.0
+    cores: Mapping[int, float] = field(default_factory=dict)
+
+    def cores_of(self, kinds: Collection[Kind], pids: Collection[int] = ()) -> float:
+        """CPU cores that these used over the last minute: processes of these kinds, and of these ids."""
+        return sum(cores for pid, cores in self.cores.items() if pid in pids or self.processes[pid].kind in kinds)
 
     def people(self) -> tuple[Process, ...]:
         """The processes that are somebody's work, by pid; without zombies, which are not alive."""

@@ -7,7 +7,6 @@ when its name changes: a program was executed.
 import os
 import pwd
 import re
-import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ class _Known:
 
 
 class ProcessTable:
-    """Keeps the newest look. One thread looks; any may ask `view` and `service_pids`."""
+    """Keeps the newest look. One thread looks; any may read `view` and ask for `service_pids`."""
 
     def __init__(self, proc: Path, etc: Path, usr: Path, run: Path) -> None:
         """Nothing is read yet."""
@@ -63,8 +62,8 @@ class ProcessTable:
         self._workloads: tuple[Pattern, ...] = ()
         self._services: tuple[Pattern, ...] = ()
         self._known: dict[tuple[int, int], _Known] = {}
-        self._used: deque[tuple[float, dict[tuple[int, int], float]]] = deque()  # CPU seconds of what is not people's
-        self._lock = threading.Lock()
+        self._used: deque[tuple[float, dict[tuple[int, int], float]]] = deque()  # CPU seconds
+        self._on_gpu: dict[tuple[int, int], bool] = {}  # whether a process on a GPU is the machine's own
         self.view: ProcessView | None = None
 
     def use(self, workloads: Iterable[str], services: Iterable[str]) -> None:
@@ -83,45 +82,59 @@ class ProcessTable:
         uptime = self._uptime()
         found: dict[int, Process] = {}
         known: dict[tuple[int, int], _Known] = {}
-        with self._lock:
-            for number, pid in enumerate(self._pids()):
-                if number >= _MOST_PROCESSES:
-                    raise TableError(f"more than {_MOST_PROCESSES} processes run")
-                process = self._read(pid, uptime, known)
-                if process is not None:
-                    found[pid] = process
-            self._known = known
+        for number, pid in enumerate(self._pids()):
+            if number >= _MOST_PROCESSES:
+                raise TableError(f"more than {_MOST_PROCESSES} processes run")
+            process = self._read(pid, uptime, known)
+            if process is not None:
+                found[pid] = process
+        self._known = known
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
             processes=found,
             doubt=doubt,
-            service_cores=self._service_cores(monotonic_seconds, found),
+            cores=self._cores(monotonic_seconds, found),
         )
         self.view = view
         return view
 
     def service_pids(self, pids: frozenset[int]) -> frozenset[int]:
-        """Those of the processes on the GPUs that are the machine's own (health checks, the screen). Never waits."""
+        """Those of the processes on the GPUs that are the machine's own: health checks, the screen.
+
+        Never waits: the arguments of a process that hangs in the driver cannot be read, so they are not asked for.
+        """
+        known: dict[tuple[int, int], bool] = {}
         own: set[int] = set()
         for pid in pids:
             try:
-                with self._lock:
-                    process = self._read(pid, None, self._known)
-            except OSError:
+                name, started = self._name_and_start(pid)
+                is_own = self._on_gpu.get((pid, started))
+                if is_own is None:
+                    is_own = self._is_own_on_gpu(pid, name)
+            except (OSError, ValueError, IndexError):
                 continue
-            if process is None:
-                continue
-            names = _names(process.name, process.executable)
-            contained = process.placement.container_id is not None or process.placement.pod_uid is not None
-            forced = process.rule.startswith("agent.")
-            if (
-                process.kind is Kind.SERVICE
-                if forced
-                else kinds.may_use_gpu_unseen(names, process.uid, contained=contained)
-            ):
+            known[pid, started] = is_own
+            if is_own:
                 own.add(pid)
+        self._on_gpu = known
         return frozenset(own)
+
+    def _name_and_start(self, pid: int) -> tuple[str, int]:
+        head, _, tail = _read(f"{self._proc}/{pid}/stat").rpartition(b")")
+        return _short_name(head), int(tail.split()[_START])
+
+    def _is_own_on_gpu(self, pid: int, name: str) -> bool:
+        """By its names, user and group alone."""
+        folder = f"{self._proc}/{pid}"
+        uid, text = _uid(folder), _read(f"{folder}/cgroup").decode("utf-8", "replace")
+        placement, names = parse_cgroup(text), _names(name, _executable(folder))
+        facts = kinds.Facts(names=names, uid=uid, user=_user(uid), placement=placement, slice=_slice(text))
+        chosen = kinds.by_patterns(facts, self._workloads, self._services)
+        if chosen is not None:
+            return chosen[0] is Kind.SERVICE
+        contained = placement.container_id is not None or placement.pod_uid is not None
+        return kinds.may_use_gpu_unseen(names, uid, contained=contained)
 
     def _pids(self) -> Iterable[int]:
         with os.scandir(self._proc) as entries:
@@ -159,7 +172,7 @@ class ProcessTable:
         except (IndexError, ValueError, UnicodeDecodeError):
             raise OSError(5, "is not what proc(5) says", f"{folder}/stat") from None
         parent, group, session, tty, flags, faults = values
-        name = legible(head.partition(b"(")[2].decode("utf-8", "replace"), 64)
+        name = _short_name(head)
         key = (pid, started)
         who = known.get(key) or self._known.get(key)
         if who is None or who.name != name:
@@ -220,12 +233,12 @@ class ProcessTable:
         kind, rule = kinds.classify(facts, self._workloads, self._services)
         return _Known(name, executable, uid, placement, kind, rule)
 
-    def _service_cores(self, at: float, found: dict[int, Process]) -> float:
-        """CPU cores that the machine's own programs used over the last minute, ended children included."""
+    def _cores(self, at: float, found: dict[int, Process]) -> dict[int, float]:
+        """CPU cores over the last minute by pid; of the machine's own programs with their ended children."""
         used = {
-            (process.pid, process.started_ticks): process.cpu_seconds + process.reaped_seconds
+            (process.pid, process.started_ticks): process.cpu_seconds
+            + (process.reaped_seconds if process.kind is Kind.SERVICE else 0.0)
             for process in found.values()
-            if process.kind in {Kind.SERVICE, Kind.KERNEL}
         }
         looks = self._used
         if looks and at <= looks[-1][0]:
@@ -235,9 +248,14 @@ class ProcessTable:
             looks.popleft()
         first, before = looks[0]
         if at <= first:
-            return 0.0
-        spent = sum(max(0.0, seconds - before[key]) for key, seconds in used.items() if key in before)
-        return spent / (at - first)
+            return {}
+        grown = {key[0]: (seconds - before[key]) / (at - first) for key, seconds in used.items() if key in before}
+        return {pid: cores for pid, cores in grown.items() if cores > 0.0}
+
+
+def _short_name(head: bytes) -> str:
+    """The name in the part of /proc/<pid>/stat before its last bracket."""
+    return legible(head.partition(b"(")[2].decode("utf-8", "replace"), 64)
 
 
 def _names(name: str, executable: str | None) -> tuple[str, ...]:
@@ -257,7 +275,7 @@ def _uid(folder: str) -> int:
     """Its effective user. The owner of its folder is root where a program must not be looked into."""
     try:
         found = _STATUS_UID.search(_read(f"{folder}/status"))
-    except PermissionError:
+    except OSError:  # if it has ended, its folder is gone, too
         found = None
     return Path(folder).stat().st_uid if found is None else int(found[1])
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import waits
 from gpuwatch.policies.idle import OLD_NODE_WAIT_SECONDS
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
 from gpuwatch.policies.profiles import Removal
 

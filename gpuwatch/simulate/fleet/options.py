@@ -15,7 +15,7 @@ from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.money import prices
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.fleet.traces import Recording, lives_of, read_trace
 from gpuwatch.simulate.fleet.workloads import DAY_BEGINS_HOUR, POOLS, DemoError, Workload, demo_fleet

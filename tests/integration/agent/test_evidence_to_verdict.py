@@ -76,9 +76,15 @@ def exported() -> Exported:
 
 
 def test_each_signal_is_exported_with_what_it_says(exported: Exported) -> None:
-    """One of three series is 1; of several findings busy wins, then unknown; a signal that says nothing has none."""
+    """One of four series is 1; busy wins, then unknown, then occupied; a signal that says nothing has none."""
     exported.cycle(
-        ("people", State.IDLE), ("snooze", State.UNKNOWN), ("snooze", State.BUSY), ("jupyter", State.UNKNOWN)
+        ("people", State.IDLE),
+        ("snooze", State.UNKNOWN),
+        ("snooze", State.BUSY),
+        ("jupyter", State.UNKNOWN),
+        ("jupyter", State.OCCUPIED),
+        ("processes", State.IDLE),
+        ("processes", State.OCCUPIED),
     )
     document = exported.series("gpuwatch_node_evidence")
 
@@ -86,8 +92,9 @@ def test_each_signal_is_exported_with_what_it_says(exported: Exported) -> None:
         'says="idle",signal="people"',
         'says="busy",signal="snooze"',
         'says="unknown",signal="jupyter"',
+        'says="occupied",signal="processes"',
     }
-    assert len(document) == 9
+    assert len(document) == 16
 
 
 def test_evidence_ages_with_its_cycle(exported: Exported) -> None:

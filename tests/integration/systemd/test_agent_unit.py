@@ -37,6 +37,8 @@ agent:
     disk: {enabled: false}
     network: {enabled: false}
     slurm: {enabled: false}
+    processes: {enabled: false}  # tests run commands here as users; one test turns it on
+    connections: {enabled: false}
 """
 # Faster than it is shipped; the rest is as it is shipped.
 SERVICE = f"""
@@ -259,6 +261,25 @@ def test_it_sees_who_is_there(host: Host) -> None:
     with running(host, "bob", "sleep", "1000", properties=["PAMName=people"]):
         host.becomes(State.UNKNOWN, "people")
     host.becomes(State.IDLE)
+
+
+def test_it_sees_whose_programs_are_alive(host: Host) -> None:
+    """A service that somebody started sleeps: occupied, with its owner; a long sleep is queued work: busy."""
+    # The tests ask the agent by a Python program of root, without a unit: nobody knows whose that is.
+    settings = SETTINGS.replace("processes: {enabled: false}", "processes: {interval: 200ms}")
+    host.settings(settings.replace("agent:\n", "agent:\n  services: ['program:python3*']\n"))
+    host.run("systemctl", "restart", AGENT)
+    host.becomes(State.IDLE)
+    with running(host, "alice", "sleep", "1000"):
+        host.becomes(State.OCCUPIED)
+        found = next(each for each in host.evidence() if each.says is State.OCCUPIED)
+    with running(host, "bob", "sleep", "7h"):
+        host.becomes(State.BUSY, "processes")
+    host.becomes(State.IDLE)
+
+    assert found.owner is not None
+    assert (found.owner.user, found.owner.process) == ("alice", "sleep")
+    assert str(found.owner.unit).endswith(".service")
 
 
 def test_it_writes_on_a_terminal_that_is_not_its_own(host: Host) -> None:

@@ -391,9 +391,8 @@ class Desk:
                 self.fleet.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
 
 
-# How many lives the state machines generate: `make nightly` asks for thousands, and is told how long they lived.
-LIVES = int(os.environ.get("GPUWATCH_LIVES", "25"))
-DAYS_LIVED = [0.0]
+# How many lives the state machines generate: `make nightly` asks for thousands.
+LIVES, DAYS_LIVED = int(os.environ.get("GPUWATCH_LIVES", "25")), [0.0]
 
 
 def lived(desk: Desk) -> None:

@@ -20,8 +20,7 @@ from tests.support.builders.money import alone, budgeted
 from tests.support.builders.past_steps import a_done, a_group, a_step, an_open, launching_since, received
 
 NOWHERE = Rulebook(pools={"prod-inference": RULES}).doubt("Prod-Inference")  # a tag with a slip
-SILENT = NodeReport(failure="its agent did not answer")
-SUDDEN = Burst(count=9, members=10, first=NOW, last=NOW)
+SILENT, SUDDEN = NodeReport(failure="its agent did not answer"), Burst(count=9, members=10, first=NOW, last=NOW)
 
 
 def a_rulebook(rules: PoolRules, limits: Limits) -> Rulebook:

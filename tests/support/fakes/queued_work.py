@@ -3,6 +3,7 @@
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings
@@ -64,5 +65,6 @@ class QueueHost(FolderHost):
             os.chown(self.root / home, uid, uid)
 
     def scheduled(self, **settings: object) -> Evidence:
-        """What a fresh signal says."""
-        return self.tells(Scheduled(ScheduledSettings(**settings), self.roots, 5.0))  # type: ignore[arg-type]
+        """What a fresh signal says, with a horizon of 12 h, which both sides of a day show."""
+        chosen: dict[str, Any] = {"horizon": 43200.0, **settings}
+        return self.tells(Scheduled(ScheduledSettings(**chosen), self.roots, 5.0))

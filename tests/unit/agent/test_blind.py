@@ -17,6 +17,7 @@ from gpuwatch.agent.evidence.settings import EvidenceSettings
 from gpuwatch.model.fleet import State
 from tests.support.builders.gpu import a_reading
 from tests.support.fakes.host import FolderHost
+from tests.support.fakes.proc_files import put_process
 
 OWN_PIDS = "pid:[4026532741]"
 _RUNTIME = "home/alice/.local/share/jupyter/runtime"
@@ -24,7 +25,7 @@ _RUNTIME = "home/alice/.local/share/jupyter/runtime"
 
 @pytest.fixture
 def host(tmp_path: Path) -> FolderHost:
-    """A host that shows everything to its agent; nothing happens on it, and one process holds its GPU at rest."""
+    """A host that shows everything to its agent; nothing happens on it, and one daemon holds its GPU at rest."""
     host = FolderHost(tmp_path)
     host.write("sys/fs/cgroup/cgroup.controllers", "cpu io memory\n")
     host.write("sys/class/net/eth0/device/vendor", "0x1d0f\n")
@@ -32,7 +33,8 @@ def host(tmp_path: Path) -> FolderHost:
     host.write("proc/1/io", "rchar: 0\n")
     (host.root / "proc/1/fd").mkdir()
     (host.root / _RUNTIME).mkdir(parents=True)
-    host.process(7)
+    daemon = "nvidia-persistenced"
+    put_process(host.root / "proc", 7, daemon, cgroup=f"/system.slice/{daemon}.service", uid=0)
     moved(host)
     return host
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent import last_busy
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.agent.last_busy import KEPT_SECONDS, MOST, SETTINGS, Kept, remember, signal_of
+from gpuwatch.agent.last_busy import KEPT_SECONDS, MOST, SETTINGS, Kept, remember, signal_of, with_owners
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.model.fleet import Evidence, State, WorkOwner
+from gpuwatch.model.fleet import Activity, Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuReading
 from tests.support.builders.gpu import GIB, a_busy_reading, a_process, a_reading, a_sample
 
@@ -223,3 +223,18 @@ def test_only_what_is_not_idle_names_a_setting_and_a_signals_own_word_stays() ->
     assert last_busy.with_setting(says("cpu", State.IDLE)).setting is None
     assert last_busy.with_setting(says("snooze")).setting is None
     assert last_busy.with_setting(own) is own
+
+
+def test_a_pid_alone_is_named_where_the_host_knows_it() -> None:
+    """The driver lists pids; the table of processes has names. What is not known stays, and idle evidence too."""
+    held = Evidence(
+        name="gpu0.memory_used", says=State.PARKED, observed=3e9, limit=5e8, unit="bytes", source="NVML",
+        owner=WorkOwner(pid=7),
+    )  # fmt: skip
+    other = replace(held, owner=WorkOwner(pid=8))
+    alice = WorkOwner(user="alice", process="python3", pid=7)
+    activity = Activity(state=State.PARKED, since=None, held_seconds=1.0, evidence=(held, other))
+    found = with_owners(activity, {7: alice}.get)
+
+    assert [entry.owner for entry in found.evidence] == [alice, WorkOwner(pid=8)]
+    assert with_owners(replace(activity, state=State.IDLE), {7: alice}.get).evidence == activity.evidence

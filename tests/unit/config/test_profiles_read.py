@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from gpuwatch.cli.config import config
 from gpuwatch.config.settings import Settings
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_rules import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolved
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import HOUR
 

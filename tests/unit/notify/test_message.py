@@ -23,7 +23,7 @@ from gpuwatch.notify.message import Message, composed, due_at, verb_of
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.web import slack_message
 from gpuwatch.policies import PoolRules, idle
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from tests.support.builders.fleet import NOW, a_verdict, an_activity, an_observation
 from tests.support.builders.notices import GRACE, SEEN, a_machine, about, an_event
 
@@ -179,7 +179,7 @@ def test_the_message_names_the_process_and_its_owner() -> None:
     text = as_text(composed([an_event(reason=step.reason)], about(node)))
 
     assert step.verb is Verb.NOTICE
-    assert "It has been occupied (alice's py'x , pid 4711, in session-3.scope, does nothing) for 16h" in text
+    assert "It has been occupied (alice's py'x\\r\\n, pid 4711, session-3.scope, does nothing) for 16h" in text
 
 
 def test_where_people_must_be_told_the_time_runs_from_then() -> None:

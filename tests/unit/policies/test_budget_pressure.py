@@ -47,6 +47,14 @@ def test_an_idle_machine_of_the_scope_gets_its_notice_sooner_and_the_sentence_sa
     )
 
 
+def test_what_waits_can_follow_from_leaves_out_budgets_that_hasten_nothing() -> None:
+    """What was spent changes each round; the wait that a budget asks for does not."""
+    hurry = a_hurry(600.0)
+
+    assert budget_pressure.in_force((a_state(blocked=None), hurry)) == ((hurry.scope, hurry.hastening),)
+    assert budget_pressure.in_force((a_state(),)) == ()
+
+
 def test_before_the_shorter_wait_is_over_the_machine_is_told_what_is_left_of_it() -> None:
     """Five of ten minutes."""
     verb, sentence = said(under(an_observation(a_node("i-1", held=300.0)), a_hurry(600.0)))["i-1"]

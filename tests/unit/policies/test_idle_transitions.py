@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import REMOVALS, Observation, Step, Verb
 from gpuwatch.model.fleet import Evidence, Node, NodeReport, State, WorkOwner
 from gpuwatch.policies import idle
-from gpuwatch.policies.idle_rules import IdleRules
+from gpuwatch.policies.idle_settings import IdleRules
 from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node, a_notice, a_verdict, an_observation
 
 BALANCED = IdleRules()
@@ -158,7 +158,7 @@ ALICE = WorkOwner(user="alice", process="python3", pid=4711)
         (
             State.OCCUPIED,
             (WorkOwner(process="tini", pid=7, unit="container 3f2a"),),
-            "occupied (tini, pid 7, in container 3f2a, does nothing)",
+            "occupied (tini, pid 7, container 3f2a, does nothing)",
         ),
         (State.OCCUPIED, (WorkOwner(),), "occupied (somebody's process, does nothing)"),
         (State.OCCUPIED, (None,), "occupied (somebody's process is alive and does nothing)"),

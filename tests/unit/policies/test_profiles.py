@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle_rules import IdleRules, resolved
+from gpuwatch.policies.idle_settings import IdleRules, resolved
 from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName
 from tests.support.builders.fleet import HOUR
 

@@ -1,6 +1,7 @@
 """People's programs: when they work, when they only live, and when nobody's is there."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 
@@ -9,10 +10,12 @@ import pytest
 from gpuwatch.agent.evidence.base import Moment
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Network
+from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import (
     CpuSettings,
     GpuProcessSettings,
+    JupyterSettings,
     NetworkSettings,
     SessionSettings,
     WorkSettings,
@@ -20,7 +23,7 @@ from gpuwatch.agent.evidence.settings import (
 from gpuwatch.agent.evidence.watcher import HostWatcher, Watched
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.model.fleet import Evidence, State
-from tests.support.fakes.host import FolderHost
+from tests.support.fakes.host import FolderHost, utmp_record
 from tests.support.fakes.proc_files import CONTAINER, put_process
 
 CRON = "/system.slice/cron.service"
@@ -326,6 +329,47 @@ def test_a_session_without_a_terminal_occupies_while_processes_are_seen(life: Li
     assert (seen.says, seen.owner and seen.owner.user) == (State.OCCUPIED, "alice")
     (unseen,) = signal.look(Moment(at=life.host.clock.now(), monotonic_seconds=life.host.clock.monotonic()))
     assert unseen.says is State.UNKNOWN
+
+
+def test_a_terminal_that_is_not_there_occupies_while_processes_are_seen(life: Life) -> None:
+    """F12: a desktop whose terminal nobody opened; its programs show what it does."""
+    life.host.write("run/utmp", utmp_record("carol", "tty2", pid=2000))
+    life.look()
+    (seen,) = People(SessionSettings(), life.host.roots).look(life.moment())
+    assert (seen.says, seen.owner and seen.owner.user) == (State.OCCUPIED, "carol")
+
+
+def test_a_jupyter_server_that_cannot_be_asked_occupies_while_processes_are_seen(life: Life) -> None:
+    """Its kernels are processes, so that their work shows; where they are not seen, it is unknown."""
+    signal = Jupyter(JupyterSettings(), life.host.roots, 1.0)
+    life.host.write(
+        "home/alice/.local/share/jupyter/runtime/jpserver-2000.json", '{"pid": 2000, "port": 1, "sock": "x"}'
+    )
+    life.look()
+    (seen,) = signal.look(life.moment())
+    assert seen.says is State.OCCUPIED
+    (unseen,) = signal.look(replace(life.moment(), processes=None))
+    assert unseen.says is State.UNKNOWN
+
+
+def test_cpu_of_what_holds_a_gpu_is_left_to_its_own_signal(life: Life) -> None:
+    """F22: a deadlocked run spins with two cores; `cpu` alone would keep the node for ever."""
+    cpu = Cpu(CpuSettings(), life.host.roots)
+    life.put(3000, "python3", cores=2.0)
+
+    def load() -> State:
+        life.host.write("proc/stat", f"cpu  {round(210 * life.uptime)} 0 0 0 0 0 0 0 0 0\n")
+        (entry,) = cpu.look(replace(life.moment(), gpu_pids=life.gpu_pids))
+        return entry.says
+
+    life.play(60)
+    load()
+    life.play(60)
+    assert load() is State.BUSY
+    life.gpu_pids = frozenset({3000})
+    for _ in range(3):
+        life.play(10)
+        assert load() is State.IDLE
 
 
 def test_somebody_who_types_in_a_container_is_at_work(life: Life) -> None:

@@ -19,6 +19,7 @@ from gpuwatch.agent.devices.messages import Unavailable
 from gpuwatch.agent.exporter.catalogue import FAMILIES, render_metrics_md
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore, Interruption
+from gpuwatch.model.fleet import Evidence, State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
 from gpuwatch.runtime.clock import ManualClock
@@ -34,8 +35,8 @@ PLAIN = "text/plain; version=0.0.4"
 class Scraped:
     """A node's exporter on a clock of its own."""
 
-    def __init__(self, top_processes: int = 2) -> None:
-        """An agent that has just begun."""
+    def __init__(self, top_processes: int = 2, host: tuple[Evidence, ...] = ()) -> None:
+        """An agent that has just begun, with this evidence of its host."""
         self.clock = ManualClock()
         self.core = AgentCore(
             node_id="i-0123456789abcdef0",
@@ -43,6 +44,7 @@ class Scraped:
             rules=ActivityRules(),
             interval_seconds=1.0,
             stale_after_seconds=8.0,
+            host=lambda _: host,
         )
         self.exporter = Exporter(
             self.core, self.clock, node_id="i-0123456789abcdef0", top_processes=top_processes, own_process=False
@@ -343,6 +345,16 @@ def test_no_two_gpus_share_an_index() -> None:
 
     assert seen == {("GPU-0", None), ("GPU-1", "0")}
     assert scraped.values("gpuwatch_gpu_up") == {"": 0.0, 'gpu="0"': 1.0}
+
+
+@pytest.mark.parametrize("says", [State.BUSY, State.UNKNOWN, State.OCCUPIED, State.IDLE])
+def test_whatever_a_signal_of_the_host_says_has_a_series(says: State) -> None:
+    """Somebody's program that does nothing, too; the page never fails for what is seen."""
+    seen = Evidence(name="processes", says=says, observed=None, limit=None, unit="", source="/proc")
+    values = Scraped(host=(seen,)).cycle(a_reading(0)).values("gpuwatch_node_evidence")
+
+    assert [labels for labels, value in values.items() if value] == [f'says="{says.value}",signal="processes"']
+    assert len(values) == len(set(values)) > 1
 
 
 def test_when_each_signal_was_busy_last_is_exported_by_kind() -> None:

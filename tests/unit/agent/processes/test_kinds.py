@@ -1,5 +1,6 @@
 """Whose work a process is: the table of real cases. A mistake towards `people` costs money, the other one a run."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -125,8 +126,8 @@ def test_a_job_of_roots_cron_is_the_machines_own_for_ten_minutes(table: ProcessT
 def test_what_was_not_read_is_peoples(table: ProcessTable, tmp_path: Path) -> None:
     """Without a program's file, a control group and arguments nothing says that it is the machine's own."""
     put_process(tmp_path / "proc", 77, "x", cgroup="/", uid=0, executable="")
-    (tmp_path / "proc/77/cgroup").unlink()
-    (tmp_path / "proc/77/cmdline").unlink()
+    for file in ("cgroup", "cmdline", "status", "io"):
+        (tmp_path / "proc/77" / file).unlink()
     assert table.look(1.0).processes[77].kind is PEOPLE
 
 
@@ -185,3 +186,43 @@ def test_a_units_origin_decides_only_what_no_name_does() -> None:
         "shipped": SERVICE, "administrator": PEOPLE, "transient": PEOPLE, "unknown": PEOPLE
     }  # fmt: skip
     assert Pattern.of("user:ann").matches(("ann", "1000"))
+
+
+GPU_CASES: list[tuple[str, str, int, str, bool]] = [
+    ("nvvs", unit("nvidia-dcgm.service"), 0, "/usr/libexec/nvvs", True),
+    ("dcgmproftester1", unit("cron.service"), 0, "/usr/bin/dcgmproftester12", True),
+    ("dcgm-exporter", f"{POD}/cri-containerd-{'0f' * 32}.scope", 0, "/usr/bin/dcgm-exporter", True),
+    ("nvidia-cuda-mps", unit("mps.service"), 0, "/usr/bin/nvidia-cuda-mps-server", True),
+    ("Xorg", USER_SESSION, 1000, "/usr/lib/xorg/Xorg", True),
+    ("nvvs", TMUX, 1000, "/home/a/nvvs", False),  # a user's own program of that name
+    ("python3", unit("shipped.service"), 0, "/usr/bin/python3.11", False),  # a service that computes
+    ("fluent-bit", unit("fluent-bit.service"), 0, "/opt/fluent-bit/bin/fluent-bit", False),
+    ("python3", TMUX, 1000, "/usr/bin/python3.11", False),
+]
+
+
+@pytest.mark.parametrize("case", GPU_CASES, ids=lambda case: f"{case[0]} of {case[2]} in {case[1][-24:]}")
+def test_only_health_checks_and_the_screen_are_the_machines_own_on_a_gpu(
+    table: ProcessTable, tmp_path: Path, case: tuple[str, str, int, str, bool]
+) -> None:
+    """Whoever else holds a GPU keeps the node, a service too."""
+    name, cgroup, uid, file, own = case
+    put_process(tmp_path / "proc", 77, name, cgroup=cgroup, uid=uid, executable=file)
+    expected = frozenset({77}) if own else frozenset()
+    assert [table.service_pids(frozenset({77, 78})) for _ in range(2)] == [expected, expected]
+
+
+def test_a_process_that_hangs_on_a_gpu_is_judged_without_its_arguments(table: ProcessTable, tmp_path: Path) -> None:
+    """Whoever reads them would hang, too: here they are a pipe without a writer."""
+    put_process(tmp_path / "proc", 77, "python3", executable="/usr/bin/python3.11")
+    (tmp_path / "proc/77/cmdline").unlink()
+    os.mkfifo(tmp_path / "proc/77/cmdline")
+    assert table.service_pids(frozenset({77})) == frozenset()
+
+
+def test_the_administrators_patterns_count_on_a_gpu(table: ProcessTable, tmp_path: Path) -> None:
+    """A health check that no list knows."""
+    put_process(tmp_path / "proc", 77, "acme-check", cgroup=unit("acme.service"), uid=0)
+    put_process(tmp_path / "proc", 78, "nvvs", cgroup=unit("nvidia-dcgm.service"), uid=0)
+    table.use(["program:nvvs"], ["unit:acme.service"])
+    assert table.service_pids(frozenset({77, 78})) == frozenset({77})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.model.fleet import State
 from tests.support.fakes.queued_work import QueueHost
 
@@ -105,6 +106,17 @@ def test_what_a_life_is(tmp_path: Path, life: Callable[[QueueHost], object], say
     found = host.scheduled()
 
     assert found.says is says, found.note
+
+
+@pytest.mark.parametrize("clock", ["2026-01-05 02:01", "2026-01-05 08:00", "2026-01-05 20:00"])
+def test_daily_work_of_people_keeps_its_node_all_day(tmp_path: Path, clock: str) -> None:
+    """By default: a stop in the morning would take the next night's run away. The setting gives the days back."""
+    host = QueueHost(tmp_path)
+    host.crontab("0 2 * * * train\n")
+    host.set_clock(clock)
+    default = ScheduledSettings().horizon
+
+    assert host.scheduled(horizon=default).says is State.BUSY
 
 
 def test_it_says_whose_work_is_due_when(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def systemctl(host: QueueHost, *blocks: str, status: int = 0) -> Path:
 def told(host: QueueHost, *blocks: str, status: int = 0) -> Evidence:
     """What the signal makes of that answer."""
     program = systemctl(host, *blocks, status=status)
-    return host.tells(Scheduled(ScheduledSettings(), host.roots, 5.0, str(program)))
+    return host.tells(Scheduled(ScheduledSettings(horizon=43200.0), host.roots, 5.0, str(program)))
 
 
 CALENDAR = "TimersCalendar={{ OnCalendar={} ; next_elapse=Tue 2026-01-06 02:00:00 UTC }}\n"
