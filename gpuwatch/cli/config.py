@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def config() -> None:
 def check(path: Path | None) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
     from gpuwatch.config import default_path  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.policies.validation import warnings  # noqa: PLC0415  likewise
+    from gpuwatch.policies.validation import undecided, warnings  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
     source = path or default_path(os.environ) or "no file, all defaults"
@@ -38,6 +39,19 @@ def check(path: Path | None) -> None:
         say(f"Warning: {line}")
     for line in _untried(settings):
         say(f"Warning: {line}")
+    open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
+    if open_pools:
+        say(f"Decide: {_local_disks(open_pools)}")
+
+
+def _local_disks(pools: Sequence[str]) -> str:
+    """The decision about local disks that these pools still need."""
+    keys = ", ".join(f"pools.{name}.idle.instance_store" for name in pools)
+    return (
+        "most GPU machines have local disks (instance store), and a stop empties them. gpuwatch stops no machine with "
+        f"local disks in use until you set {keys}:\n"
+        "    keep: such machines stay; discard: nothing on these disks is worth keeping"
+    )
 
 
 def _untried(settings: "Settings") -> list[str]:

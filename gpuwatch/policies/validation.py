@@ -59,3 +59,13 @@ def warnings(pools: Mapping[str, PoolRules]) -> Iterator[Contradiction]:
     """Choices that are allowed and known to mislead."""
     for name, rules in pools.items():
         yield from scaling.warnings(rules.scaling, ("pools", name, "scaling"))
+
+
+def undecided(pools: Mapping[str, PoolRules]) -> tuple[str, ...]:
+    """The pools that may remove nodes, and for which nobody has decided about data on local disks, by name."""
+    removes = {"stop", "terminate"}
+    return tuple(
+        name
+        for name, rules in pools.items()
+        if rules.idle.instance_store == "ask" and removes & {rules.idle.action, rules.idle.occupied}
+    )

@@ -32,9 +32,12 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "gpuwatch.yaml"
 
 
+DECIDED = "pools: {default: {idle: {instance_store: keep}}, training: {idle: {timeout: 1h, instance_store: discard}}}"
+
+
 def test_a_right_file_is_confirmed_in_one_line(file: Path) -> None:
     """`config check` says in one line what is in force, and ends with 0."""
-    file.write_text("fleet: research\npools: {training: {idle: {timeout: 1h}}}")
+    file.write_text(f"fleet: research\n{DECIDED}\n")
 
     done = gpuwatch("config", "check", "--config", str(file), GPUWATCH_MODE="enforce")
 
@@ -43,6 +46,22 @@ def test_a_right_file_is_confirmed_in_one_line(file: Path) -> None:
         f"OK: {file}: mode enforce, fleet research, a round every 1m, pools default (balanced: stop after 30m idle), "
         "training (balanced: stop after 1h idle), ledger /var/lib/gpuwatch/ledger.db\n"
     )
+
+
+def test_pools_that_stop_machines_ask_what_to_do_about_local_disks(file: Path) -> None:
+    """Each pool that may stop a machine and has no decision about local disks is named, the default pool too."""
+    file.write_text(
+        "pools:\n"
+        "  training: {idle: {timeout: 1h}}\n"
+        "  kept: {idle: {instance_store: keep}}\n"
+        "  watched: {profile: cautious, idle: {action: report}}\n"
+    )
+
+    done = gpuwatch("config", "check", "--config", str(file))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = [each for each in done.stdout.splitlines() if each.startswith("Decide: ")]
+    assert line.endswith("in use until you set pools.default.idle.instance_store, pools.training.idle.instance_store:")
 
 
 def test_mistakes_go_to_stderr_with_status_2(file: Path) -> None:
