@@ -137,6 +137,18 @@ def test_a_state_without_a_time_is_no_burst() -> None:
     assert burst(an_observation(*nodes), "default", LIMITS) is None
 
 
+@pytest.mark.parametrize(("held", "since"), [(HOUR, None), (0.0, NOW)])
+def test_a_duration_or_a_time_is_enough(held: float, since: datetime | None) -> None:
+    """Prometheus knows how long a node has been idle and not since when; one that turns idle now has 0 s."""
+    nodes = []
+    for number in range(8):
+        verdict = a_verdict(f"i-{number}", State.IDLE, held)
+        verdict = replace(verdict, activity=replace(verdict.activity, since=since))
+        nodes.append(a_node(f"i-{number}", signal=NodeReport(verdict=verdict)))
+
+    assert burst(an_observation(*nodes), "default", LIMITS) is not None
+
+
 def test_machines_that_nobody_enrolled_make_no_burst() -> None:
     """Foreign nodes neither freeze a pool nor hide that it froze."""
     foreign = [replace(node, enrolled=False) for node in turned(9, name="f")]
