@@ -11,7 +11,10 @@ FROM source AS wheel
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY gpuwatch gpuwatch
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
+# The commit, for the metrics `gpuwatch_agent_build_info` and `gpuwatch_controller_build_info`.
+ARG REVISION=""
+RUN if [ -n "$REVISION" ]; then echo "$REVISION" > gpuwatch/revision.txt; fi \
+ && /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheel .
 
 FROM source AS agent-parts
 RUN /opt/gpuwatch/bin/pip install --require-hashes --requirement requirements/agent.lock

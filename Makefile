@@ -87,7 +87,9 @@ dashboards-check: $(VENV)/dev
 # One file for a GPU host: probe, agent and keep. It fits the Python and the machine that made it.
 shiv: $(VENV)/dev
 	@mkdir -p dist
+	@git rev-parse HEAD >gpuwatch/revision.txt 2>/dev/null || rm -f gpuwatch/revision.txt
 	$(BIN)/shiv --compressed --reproducible --console-script gpuwatch --python '/usr/bin/env python3' --output-file dist/gpuwatch.pyz .
+	@rm -f gpuwatch/revision.txt
 
 # Tools of their own environments: they come with packages that are no business of ours.
 $(VENV)/tools: $(VENV)/python

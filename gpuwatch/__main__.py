@@ -8,6 +8,7 @@ _LEAN = {
     "probe": "gpuwatch.agent.probe.main",
     "handover": "gpuwatch.config.handover",  # of the settings, to the agent that starts; internal
 }
+_STAY = ("agent", "probe")  # they run on; the third one ends at once
 
 
 def main() -> int:
@@ -15,6 +16,13 @@ def main() -> int:
     import importlib  # noqa: PLC0415  the branch decides what is loaded
 
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in _STAY:
+        from gpuwatch.runtime.later import loaded_later, missing  # noqa: PLC0415  likewise
+
+        loaded_later()
+        with missing("typing_extensions"):  # these two take it where it is there, and have all they need without it
+            importlib.import_module("annotated_types")
+            importlib.import_module("msgspec")
     if name in _LEAN:
         return int(importlib.import_module(_LEAN[name]).main(sys.argv[2:]))
     from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise

@@ -21,7 +21,7 @@ from dashboards.source.parts import (
     steps,
     table,
 )
-from dashboards.source.queries import IN_POOL, eq, led, rate, told, with_names
+from dashboards.source.queries import IN_POOL, eq, led, mean, quantile, rate, told, with_names
 
 _NONE_IS_GOOD = steps((None, GREEN), (1, ORANGE))
 _RESULTS = {"done": GREEN, "trouble": ORANGE, "failed": RED, "waiting": GREY}
@@ -55,6 +55,18 @@ def _fixed(table_: dict[str, str]) -> list[Json]:
     return [override(name, color={"fixedColor": colour, "mode": "fixed"}) for name, colour in table_.items()]
 
 
+_ROUNDS_APART = 900.0  # an interval between rounds may be longer than the window of a rate
+
+
+def _quantiles(name: str, *by: str) -> list[Query]:
+    """The median and the 99th percentile of a histogram."""
+    which = "".join(f"{{{{{label}}}}} " for label in by if label != "cloud")
+    return [
+        Query(expr=quantile(part, told(f"{name}_bucket"), *by), legend=f"{which}{legend}")
+        for part, legend in ((0.5, "p50"), (0.99, "p99"))
+    ]
+
+
 _AT_A_GLANCE = Row(
     title="At a glance",
     panels=[
@@ -85,8 +97,8 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Round takes",
-            "How long the last round that saw the fleet took.",
-            f"max({led('controller_last_round_duration_seconds')})",
+            'How long rounds take, on average; "Rounds take" below has the slow ones.',
+            mean("controller_round_duration_seconds", told),
             "s",
             limits=steps((None, GREEN), (30, ORANGE), (60, RED)),
             decimals=2,
@@ -152,6 +164,33 @@ _ROUNDS = Row(
             "s",
             width=8,
             overrides=_fixed({"median": "text"}),
+        ),
+        series(
+            "Rounds take",
+            "From the first call to the last record: the median, and what 99 of 100 rounds stay below. A round longer "
+            "than the interval delays the next one.",
+            _quantiles("controller_round_duration_seconds"),
+            "s",
+            width=8,
+            joined_seconds=_ROUNDS_APART,
+        ),
+        series(
+            "Cloud calls take",
+            "By operation, over all accounts and regions, with pages, retries and waits for rate limits: the median, "
+            "and what 99 of 100 stay below.",
+            _quantiles("controller_cloud_call_duration_seconds", "cloud", "operation"),
+            "s",
+            width=8,
+            joined_seconds=_ROUNDS_APART,
+        ),
+        series(
+            "Agents take to answer",
+            "Asked for a verdict, or for the confirmation before a stop, for which an agent looks again: the median, "
+            "and what 99 of 100 stay below. One that does not answer counts with the time it was waited for.",
+            _quantiles("controller_agent_answer_duration_seconds", "question"),
+            "s",
+            width=8,
+            joined_seconds=_ROUNDS_APART,
         ),
         series(
             "Machines by state",

@@ -211,7 +211,7 @@ _BUDGETS = Row(
                 _of_budget("budget_forecast_lower_usd"),
                 _of_budget("budget_forecast_upper_usd"),
                 _of_budget("budget_overrun_probability_ratio"),
-                _of_budget("budget_unpriced_hours"),
+                f"{_of_budget('budget_unpriced_node_seconds')} / 3600",
                 _highest("budget_spent_usd"),
                 _highest("budget_forecast_usd"),
             ],
@@ -287,7 +287,7 @@ _BUDGETS = Row(
         table(
             "What budgets do now",
             "block_growth: nothing is added that the budget covers. shorten_idle_timeout: idle machines stop sooner.",
-            [f"max by (budget, effect) ({led('budget_effect')})"],
+            [f"max by (budget, effect) ({led('budget_effect_info')})"],
             [Column(source="budget", title="Budget"), Column(source="effect", title="Effect")],
             width=8,
             height=9,

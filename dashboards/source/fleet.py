@@ -54,10 +54,10 @@ def _agents(name: str, *matchers: str) -> str:
 
 _HURT = on_machines(
     "max by (job, instance) ("
-    f"{_agents('instance_notice')} or {_agents('gpu_down_info', differs('cause', 'released'))}"
+    f"{_agents('instance_notice_info')} or {_agents('gpu_down_info', differs('cause', 'released'))}"
     f" or {_agents('gpu_health', of('state', 'degraded|failing'))} == 1)"
 )
-_NOTICE = f"max by (job, instance, kind, action) ({_agents('instance_notice')})"
+_NOTICE = f"max by (job, instance, kind, action) ({_agents('instance_notice_info')})"
 _DEADLINE = f"max by (job, instance, kind, action) ({_agents('instance_notice_deadline_timestamp_seconds')})"
 _NOT_WELL = _agents("gpu_health", of("state", "degraded|failing|unknown"))
 _XIDS = f"increase({_agents('gpu_xid_errors_total')}[$__rate_interval])"

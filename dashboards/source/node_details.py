@@ -13,7 +13,7 @@ from dashboards.source.parts import (
     table,
     words,
 )
-from dashboards.source.queries import HERE, differs, here, of_gpus, rate
+from dashboards.source.queries import HERE, differs, here, of_gpus, quantile, rate
 
 _GPU = "GPU {{gpu}}"
 
@@ -32,22 +32,7 @@ _ENGINES = Row(
             ],
             "percentunit",
             most=1,
-            height=9,
-        ),
-        series(
-            "Arithmetic",
-            "Share of time in operations of each precision outside of tensor cores, and in any (GPM: Hopper and "
-            "newer).",
-            [
-                Query(expr=of_gpus("gpu_graphics_activity_ratio"), legend=f"{_GPU} any engine"),
-                *(
-                    Query(expr=of_gpus(f"gpu_fp{bits}_activity_ratio"), legend=f"{_GPU} FP{bits}")
-                    for bits in (64, 32, 16)
-                ),
-            ],
-            "percentunit",
-            most=1,
-            height=9,
+            width=8,
         ),
         series(
             "Bursts",
@@ -65,22 +50,11 @@ _ENGINES = Row(
             most=1,
             width=8,
         ),
-        series(
-            "Video, JPEG and optical flow",
-            "Share of time in which each of these engines was at work.",
-            [
-                Query(expr=of_gpus(f"gpu_{engine}_utilization_ratio"), legend=f"{_GPU} {engine}")
-                for engine in ("encoder", "decoder", "jpeg", "ofa")
-            ],
-            "percentunit",
-            most=1,
-            width=8,
-        ),
     ],
 )
 
 _LINKS = Row(
-    title="Links",
+    title="Links, power and fans",
     folded=True,
     panels=[
         series(
@@ -103,10 +77,75 @@ _LINKS = Row(
             "Bps",
             width=8,
         ),
+        series(
+            "Power and its limit",
+            "Drawn, and the limit in force.",
+            [
+                Query(expr=of_gpus("gpu_power_watts"), legend=_GPU),
+                Query(expr=of_gpus("gpu_power_limit_watts"), legend=f"{_GPU} limit"),
+            ],
+            "watt",
+        ),
+        series(
+            "Fans",
+            "Intended speed, as a share of the maximum. Boards without fans have no value.",
+            [Query(expr=of_gpus("gpu_fan_speed_ratio"), legend=_GPU)],
+            "percentunit",
+            most=1,
+        ),
+    ],
+)
+
+
+def _needs(*groups: str) -> str:
+    """The end of a panel's description: the setting that its agent must have."""
+    return f" Needs agent.metrics: [default, {', '.join(groups)}]."
+
+
+_MORE = Row(
+    title="More, with further groups of metrics",
+    folded=True,
+    panels=[
+        series(
+            "Arithmetic",
+            "Share of time in operations of each precision outside of tensor cores, and in any (GPM: Hopper and "
+            f"newer).{_needs('profiling_detail')}",
+            [
+                Query(expr=of_gpus("gpu_graphics_activity_ratio"), legend=f"{_GPU} any engine"),
+                *(
+                    Query(expr=of_gpus(f"gpu_fp{bits}_activity_ratio"), legend=f"{_GPU} FP{bits}")
+                    for bits in (64, 32, 16)
+                ),
+            ],
+            "percentunit",
+            most=1,
+            width=8,
+        ),
+        series(
+            "Video, JPEG and optical flow",
+            f"Share of time in which each of these engines was at work.{_needs('engines')}",
+            [
+                Query(expr=of_gpus(f"gpu_{engine}_utilization_ratio"), legend=f"{_GPU} {engine}")
+                for engine in ("encoder", "decoder", "jpeg", "ofa")
+            ],
+            "percentunit",
+            most=1,
+            width=8,
+        ),
+        series(
+            "Other clocks",
+            f"Of memory, graphics and video.{_needs('clocks')}",
+            [
+                Query(expr=of_gpus(f"gpu_{clock}_clock_hertz"), legend=f"{_GPU} {clock}")
+                for clock in ("memory", "graphics", "video")
+            ],
+            "hertz",
+            width=8,
+        ),
         table(
             "Links in use",
             "PCIe generation and lanes, and the most that GPU and slot could use. An idle link may fall back; fewer "
-            "lanes under load are a fault.",
+            f"lanes under load are a fault.{_needs('pcie_detail')}",
             [
                 f"max by (uuid, gpu) ({of_gpus('gpu_pcie_link_generation')})",
                 f"max by (uuid, gpu) ({of_gpus('gpu_pcie_link_generation_max')})",
@@ -124,39 +163,29 @@ _LINKS = Row(
             sort="GPU",
             ascending=True,
         ),
-    ],
-)
-
-_LIMITS = Row(
-    title="Limits, clocks and fans",
-    folded=True,
-    panels=[
         series(
-            "Power and its limit",
-            "Drawn at each moment, and the limit in force.",
+            "PCIe errors",
+            f"By kind, as the driver counts them.{_needs('pcie_detail')}",
             [
-                Query(expr=of_gpus("gpu_power_instant_watts"), legend=_GPU),
-                Query(expr=of_gpus("gpu_power_limit_watts"), legend=f"{_GPU} limit"),
+                Query(
+                    expr=f"sum by (gpu, kind) ({rate(of_gpus('gpu_pcie_errors_total'))}) > 0",
+                    legend=f"{_GPU} {{{{kind}}}}",
+                )
             ],
-            "watt",
+            "cps",
             width=8,
         ),
         series(
-            "Other clocks",
-            "Of memory, graphics and video.",
+            "NVLink errors by link",
+            f"Replays, recoveries and wrong checksums of each link.{_needs('nvlink_links')}",
             [
-                Query(expr=of_gpus(f"gpu_{clock}_clock_hertz"), legend=f"{_GPU} {clock}")
-                for clock in ("memory", "graphics", "video")
+                Query(
+                    expr=f"{rate(of_gpus(f'gpu_nvlink_{kind}_errors_total'))} > 0",
+                    legend=f"{_GPU} link {{{{link}}}} {kind}",
+                )
+                for kind in ("replay", "recovery", "crc")
             ],
-            "hertz",
-            width=8,
-        ),
-        series(
-            "Fans",
-            "Intended speed, as a share of the maximum. Boards without fans have no value.",
-            [Query(expr=of_gpus("gpu_fan_speed_ratio"), legend=_GPU)],
-            "percentunit",
-            most=1,
+            "cps",
             width=8,
         ),
     ],
@@ -250,15 +279,21 @@ _AGENT = Row(
         ),
         series(
             "Reading cycle",
-            "What the last complete cycle took.",
-            [Query(expr=f"max({here('agent_cycle_duration_seconds')})", legend="cycle")],
+            "What complete cycles take, and pages for scrapes to make: what 50 and 99 of 100 stay below.",
+            [
+                *(
+                    Query(expr=quantile(part, here("agent_cycle_duration_seconds_bucket")), legend=f"cycle {legend}")
+                    for part, legend in ((0.5, "p50"), (0.99, "p99"))
+                ),
+                Query(expr=quantile(0.99, here("agent_scrape_duration_seconds_bucket")), legend="page p99"),
+            ],
             "s",
             width=6,
         ),
         table(
             "The agent cannot see",
             "Each thing that it does not see of its host; `gpuwatch doctor agent` has the remedies.",
-            [f"max by (what) ({here('agent_blind')})"],
+            [f"max by (what) ({here('agent_blind_info')})"],
             [Column(source="what", title="What")],
             width=4,
         ),
@@ -279,7 +314,7 @@ _AGENT = Row(
             "Notices of the cloud",
             "What it is about to do to the machine, and when.",
             [
-                f"max by (kind, action) ({here('instance_notice')})",
+                f"max by (kind, action) ({here('instance_notice_info')})",
                 f"max by (kind, action) ({here('instance_notice_deadline_timestamp_seconds')}) * 1000",
             ],
             [
@@ -292,4 +327,4 @@ _AGENT = Row(
     ],
 )
 
-DETAILS = (_ENGINES, _LINKS, _LIMITS, _MIG, _AGENT)
+DETAILS = (_ENGINES, _LINKS, _MIG, _AGENT, _MORE)

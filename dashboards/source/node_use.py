@@ -137,19 +137,12 @@ HEALTH = Row(
         ),
         series(
             "Link errors",
-            "PCIe packets sent again, PCIe errors, NVLink errors.",
+            "PCIe packets sent again; NVLink errors over all links.",
             [
                 Query(expr=rate(of_gpus("gpu_pcie_replays_total")), legend=f"{_GPU} PCIe replays"),
                 Query(
-                    expr=f"sum by (gpu, kind) ({rate(of_gpus('gpu_pcie_errors_total'))}) > 0",
-                    legend=f"{_GPU} PCIe {{{{kind}}}}",
-                ),
-                *(
-                    Query(
-                        expr=f"sum by (gpu) ({rate(of_gpus(f'gpu_nvlink_{kind}_errors_total'))})",
-                        legend=f"{_GPU} NVLink {kind}",
-                    )
-                    for kind in ("replay", "recovery", "crc")
+                    expr=f"sum by (gpu, kind) ({rate(of_gpus('gpu_nvlink_errors_total'))})",
+                    legend=f"{_GPU} NVLink {{{{kind}}}}",
                 ),
             ],
             "cps",

@@ -200,15 +200,16 @@ def series(  # noqa: PLR0913  likewise
     most: float | None = None,
     table: bool = False,
     decimals: int | None = None,
+    joined_seconds: float = 0,
 ) -> Panel:
-    """Lines over time, or areas on top of each other."""
+    """Lines over time, or areas on top of each other; a line goes on over gaps shorter than `joined_seconds`."""
     custom: Json = {
         "axisSoftMin": 0,
         "drawStyle": "line",
         "fillOpacity": 60 if stacked else 8,
         "lineWidth": 0 if stacked else 1,
         "showPoints": "never",
-        "spanNulls": False,
+        "spanNulls": round(joined_seconds * 1000) or False,
         "stacking": {"group": "A", "mode": "normal" if stacked else "none"},
         "thresholdsStyle": {"mode": "off" if limits is None else "line"},
     }

@@ -4,6 +4,8 @@ Of several controllers on one ledger only the one that leads is believed: the ot
 needs recording rules.
 """
 
+from collections.abc import Callable
+
 CONTROLLERS = 'job=~"$job"'
 AGENTS = 'job=~"$agents"'
 HERE = 'job="$agent_job", instance="$instance"'
@@ -85,7 +87,9 @@ _NUMBERS = {
 
 def doing_by_node() -> str:
     """The controller's series for each machine."""
-    each = (told("fleet_node_activity", IN_POOL, eq("activity", state)) + number for state, number in _NUMBERS.items())
+    each = (
+        told("fleet_node_activity_info", IN_POOL, eq("activity", state)) + number for state, number in _NUMBERS.items()
+    )
     return f"max by (node) (({' or '.join(each)}) {LEADS})"
 
 
@@ -98,9 +102,19 @@ def doing(name: str, by: str, label: str = "state", *matchers: str) -> str:
 def wasted_by_node() -> str:
     """Dollars an hour of machines that run and do nothing of use, with name, pool and owner."""
     price = f"max by (node) ({led('fleet_node_usd_per_hour')})"
-    return with_names(f"({price} and on (node) {led('fleet_node_activity', IN_POOL, WASTED)})")
+    return with_names(f"({price} and on (node) {led('fleet_node_activity_info', IN_POOL, WASTED)})")
 
 
 def rate(series: str) -> str:
     """By the second."""
     return f"rate({series}[$__rate_interval])"
+
+
+def quantile(part: float, buckets: str, *by: str) -> str:
+    """What that part of a histogram's observations stayed below; nothing, and not NaN, where it had no new ones."""
+    return f"histogram_quantile({part}, sum by ({', '.join((*by, 'le'))}) ({rate(buckets)})) >= 0"
+
+
+def mean(name: str, series: Callable[[str], str]) -> str:
+    """The mean of a histogram's observations; `series` makes a selector of a name."""
+    return f"sum({rate(series(f'{name}_sum'))}) / (sum({rate(series(f'{name}_count'))}) > 0)"

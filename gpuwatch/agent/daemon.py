@@ -17,7 +17,8 @@ from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.registry import HostSignals
-from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.exporter.exporter import Exporter, Page
+from gpuwatch.agent.exporter.groups import exported, groups_in
 from gpuwatch.agent.health.kernel_log import KernelLog
 from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
@@ -31,7 +32,7 @@ from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
 from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response
-from gpuwatch.runtime.http.server import HttpServer, Route
+from gpuwatch.runtime.http.server import HttpServer, QueryRoute, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
 from gpuwatch.runtime.signals import SignalWaiter
 from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
@@ -97,6 +98,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         logins=door.failures,
         foreign=_foreign(settings, users),
         blind=host.blind.codes,
+        groups=exported(settings),
     )
     supervisor = ProbeSupervisor(core, settings, clock)
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
@@ -111,7 +113,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             timeout_seconds=settings.connection_timeout,
             door=door,
             app=notice_app(terminals, tuple(answers), settings.notice_users) if settings.wall else None,
-            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), answers),
+            queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), exporter, answers),
         )
     except OSError as error:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, error)
@@ -241,8 +243,7 @@ def routes(
     """The agent's routes by path."""
 
     def serve_metrics(accept: str) -> Response:
-        page = exporter.page(accept)
-        return Response(body=page.body, content_type=page.content_type, packed=page.packed)
+        return _response(exporter.page(accept))
 
     def serve_verdict(_: str) -> Response:
         return Response(body=msgspec.json.encode(core.verdict(clock.monotonic())), content_type=_JSON)
@@ -258,24 +259,41 @@ def routes(
     return {"/metrics": serve_metrics, "/healthz": serve_health, "/v1/verdict": serve_verdict}
 
 
-def queries(confirmations: Confirmations, usual: Mapping[str, Route]) -> dict[str, Route]:
-    """The routes with a query: /v1/verdict?confirm=NONCE looks at everything again first."""
+def _response(page: Page) -> Response:
+    return Response(body=page.body, content_type=page.content_type, packed=page.packed)
+
+
+def _bad(why: ValueError) -> Response:
+    return Response(body=f"400 {why}\n".encode(), content_type=TEXT, status=HTTPStatus.BAD_REQUEST)
+
+
+def queries(confirmations: Confirmations, exporter: Exporter, usual: Mapping[str, Route]) -> dict[str, QueryRoute]:
+    """The routes with a query.
+
+    /v1/verdict?confirm=NONCE looks at everything again first; /metrics?collect[]=GROUP has those groups of metrics.
+    """
     path = "/v1/verdict"
 
-    def serve(query: str) -> Response:
+    def serve_metrics(query: str, accept: str) -> Response:
+        try:
+            return _response(exporter.page(accept, groups_in(query, exporter.groups)))
+        except ValueError as error:
+            return _bad(error)
+
+    def serve(query: str, _: str) -> Response:
         try:
             nonce = nonce_in(query)
             if nonce is None:
                 return usual[path]("")
             return Response(body=msgspec.json.encode(confirmations.answer(nonce)), content_type=_JSON)
         except ValueError as error:
-            return Response(body=f"400 {error}\n".encode(), content_type=TEXT, status=HTTPStatus.BAD_REQUEST)
+            return _bad(error)
         except Busy:
             body = b"503 too many confirmations wait already; ask again in a second\n"
             status, later = HTTPStatus.SERVICE_UNAVAILABLE, (("Retry-After", "1"),)
             return Response(body=body, content_type=TEXT, status=status, headers=later)
 
-    return {path: serve}
+    return {path: serve, "/metrics": serve_metrics}
 
 
 def health(core: AgentCore, clock: Clock) -> dict[str, object]:

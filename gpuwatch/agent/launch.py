@@ -5,6 +5,7 @@ settings over through a pipe and ends (ADR 8).
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
 
 _FAILED = 1
+_M_ARENA_MAX = -8  # of glibc's malloc.h
 _JUDGED_SECONDS = 30.0  # a file on a dead mount must not keep the agent from stopping
 
 # Each flag stands for a variable and is validated by the same rules.
@@ -39,8 +41,7 @@ def main(argv: Sequence[str]) -> int:
     if argv and argv[0] in ORDERS:
         return _order(argv[0], argv[1:])
     arguments = flags().parse_args(argv)
-    # One malloc arena for the probe: it allocates in no hurry, and each arena costs memory for ever.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
+    _one_arena()
     overrides = _overrides(arguments)
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
     import msgspec  # noqa: PLC0415  loaded while the settings are judged
@@ -60,6 +61,17 @@ def main(argv: Sequence[str]) -> int:
     begin = msgspec.json.decode(handed, type=AgentHandover)
     status = serve(begin.agent, reread, begin.log_format)
     return _begin_anew(argv) if status is None else status
+
+
+def _one_arena() -> None:
+    """Let malloc have one arena, here and in every child: they are in no hurry, and each arena costs memory for ever."""
+    if "MALLOC_ARENA_MAX" in os.environ:  # whoever has started us has seen to it
+        return
+    os.environ["MALLOC_ARENA_MAX"] = "1"
+    import ctypes  # noqa: PLC0415  not where the service manager sets the variable
+
+    with contextlib.suppress(AttributeError, OSError):  # musl has no arenas
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _begin_anew(argv: Sequence[str]) -> NoReturn:

@@ -12,6 +12,7 @@ from gpuwatch.agent.health.verdict import HealthRules
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.processes.patterns import ProcessPattern
 from gpuwatch.model.duration import Seconds
+from gpuwatch.model.metric_groups import Chosen
 from gpuwatch.model.setting import Setting
 from gpuwatch.runtime.http.settings import ServerSettings
 
@@ -82,6 +83,16 @@ class AgentSettings(ServerSettings):
             "Other exporters: their metric names are served as well, for their dashboards (docs/compatibility.md)."
         ),
     ] = ()
+    metrics: Annotated[
+        tuple[Chosen, ...],
+        Setting(
+            "Groups of metrics on the page, and `default` or `all` for many; what no group shows is not read "
+            "(docs/METRICS.md). `core` is always there."
+        ),
+    ] = ("default",)
+    compat_only: Annotated[
+        bool, Setting("Serve the names of `compat` alone: as many series as those exporters have, and none of ours.")
+    ] = False
     kernel_log: Annotated[
         str, MinLen(1), Setting("Kernel log that is searched for GPU errors (XIDs); `none`: it is not read.")
     ] = "/dev/kmsg"

@@ -27,6 +27,9 @@ from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks,
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.metrics.histogram import Histogram
+
+_CYCLE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
 
 
 class Interruption(StrEnum):
@@ -103,6 +106,7 @@ class AgentCore:
         self._used = RecentUtilization()
         self._tallies = UsageCounters(clock.now(), rules.max_gap)
         self._published = Published(at=clock.now(), monotonic_seconds=clock.monotonic())
+        self.cycle_durations = Histogram(_CYCLE_BOUNDS)
 
     def ingest_messages(self, messages: Iterable[Message]) -> None:
         """Take a cycle's messages as `agent.probe.sample` makes them, in process.
@@ -253,6 +257,8 @@ class AgentCore:
     ) -> None:
         """Replace what readers see. A cycle no later than the last one changes nothing."""
         began = None if end is None or self._cycle is None else self._cycle.monotonic_seconds
+        if end is not None and not end.whole:  # what is not of this cycle is of the last whole one, or newer
+            began = self._published.began_seconds
         read, self._read, self._cycle = self._read, {}, None
         now = self._clock.monotonic()
         # A cycle cannot end in the future, and not before the cycle published last.
@@ -284,6 +290,7 @@ class AgentCore:
             return
         statistics = before.statistics
         if end is not None:
+            self.cycle_durations.observe(end.duration_seconds)
             statistics = replace(
                 statistics,
                 cycles=statistics.cycles + 1,

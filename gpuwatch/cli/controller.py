@@ -21,6 +21,7 @@ from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.round import ControllerContext, Round, step
+from gpuwatch.controller.timings import Timings, timed
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.fleet import Fleet
@@ -72,8 +73,8 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
 
     """
     use(settings.cloud.secret_stores)
-    clock = SystemClock()
-    cloud = cloud_of(settings, clock)
+    clock, timings = SystemClock(), Timings()
+    cloud = timed(cloud_of(settings, clock), settings.cloud.provider, clock, timings.cloud_calls)
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     try:
@@ -85,6 +86,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
                 clock=clock,
                 max_age_seconds=settings.limits.max_verdict_age,
                 confirm_timeout=settings.limits.max_confirmation_age,
+                answered=timings.agent_answers.observe,
             ),
             ledger=ledger,
             rules=settings.rulebook,
@@ -101,6 +103,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
                 clock=clock,
                 background=not read_only,
             ).price,
+            timings=timings,
             interval_seconds=settings.interval,
         )
     finally:

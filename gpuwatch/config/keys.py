@@ -58,6 +58,8 @@ class Key:
         """The valid values, for people: `a duration above 0s`, `one of stop, report`."""
         if self.kind is Kind.CHOICE:
             return f"one of {', '.join(self.choices)}"
+        if self.kind is Kind.LIST and self.choices:
+            return f"a list out of {', '.join(self.choices)}"
         low = None if self.floor is None else str(self.floor)
         low = low or next((f"at least {self.show(b.ge)}" for b in self.bounds if isinstance(b, Ge)), None)
         low = low or next((f"above {self.show(b.gt)}" for b in self.bounds if isinstance(b, Gt)), None)
@@ -145,7 +147,9 @@ def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN4
     elif origin is Literal:
         yield Key(path=path, kind=Kind.CHOICE, sentence=sentence, default=default, choices=get_args(plain))
     elif origin in {tuple, list}:
-        yield Key(path=path, kind=Kind.LIST, sentence=sentence, default=default)
+        held = _unwrap(get_args(plain)[0])[0]
+        choices = get_args(held) if get_origin(held) is Literal else ()
+        yield Key(path=path, kind=Kind.LIST, sentence=sentence, default=default, choices=choices)
     else:
         words = next((each.words for each in metadata if isinstance(each, DurationOr)), ())
         timed = words or any(isinstance(each, DurationSyntax) for each in metadata)

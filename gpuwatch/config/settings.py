@@ -144,6 +144,12 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             wrong=f"agent.restart_max ({longest}) is shorter than agent.restart_min ({first})",
             right=f"an agent.restart_max of {first} or more",
         )
+    if agent.compat_only and not agent.compat:
+        yield Contradiction(
+            keys=(("agent", "compat_only"), ("agent", "compat")),
+            wrong="agent.compat_only is set, but agent.compat names no exporter: the page would be empty",
+            right="agent.compat: a list of dcgm, nvidia_smi, nvitop; or no agent.compat_only",
+        )
     if agent.source == "replay" and agent.capture is None:
         yield Contradiction(
             keys=(("agent", "source"),),

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from gpuwatch.clouds import Cloud
 from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.protocol import RoundLedger
@@ -49,6 +50,7 @@ class ControllerContext:
     meter: Meter | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
     memory: Memory = field(default_factory=Memory)
+    timings: Timings = field(default_factory=Timings)
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     def past(

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated
 
 from gpuwatch.model.gpu_identity import DownCause, GpuDown, GpuInfo, GpuProcess, ProcessKind
-from gpuwatch.model.gpu_load import LoadReading
+from gpuwatch.model.gpu_links import LinkReading
 from gpuwatch.model.metric import Kind, Metric, metrics_of
 from gpuwatch.model.mig import MigInstance
 
@@ -50,7 +50,7 @@ def _numbered(what: str, names: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuReading(LoadReading):
+class GpuReading(LinkReading):
     """What one GPU showed in one cycle; `at` is wall-clock UTC.
 
     `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
@@ -67,158 +67,22 @@ class GpuReading(LoadReading):
             "fields 74, 76, 269, 270, 271",
             label="event",
             kind=Kind.COUNTER,
+            group="clock_events",
+            judged=True,
         ),
     ] = None
     performance_state: Annotated[
         int | None,
         Metric(
-            "P-state, 0 (fastest) to 15; an idle data centre GPU may well stay in 0.", "PerformanceState", slow=True
+            "P-state, 0 (fastest) to 15; an idle data centre GPU may well stay in 0.",
+            "PerformanceState",
+            judged=True,
+            slow=True,
+            group="modes",
         ),
     ] = None
     fan_speed_ratio: Annotated[
-        float | None, Metric("Intended speed of the fan, of its maximum.", "FanSpeed", slow=True)
-    ] = None
-    pcie_link_generation: Annotated[
-        int | None, Metric("PCIe generation in use; an idle link may fall back.", "CurrPcieLinkGeneration", slow=True)
-    ] = None
-    pcie_link_generation_max: Annotated[
-        int | None, Metric("PCIe generation that GPU and slot could use.", "MaxPcieLinkGeneration", slow=True)
-    ] = None
-    pcie_link_width: Annotated[
-        int | None,
-        Metric("PCIe lanes in use; below the maximum under load is a fault.", "CurrPcieLinkWidth", slow=True),
-    ] = None
-    pcie_link_width_max: Annotated[
-        int | None, Metric("PCIe lanes that GPU and slot could use.", "MaxPcieLinkWidth", slow=True)
-    ] = None
-    pcie_tx_bytes_total: Annotated[
-        int | None,
-        Metric(
-            "Bytes sent over PCIe; the driver's count may wrap.", "field PCIE_COUNT_TX_BYTES (197)", kind=Kind.COUNTER
-        ),
-    ] = None
-    pcie_rx_bytes_total: Annotated[
-        int | None,
-        Metric(
-            "Bytes received over PCIe; the driver's count may wrap.",
-            "field PCIE_COUNT_RX_BYTES (198)",
-            kind=Kind.COUNTER,
-        ),
-    ] = None
-    pcie_tx_bytes_per_second: Annotated[
-        float | None, Metric("Rate at which bytes are sent over PCIe.", "GPM PCIE_TX_PER_SEC (20)")
-    ] = None
-    pcie_rx_bytes_per_second: Annotated[
-        float | None, Metric("Rate at which bytes are received over PCIe.", "GPM PCIE_RX_PER_SEC (21)")
-    ] = None
-    pcie_replays_total: Annotated[
-        int | None, Metric("PCIe packets sent again.", "field PCIE_REPLAY_COUNTER (94)", kind=Kind.COUNTER, slow=True)
-    ] = None
-    pcie_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "PCIe errors as the driver counts them, such as correctable, non_fatal, fatal.",
-            "fields 173-183",
-            label="kind",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    nvlink_tx_bytes_total: Annotated[
-        int | None,
-        Metric(
-            "Bytes sent over all NVLinks, without protocol overhead.",
-            "field NVLINK_THROUGHPUT_DATA_TX (138, all links)",
-            kind=Kind.COUNTER,
-        ),
-    ] = None
-    nvlink_rx_bytes_total: Annotated[
-        int | None,
-        Metric(
-            "Bytes received over all NVLinks, without protocol overhead.",
-            "field NVLINK_THROUGHPUT_DATA_RX (139, all links)",
-            kind=Kind.COUNTER,
-        ),
-    ] = None
-    nvlink_link_tx_bytes_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Bytes sent over each NVLink.", "field 138 by link, else 202", label="link", kind=Kind.COUNTER, slow=True
-        ),
-    ] = None
-    nvlink_link_rx_bytes_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Bytes received over each NVLink.",
-            "field 139 by link, else 204",
-            label="link",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    nvlink_tx_bytes_per_second: Annotated[
-        float | None, Metric("Rate at which bytes are sent over all NVLinks.", "GPM NVLINK_TOTAL_TX_PER_SEC (61)")
-    ] = None
-    nvlink_rx_bytes_per_second: Annotated[
-        float | None, Metric("Rate at which bytes are received over all NVLinks.", "GPM NVLINK_TOTAL_RX_PER_SEC (60)")
-    ] = None
-    nvlink_replay_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric("Times that each NVLink sent again.", "field 161 by link", label="link", kind=Kind.COUNTER, slow=True),
-    ] = None
-    nvlink_recovery_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Times that each NVLink had to be recovered.",
-            "field 162 by link, else 215",
-            label="link",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    nvlink_crc_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric("Checksum errors of each NVLink.", "field 163 by link", label="link", kind=Kind.COUNTER, slow=True),
-    ] = None
-    nvlink_receive_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Bad packets received by each NVLink (NVLink 5).",
-            "field 208 by link",
-            label="link",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    nvlink_integrity_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Local link integrity errors of each NVLink (NVLink 5).",
-            "field 211 by link",
-            label="link",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    nvlink_effective_errors_total: Annotated[
-        Mapping[str, float] | None,
-        Metric(
-            "Errors of each NVLink past error correction (NVLink 5).",
-            "field 219 by link",
-            label="link",
-            kind=Kind.COUNTER,
-            slow=True,
-        ),
-    ] = None
-    c2c_tx_bytes_per_second: Annotated[
-        float | None,
-        Metric("Rate at which bytes are sent between GPU and CPU of a superchip.", "GPM C2C_TOTAL_TX_PER_SEC (100)"),
-    ] = None
-    c2c_rx_bytes_per_second: Annotated[
-        float | None,
-        Metric(
-            "Rate at which bytes are received between GPU and CPU of a superchip.", "GPM C2C_TOTAL_RX_PER_SEC (101)"
-        ),
+        float | None, Metric("Intended speed of the fan, of its maximum.", "FanSpeed", slow=True, group="core")
     ] = None
     ecc_corrected_volatile_errors_total: Annotated[
         int | None,
@@ -227,6 +91,8 @@ class GpuReading(LoadReading):
             "field ECC_SBE_VOL_TOTAL (3)",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc",
+            judged=True,
         ),
     ] = None
     ecc_corrected_aggregate_errors_total: Annotated[
@@ -236,6 +102,7 @@ class GpuReading(LoadReading):
             "field ECC_SBE_AGG_TOTAL (5)",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc_detail",
         ),
     ] = None
     ecc_uncorrected_volatile_errors_total: Annotated[
@@ -245,6 +112,8 @@ class GpuReading(LoadReading):
             "field ECC_DBE_VOL_TOTAL (4)",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc",
+            judged=True,
         ),
     ] = None
     ecc_uncorrected_aggregate_errors_total: Annotated[
@@ -254,6 +123,7 @@ class GpuReading(LoadReading):
             "field ECC_DBE_AGG_TOTAL (6)",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc_detail",
         ),
     ] = None
     retired_pages_total: Annotated[
@@ -264,10 +134,18 @@ class GpuReading(LoadReading):
             label="cause",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc",
         ),
     ] = None
     retired_pages_pending: Annotated[
-        int | None, Metric("1 if pages are retired only at the next reset.", "field RETIRED_PENDING (31)", slow=True)
+        int | None,
+        Metric(
+            "1 if pages are retired only at the next reset.",
+            "field RETIRED_PENDING (31)",
+            slow=True,
+            group="ecc",
+            judged=True,
+        ),
     ] = None
     remapped_rows_total: Annotated[
         Mapping[str, float] | None,
@@ -277,31 +155,57 @@ class GpuReading(LoadReading):
             label="cause",
             kind=Kind.COUNTER,
             slow=True,
+            group="ecc",
         ),
     ] = None
     remapped_rows_pending: Annotated[
-        int | None, Metric("1 if rows are replaced only at the next reset.", "field REMAPPED_PENDING (144)", slow=True)
+        int | None,
+        Metric(
+            "1 if rows are replaced only at the next reset.",
+            "field REMAPPED_PENDING (144)",
+            slow=True,
+            group="ecc",
+            judged=True,
+        ),
     ] = None
     remapped_rows_failure: Annotated[
         int | None,
         Metric(
-            "1 if a row could not be replaced: the board is to be exchanged.", "field REMAPPED_FAILURE (145)", slow=True
+            "1 if a row could not be replaced: the board is to be exchanged.",
+            "field REMAPPED_FAILURE (145)",
+            slow=True,
+            group="ecc",
+            judged=True,
         ),
     ] = None
     recovery_action: Annotated[
         int | None,
-        Metric(_numbered("What the driver asks for", RECOVERY_ACTIONS), "field GET_GPU_RECOVERY_ACTION (230)"),
+        Metric(
+            _numbered("What the driver asks for", RECOVERY_ACTIONS),
+            "field GET_GPU_RECOVERY_ACTION (230)",
+            group="health",
+            judged=True,
+        ),
     ] = None
     ecc_mode: Annotated[
-        int | None, Metric("1 if memory errors are detected and corrected.", "field ECC_CURRENT (1)", slow=True)
+        int | None,
+        Metric("1 if memory errors are detected and corrected.", "field ECC_CURRENT (1)", slow=True, group="modes"),
     ] = None
     persistence_mode: Annotated[
         int | None,
-        Metric("1 if the driver keeps the GPU initialised while nobody uses it.", "PersistenceMode", slow=True),
+        Metric(
+            "1 if the driver keeps the GPU initialised while nobody uses it.",
+            "PersistenceMode",
+            slow=True,
+            group="modes",
+        ),
     ] = None
-    mig_mode: Annotated[int | None, Metric("1 if the GPU is split by MIG.", "MigMode().currentMode", slow=True)] = None
+    mig_mode: Annotated[
+        int | None,
+        Metric("1 if the GPU is split by MIG.", "MigMode().currentMode", slow=True, group="modes", judged=True),
+    ] = None
     compute_mode: Annotated[
-        int | None, Metric(_numbered("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True)
+        int | None, Metric(_numbered("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True, group="modes")
     ] = None
     clock_events: tuple[str, ...] | None = None
     processes: tuple[GpuProcess, ...] | None = None

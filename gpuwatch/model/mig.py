@@ -28,24 +28,37 @@ class MigInstance:
     devices: tuple[MigDevice, ...] = ()
     process_count: int | None = None
     activity_unsupported: bool = False
-    memory_total_bytes: Annotated[int | None, Metric("Device memory installed.", "MemoryInfo(v2).total")] = None
-    memory_used_bytes: Annotated[int | None, Metric("Device memory in use.", "MemoryInfo(v2).used")] = None
-    memory_free_bytes: Annotated[int | None, Metric("Device memory free.", "MemoryInfo(v2).free")] = None
+    memory_total_bytes: Annotated[
+        int | None, Metric("Device memory installed.", "MemoryInfo(v2).total", group="mig")
+    ] = None
+    memory_used_bytes: Annotated[
+        int | None, Metric("Device memory in use.", "MemoryInfo(v2).used", group="mig", judged=True)
+    ] = None
+    memory_free_bytes: Annotated[
+        int | None, Metric("Device memory free.", "MemoryInfo(v2).free", group="mig_detail")
+    ] = None
     graphics_activity_ratio: Annotated[
         float | None,
-        Metric("Share of time in which any engine computed or drew.", "GPM GRAPHICS_UTIL (1)"),
+        Metric(
+            "Share of time in which any engine computed or drew.",
+            "GPM GRAPHICS_UTIL (1)",
+            group="mig_detail",
+            judged=True,
+        ),
     ] = None
     sm_activity_ratio: Annotated[
-        float | None, Metric("Share of the instance's multiprocessors at work.", "GPM SM_UTIL (2)")
+        float | None,
+        Metric("Share of the instance's multiprocessors at work.", "GPM SM_UTIL (2)", group="mig", judged=True),
     ] = None
     sm_occupancy_ratio: Annotated[
-        float | None, Metric("Warps resident, of the most that fit.", "GPM SM_OCCUPANCY (3)")
+        float | None, Metric("Warps resident, of the most that fit.", "GPM SM_OCCUPANCY (3)", group="mig_detail")
     ] = None
     tensor_activity_ratio: Annotated[
-        float | None, Metric("Share of time in tensor operations.", "GPM ANY_TENSOR_UTIL (5)")
+        float | None, Metric("Share of time in tensor operations.", "GPM ANY_TENSOR_UTIL (5)", group="mig_detail")
     ] = None
     dram_activity_ratio: Annotated[
-        float | None, Metric("Memory bandwidth in use, of the maximum.", "GPM DRAM_BW_UTIL (10)")
+        float | None,
+        Metric("Memory bandwidth in use, of the maximum.", "GPM DRAM_BW_UTIL (10)", group="mig_detail", judged=True),
     ] = None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from gpuwatch.runtime.reloading_file import signatures
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 
-_NO_CHECK_TIME = ssl.VerifyFlags(0x200000)  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which the ssl module does not name
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which the ssl module does not name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def _shown(files: TlsFiles) -> Mapping[str, Any]:
     shows = server_context(files)  # first, for its errors name the right setting
     context = client_context(replace(files, certificate=None, key=None, ca=files.certificate))
     context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = context.wrap_bio(to_client, to_server)
     server = shows.wrap_bio(to_server, to_client, server_side=True)

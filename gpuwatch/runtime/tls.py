@@ -5,6 +5,7 @@ Every error names the setting and the file; OpenSSL's own messages rarely do.
 
 import ssl
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # forward secret, as all of TLS 1.3 are
@@ -26,7 +27,7 @@ class TlsFiles:
         return tuple(path for path in (self.certificate, self.key, self.ca) if path is not None)
 
 
-def server_context(files: TlsFiles) -> ssl.SSLContext:
+def server_context(files: TlsFiles) -> "ssl.SSLContext":
     """For a server; with a CA, clients must show a certificate of it.
 
     Raises:
@@ -40,11 +41,11 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
         _trust(context, files)
         context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["http/1.1"])
-    context.sslsocket_class = _ServerSocket
+    context.sslsocket_class = _server_socket()
     return context
 
 
-def client_context(files: TlsFiles) -> ssl.SSLContext:
+def client_context(files: TlsFiles) -> "ssl.SSLContext":
     """For a client, which checks the server's name; without a CA those of the system are trusted.
 
     Raises:
@@ -62,18 +63,24 @@ def client_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-class _ServerSocket(ssl.SSLSocket):
-    """Closes its connection at its own end.
+@cache
+def _server_socket() -> "type[ssl.SSLSocket]":
+    """The class of a server's connections; made when it is needed, for `ssl` is loaded only then."""
 
-    `wrap_socket` fails without closing it where the client has already reset the connection.
-    """
+    class ServerSocket(ssl.SSLSocket):
+        """Closes its connection at its own end.
 
-    def __del__(self) -> None:
-        """Close it; nothing happens to one that is closed."""
-        self.close()
+        `wrap_socket` fails without closing it where the client has already reset the connection.
+        """
+
+        def __del__(self) -> None:
+            """Close it; nothing happens to one that is closed."""
+            self.close()
+
+    return ServerSocket
 
 
-def _hardened(side: int) -> ssl.SSLContext:
+def _hardened(side: int) -> "ssl.SSLContext":
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
@@ -81,7 +88,7 @@ def _hardened(side: int) -> ssl.SSLContext:
     return context
 
 
-def _identify(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _identify(context: "ssl.SSLContext", files: TlsFiles) -> None:
     """Load the certificate and its key."""
     certificate, key = files.certificate, files.key
     if certificate is None or key is None:
@@ -101,7 +108,7 @@ def _identify(context: ssl.SSLContext, files: TlsFiles) -> None:
         raise ValueError(f"{files.section}.tls_key: {wrong}") from error
 
 
-def _trust(context: ssl.SSLContext, files: TlsFiles) -> None:
+def _trust(context: "ssl.SSLContext", files: TlsFiles) -> None:
     """Load the CA that signs the other side's certificate."""
     if files.ca is None:
         return

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from gpuwatch.agent import launch
-from gpuwatch.agent.exporter.catalogue import render_metrics_md
 from gpuwatch.agent.probe import main as probe
 from gpuwatch.cli.main import commands
 from gpuwatch.config import keys
@@ -22,6 +21,7 @@ from gpuwatch.controller.metrics import render_md
 from gpuwatch.policies import POLICIES
 from tests.support.paths import ROOT
 from tools.docs.commands import render_commands_md
+from tools.docs.metrics import render_metrics_md
 from tools.docs.policies import render_policies_md
 
 DOCS = ROOT / "docs"

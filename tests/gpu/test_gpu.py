@@ -88,7 +88,7 @@ def pass_cycles(agent: RunningAgent, number: int) -> None:
     """Wait for so many whole cycles."""
 
     def cycles() -> float:
-        found = re.search(r"^gpuwatch_agent_cycles_total (\S+)$", agent.get("/metrics"), re.MULTILINE)
+        found = re.search(r"^gpuwatch_agent_cycle_duration_seconds_count (\S+)$", agent.get("/metrics"), re.MULTILINE)
         return float(found[1]) if found else 0.0
 
     begin = cycles()

@@ -5,16 +5,27 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from gpuwatch.agent.exporter.catalogue import render_metrics_md
 from gpuwatch.controller import metrics as controller_metrics
 from gpuwatch.controller.web import openapi
 from tools import recording_rules
-from tools.docs import commands, compatibility, configuration, doctor, guard, health, policies, runbooks
+from tools.docs import (
+    commands,
+    compatibility,
+    configuration,
+    doctor,
+    guard,
+    health,
+    metrics,
+    policies,
+    runbooks,
+    sizing,
+)
 
 _ROOT = Path(__file__).parent.parent.parent
 
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/METRICS.md": render_metrics_md,
+    "docs/METRICS.md": metrics.render_metrics_md,
+    "docs/sizing.md": sizing.render_sizing_md,
     "docs/CONTROLLER_METRICS.md": controller_metrics.render_md,
     "docs/health.md": health.render_health_md,
     "docs/doctor.md": doctor.render_doctor_md,

@@ -32,6 +32,17 @@ class DeviceSource(Protocol):
 
 
 @runtime_checkable
+class PacedSource(Protocol):
+    """A source that does not read everything in each cycle; what it leaves out is shown as it was."""
+
+    whole: bool  # whether all that verdicts rest on was read in the cycle that `gpus` began
+
+    def hurry(self) -> None:
+        """Read everything in the next cycle that verdicts rest on."""
+        ...
+
+
+@runtime_checkable
 class EventSource(Protocol):
     """A source that also hears of errors between readings."""
 

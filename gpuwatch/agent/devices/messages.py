@@ -41,11 +41,15 @@ class Down(msgspec.Struct, frozen=True, kw_only=True, tag="down", tag_field="kin
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="kind"):
-    """The cycle is complete; `duration_seconds` is what it cost."""
+    """The cycle is complete; `duration_seconds` is what it cost.
+
+    `whole`: all that verdicts rest on was read in it; else some of it is of an earlier cycle, a few seconds ago.
+    """
 
     seq: int
     monotonic_seconds: float
     duration_seconds: float
+    whole: bool = True
 
 
 class Unavailable(msgspec.Struct, frozen=True, kw_only=True, tag="unavailable", tag_field="kind"):

@@ -153,7 +153,7 @@ def _left(ends: float) -> float:
     return left
 
 
-def _context() -> ssl.SSLContext:
+def _context() -> "ssl.SSLContext":
     """On loopback a certificate proves nothing: it does not name 127.0.0.1. Nothing secret is sent."""
     context = ssl.create_default_context()
     context.check_hostname = False

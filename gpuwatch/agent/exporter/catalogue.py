@@ -1,12 +1,15 @@
 """Every series the agent exports. The exporter emits nothing that is not listed here; METRICS.md is this list."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpuwatch.agent.metadata import metrics as instance
 from gpuwatch.model.gpu import CLOCK_EVENTS, Kind, Metric, metrics
-from gpuwatch.model.metric import SLOW_SECONDS
+from gpuwatch.model.metric_groups import GroupName
 from gpuwatch.model.mig import mig_metrics
-from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, INFO, LOGINS_HELP, Family, table_md
+from gpuwatch.runtime.build import BUILD
+from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, HISTOGRAM, INFO, LOGINS_HELP, Family
+from gpuwatch.runtime.metrics.process import process_families
 
 GPU = ("uuid", "gpu")
 MIG = (*GPU, "gpu_instance")
@@ -25,8 +28,9 @@ def mig_metric(field: str) -> str:
 def _measured(name: str, metric: Metric, key: tuple[str, ...]) -> Family:
     """A field of a reading; its source is a function nvmlDeviceGet... unless given in full."""
     labels = (*key, metric.label) if metric.label else key
-    source = f"{metric.source}; every {SLOW_SECONDS} s" if metric.slow else metric.source
-    return Family(name=name, kind=metric.kind.value, labels=labels, help=metric.help, source=source)
+    every = metric.every_seconds
+    source = metric.source if every is None else f"{metric.source}; every {every} s"
+    return Family(name=name, kind=metric.kind.value, labels=labels, help=metric.help, source=source, group=metric.group)
 
 
 def _families() -> Iterator[Family]:
@@ -34,10 +38,46 @@ def _families() -> Iterator[Family]:
     yield from (_measured(gpu_metric(field), metric, GPU) for field, metric in metrics())
     yield from (_measured(mig_metric(field), metric, MIG) for field, metric in mig_metrics())
     for name, kind, labels, text, source in (*_GPU_ROWS, *_NODE_ROWS, *instance.FAMILIES, *_AGENT_ROWS):
-        yield Family(name=name, kind=kind, labels=labels, help=text, source=source)
+        yield Family(name=name, kind=kind, labels=labels, help=text, source=source, group=_GROUP_OF.get(name, "core"))
+    for family in process_families("the agent", ", without its probe"):
+        yield replace(family, group="host")
 
 
 _Row = tuple[str, str, tuple[str, ...], str, str]
+
+# Where a row is not of `core`.
+_ROWS_OF: dict[GroupName, tuple[str, ...]] = {
+    "clock_events": ("gpuwatch_gpu_hardware_slowdown",),
+    "clocks": ("gpuwatch_gpu_clock_event_active",),
+    "processes": (
+        "gpuwatch_gpu_processes",
+        "gpuwatch_process_memory_bytes",
+        "gpuwatch_process_memory_other_bytes",
+        "gpuwatch_process_info",
+        "gpuwatch_gpu_pod_info",
+        "gpuwatch_gpu_dead_process_memory_bytes",
+    ),
+    "mig": ("gpuwatch_mig_info",),
+    "health": (
+        "gpuwatch_gpu_xid_errors_total",
+        "gpuwatch_gpu_xid_last_seen_timestamp_seconds",
+        "gpuwatch_gpu_health",
+        "gpuwatch_gpu_health_cause_info",
+    ),
+    "modes": ("gpuwatch_gpu_health_since_timestamp_seconds",),
+    "host": (
+        "gpuwatch_node_evidence",
+        "gpuwatch_node_last_busy_timestamp_seconds",
+        "gpuwatch_snooze_expiry_timestamp_seconds",
+        "gpuwatch_node_local_disks_used",
+        "gpuwatch_agent_blind_info",
+        "gpuwatch_agent_login_failures_total",
+        *(name for name, *_ in instance.FAMILIES if name != "gpuwatch_instance_info"),
+        CERTIFICATE,
+        "gpuwatch_agent_scrape_duration_seconds",
+    ),
+}
+_GROUP_OF = {name: group for group, names in _ROWS_OF.items() for name in names}
 
 _GPU_ROWS: tuple[_Row, ...] = (
     (
@@ -73,6 +113,13 @@ _GPU_ROWS: tuple[_Row, ...] = (
         Kind.GAUGE,
         (*GPU, "event"),
         f"1 while the driver gives this reason for the current clocks: {', '.join(CLOCK_EVENTS.values())}.",
+        "nvmlDeviceGetCurrentClocksEventReasons",
+    ),
+    (
+        "gpuwatch_gpu_hardware_slowdown",
+        Kind.GAUGE,
+        GPU,
+        "1 while the hardware lowers the clocks for heat, a power brake or another reason of its own (hw_slowdown).",
         "nvmlDeviceGetCurrentClocksEventReasons",
     ),
     (
@@ -231,13 +278,20 @@ _NODE_ROWS: tuple[_Row, ...] = (
 )
 
 _AGENT_ROWS: tuple[_Row, ...] = (
-    ("gpuwatch_agent_info", INFO, ("version",), "Which agent this is.", "the agent"),
+    ("gpuwatch_agent_build_info", INFO, BUILD, "Which build of the agent runs, on which Python.", "the agent"),
     (
         "gpuwatch_agent_cycle_duration_seconds",
-        Kind.GAUGE,
+        HISTOGRAM,
         (),
-        "What the last complete reading cycle took.",
+        "What complete reading cycles took; the count of them is that of all complete cycles.",
         "the probe",
+    ),
+    (
+        "gpuwatch_agent_scrape_duration_seconds",
+        HISTOGRAM,
+        (),
+        "Time until a page for a scrape was ready in the agent, made anew or not.",
+        "the agent",
     ),
     (
         "gpuwatch_agent_last_cycle_timestamp_seconds",
@@ -253,7 +307,6 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "Time since the last complete reading cycle, by the monotonic clock.",
         "the agent",
     ),
-    ("gpuwatch_agent_cycles_total", Kind.COUNTER, (), "Complete reading cycles.", "the agent"),
     (
         "gpuwatch_probe_up",
         Kind.GAUGE,
@@ -283,8 +336,8 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "the agent",
     ),
     (
-        "gpuwatch_agent_blind",
-        Kind.GAUGE,
+        "gpuwatch_agent_blind_info",
+        INFO,
         ("what",),
         "1 for what this agent cannot see on its host: host_pids, processes, cgroups, run, process_io, homes, network.",
         "/proc, /sys, /run and homes, every five minutes; docs/doctor.md has the remedies",
@@ -303,31 +356,6 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         CERTIFICATE_HELP,
         "the files of agent.tls_certificate and agent.tls_client_ca, read again when they change",
     ),
-    ("process_cpu_seconds_total", Kind.COUNTER, (), "CPU time of the agent, without its probe.", "/proc"),
-    ("process_resident_memory_bytes", Kind.GAUGE, (), "Resident memory of the agent, without its probe.", "/proc"),
-    ("process_start_time_seconds", Kind.GAUGE, (), "Unix time at which the agent started.", "/proc"),
-    ("process_open_fds", Kind.GAUGE, (), "Open file descriptors of the agent.", "/proc"),
 )
 
 FAMILIES: dict[str, Family] = {family.name: family for family in _families()}
-
-
-def render_metrics_md() -> str:
-    """docs/METRICS.md."""
-    lines = [
-        "# Metrics of the agent",
-        "",
-        "Generated by `make docs`; do not edit.",
-        "",
-        "Served at `/metrics` in the Prometheus and OpenMetrics text formats. Units are base units, as the name says;",
-        "a ratio is 0 to 1. A value that could not be read has no series: it is never 0, NaN or an old one. `uuid` is",
-        "the GPU's key; `gpu` is its index, which may change at a reboot. A GPU that the driver no longer lists keeps",
-        "its index until another GPU has it, and has no label `gpu` from then on: alerts that must find it use `uuid`.",
-        "",
-        "Where a value comes from: `Samples` and the like are functions nvmlDeviceGet... of NVML, `field` is an entry",
-        "of nvmlDeviceGetFieldValues, `GPM` one of nvmlGpmMetricsGet over the time since the last cycle (Hopper and",
-        f"newer). What is read every {SLOW_SECONDS} s is shown until then, and no longer after a read that failed.",
-        "",
-        *table_md(FAMILIES.values()),
-    ]
-    return "\n".join(lines) + "\n"

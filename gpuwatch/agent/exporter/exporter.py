@@ -2,46 +2,59 @@
 
 import gzip
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics_core import Metric as SampleFamily
-from prometheus_client.process_collector import ProcessCollector
-
-from gpuwatch import __version__
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.catalogue import FAMILIES, gpu_metric, mig_metric
+from gpuwatch.agent.exporter.processes import Rows, all_process_rows, holder_rows
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import signal_of
 from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore, Interruption, Snapshot
 from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, LocalDisks, State
-from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuProcess, GpuReading, metrics
+from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
+from gpuwatch.model.metric_groups import NAMES, GroupName
 from gpuwatch.model.mig import MigInstance, mig_metrics
+from gpuwatch.runtime.build import build
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.metrics.exposition import Exposition, Labels, Sample, renames, sample_family
+from gpuwatch.runtime.metrics.exposition import (
+    OPENMETRICS_END,
+    Exposition,
+    Labels,
+    collected,
+    joined,
+    renames,
+)
 from gpuwatch.runtime.metrics.family import CERTIFICATE
+from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.runtime.metrics.negotiation import content_type_for, renamed
+from gpuwatch.runtime.metrics.process import ProcessFigures
 
-_FIELDS = tuple((field, gpu_metric(field), bool(metric.label)) for field, metric in metrics())
-_MIG_FIELDS = tuple((field, mig_metric(field), bool(metric.label)) for field, metric in mig_metrics())
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric as SampleFamily
+
+_Field = tuple[str, str, bool]  # of a reading, its metric, whether it maps labels
+_FIELDS: tuple[_Field, ...] = tuple((field, gpu_metric(field), bool(metric.label)) for field, metric in metrics())
+_MIG_FIELDS: tuple[_Field, ...] = tuple(
+    (field, mig_metric(field), bool(metric.label)) for field, metric in mig_metrics()
+)
 _INFO_FIELDS = tuple(field.name for field in fields(GpuInfo) if field.name not in {"uuid", "index"})
 
 _SAYS = (State.BUSY, State.UNKNOWN, State.OCCUPIED, State.IDLE)
 _MOST_SNOOZES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
-
-_MOST_HOLDERS = 64
-
-Rows = Iterator[Sample]
+_MOST_PARTS = 8  # pages of some groups that are kept beside each of them
+_SCRAPE_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)  # seconds
+_BUILD = build()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +66,24 @@ class Page:
     packed: Callable[[], bytes]  # the same, gzipped, once somebody asks for it
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Only:
+    """One family, as prometheus-client's encoders ask for it."""
+
+    metric: "SampleFamily"
+
+    def collect(self) -> "tuple[SampleFamily]":
+        """That family."""
+        return (self.metric,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cached:
     """A rendered page and until when it may be served."""
 
     page: Page
+    blocks: Mapping[str, str]  # by family, where a part is cut out of it
+    parts: dict[frozenset[str], Page]
     shown: tuple[int, bool, InstanceStatus | None]  # the snapshot's version, whether it was stale, the instance
     until: float
 
@@ -80,12 +106,14 @@ class Exporter:
         logins: Callable[[], Mapping[str, int]] = dict,
         foreign: Callable[[Snapshot, bytes], bytes] = lambda _, page: page,
         blind: Callable[[], Iterable[str]] = tuple,
+        groups: Collection[GroupName] = NAMES,
     ) -> None:
         """`own_process` adds CPU and memory of the running process, which only a real agent has to itself.
 
         `snoozes` returns those of `gpuwatch snooze`, the longest first; `users` the owners of processes;
         `instance` the cloud's facts and notices; `certificates` their ends by setting; `logins` failed ones by result.
-        `foreign` adds the metrics of other exporters to a page; `blind` are codes of what the agent cannot see.
+        `foreign` adds the metrics of other exporters to a page; `blind` are codes of what the agent cannot see;
+        `groups` are the groups of metrics on the page.
         """
         self._core = core
         self._clock = clock
@@ -98,49 +126,78 @@ class Exporter:
         self._logins = logins
         self._foreign = foreign
         self._blind = blind
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
-        self._exposition = Exposition(FAMILIES)
-        self._process = ProcessCollector(registry=None) if own_process else None
+        self.groups = frozenset(groups)
+        self._families = {name: family for name, family in FAMILIES.items() if family.group in self.groups}
+        self._series = frozenset(series for family in self._families.values() for series in family.series)
+        self._fields = tuple(each for each in _FIELDS if each[1] in self._families)
+        self._mig_fields = tuple(each for each in _MIG_FIELDS if each[1] in self._families)
+        self._exposition = Exposition(self._families)
+        self._process = ProcessFigures() if own_process else None
+        self._scrapes = Histogram(_SCRAPE_BOUNDS)
         self._cache: dict[str, _Cached] = {}
         self._rendering = threading.Lock()
 
-    def page(self, accept: str) -> Page:
-        """The page in the format that an Accept header asks for; the same one for up to a second within a cycle."""
-        encoder, content_type = choose_encoder(accept)
-        with self._rendering:  # a second scraper waits for the first one's page rather than making its own
-            now = self._clock.monotonic()
-            snapshot = self._core.snapshot(now)
-            cached = self._cache.get(content_type)
-            fresh = cached is not None and now < cached.until
-            shown = (snapshot.version, snapshot.stale, self._instance())
-            if cached is not None and fresh and cached.shown == shown:
-                return cached.page
-            if renames(content_type):
-                own = encoder(self._registry)
-            else:
-                own = self._exposition.page(self._rows(snapshot, now), openmetrics="openmetrics" in content_type)
-            body = self._foreign(snapshot, own)
-            packed = cache(partial(gzip.compress, body, compresslevel=1, mtime=0))
-            page = Page(content_type=content_type, body=body, packed=packed)
-            until = now + _KEEP_PAGE_SECONDS
-            if len(self._cache) >= _MOST_PAGES:  # content types repeat the version that a client names
-                self._cache.clear()
-            self._cache[content_type] = _Cached(page=page, shown=shown, until=until)
-            return page
+    def page(self, accept: str, groups: frozenset[str] | None = None) -> Page:
+        """The page in the format that an Accept header asks for; the same one for up to a second within a cycle.
 
-    def collect(self) -> Iterable[SampleFamily]:
-        """What prometheus-client renders: each family of the catalogue that has a sample now."""
+        With `groups` it is those families of the same page that are theirs, without other exporters' names.
+        """
+        with self._scrapes.timed(self._clock), self._rendering:  # a second scraper waits for the first one's page
+            cached = self._whole(accept)
+            return cached.page if groups is None else self._part(cached, groups)
+
+    def _whole(self, accept: str) -> _Cached:
+        """A page that is fresh, or a new one."""
+        content_type = content_type_for(accept)
         now = self._clock.monotonic()
-        made = {name: sample_family(family) for name, family in FAMILIES.items()}
-        for name, labels, value in self._rows(self._core.snapshot(now), now):
-            family = FAMILIES[name]
-            known = {key: label for key, label in zip(family.labels, labels, strict=True) if label is not None}
-            made[name].add_sample(name, known, value)
-        return [metric for metric in made.values() if metric.samples]
+        snapshot = self._core.snapshot(now)
+        cached = self._cache.get(content_type)
+        fresh = cached is not None and now < cached.until
+        shown = (snapshot.version, snapshot.stale, self._instance())
+        if cached is not None and fresh and cached.shown == shown:
+            return cached
+        blocks = self._blocks(snapshot, now, accept, content_type)
+        own = joined(blocks.values(), openmetrics=_is_openmetrics(content_type))
+        page = _page(content_type, self._foreign(snapshot, own))
+        until = now + _KEEP_PAGE_SECONDS
+        if len(self._cache) >= _MOST_PAGES:  # content types repeat the version that a client names
+            self._cache.clear()
+        cached = _Cached(page=page, blocks=blocks, parts={}, shown=shown, until=until)
+        self._cache[content_type] = cached
+        return cached
+
+    def collect(self) -> Iterable["SampleFamily"]:
+        """Each family that has a sample now, as prometheus-client has them."""
+        now = self._clock.monotonic()
+        return list(collected(self._families, self._rows(self._core.snapshot(now), now)).values())
+
+    def _blocks(self, snapshot: Snapshot, now: float, accept: str, content_type: str) -> Mapping[str, str]:
+        """The text of each family that has a sample."""
+        rows = self._rows(snapshot, now)
+        if not renames(content_type):
+            return self._exposition.blocks(rows, openmetrics=_is_openmetrics(content_type))
+        made = collected(self._families, rows)
+        texts = {name: renamed(accept, _Only(family)).decode() for name, family in made.items()}
+        return {name: text.removesuffix(OPENMETRICS_END) for name, text in texts.items()}
+
+    def _part(self, cached: _Cached, groups: frozenset[str]) -> Page:
+        """The families of these groups alone, cut out of a page."""
+        page = cached.parts.get(groups)
+        if page is None:
+            content_type = cached.page.content_type
+            chosen = (text for name, text in cached.blocks.items() if self._families[name].group in groups)
+            page = _page(content_type, joined(chosen, openmetrics=_is_openmetrics(content_type)))
+            if len(cached.parts) >= _MOST_PARTS:
+                cached.parts.clear()
+            cached.parts[groups] = page
+        return page
 
     def _rows(self, snapshot: Snapshot, now: float) -> Rows:
-        """Every sample as name, label values, value."""
+        """Every sample of the exported groups as name, label values, value."""
+        return (row for row in self._all_rows(snapshot, now) if row[0] in self._series)
+
+    def _all_rows(self, snapshot: Snapshot, now: float) -> Rows:
+        """The same, and what the agent knows beside them."""
         users = self._users()
         yield from self._agent_rows(snapshot, now)
         for setting, end in self._certificates():
@@ -153,7 +210,7 @@ class Exporter:
         yield from _evidence_rows(snapshot.host)
         yield from _last_busy_rows(snapshot.verdict.last_busy)
         for what in self._blind():
-            yield "gpuwatch_agent_blind", (what,), 1
+            yield "gpuwatch_agent_blind_info", (what,), 1
         if snapshot.verdict.local_disks is not None:
             yield "gpuwatch_node_local_disks_used", (), int(snapshot.verdict.local_disks is LocalDisks.USED)
         for snooze in islice(self._snoozes(), _MOST_SNOOZES):
@@ -171,16 +228,15 @@ class Exporter:
             yield "gpuwatch_gpu_down_info", (*key, down.cause.value), 1
         for reading in snapshot.readings:
             yield from self._reading_rows(reading, snapshot.active_seconds.get(reading.info.uuid), users)
-        for metric in self._process.collect() if self._process is not None else ():
-            yield from ((each.name, (), each.value) for each in metric.samples if each.name in FAMILIES)
+        if self._process is not None:
+            yield from self._process.samples()
 
     def _agent_rows(self, snapshot: Snapshot, now: float) -> Rows:
         """The samples about the agent and its probe."""
         statistics, trouble = snapshot.statistics, snapshot.trouble
-        yield "gpuwatch_agent_info", (__version__,), 1
-        yield "gpuwatch_agent_cycles_total", (), statistics.cycles
-        if statistics.cycle_duration_seconds is not None:
-            yield "gpuwatch_agent_cycle_duration_seconds", (), statistics.cycle_duration_seconds
+        yield "gpuwatch_agent_build_info", _BUILD, 1
+        yield from self._core.cycle_durations.samples("gpuwatch_agent_cycle_duration_seconds")
+        yield from self._scrapes.samples("gpuwatch_agent_scrape_duration_seconds")
         if statistics.complete_at is not None and statistics.complete_monotonic_seconds is not None:
             yield "gpuwatch_agent_last_cycle_timestamp_seconds", (), statistics.complete_at.timestamp()
             yield "gpuwatch_agent_last_cycle_age_seconds", (), now - statistics.complete_monotonic_seconds
@@ -199,19 +255,30 @@ class Exporter:
         key = reading.info.key
         yield from _info_rows(reading.info)
         yield "gpuwatch_gpu_up", key, 1
-        yield from _measured(reading, _FIELDS, key)
+        yield from _measured(reading, self._fields, key)
         for instance in reading.mig_instances or ():
-            yield from _mig_rows(key, instance)
+            yield from _mig_rows(key, instance, self._mig_fields)
         if active_seconds is not None:
             yield "gpuwatch_gpu_active_seconds_total", key, active_seconds
         if reading.clock_events is not None:
             for event in CLOCK_EVENTS.values():
                 yield "gpuwatch_gpu_clock_event_active", (*key, event), event in reading.clock_events
+            yield "gpuwatch_gpu_hardware_slowdown", key, "hw_slowdown" in reading.clock_events
         if reading.processes is not None:
-            yield from _process_rows(key, reading.processes, self._top_processes, users)
+            yield from all_process_rows(key, reading.processes, self._top_processes, users)
 
 
-def _measured(reading: GpuReading | MigInstance, known: Iterable[tuple[str, str, bool]], key: Labels) -> Rows:
+def _page(content_type: str, body: bytes) -> Page:
+    """A page that is packed when somebody asks for that."""
+    packed = cache(partial(gzip.compress, body, compresslevel=1, mtime=0))
+    return Page(content_type=content_type, body=body, packed=packed)
+
+
+def _is_openmetrics(content_type: str) -> bool:
+    return "openmetrics" in content_type
+
+
+def _measured(reading: GpuReading | MigInstance, known: Iterable[_Field], key: Labels) -> Rows:
     """The measurements of a reading, those by label as one sample for each of its values."""
     for field, name, labelled in known:
         value = getattr(reading, field)
@@ -222,12 +289,12 @@ def _measured(reading: GpuReading | MigInstance, known: Iterable[tuple[str, str,
             yield name, key, value
 
 
-def _mig_rows(key: tuple[str, str | None], instance: MigInstance) -> Rows:
+def _mig_rows(key: tuple[str, str | None], instance: MigInstance, known: Iterable[_Field]) -> Rows:
     """One GPU instance: its compute instances by name, its memory and activity once."""
     within = str(instance.id)
     for device in instance.devices:
         yield "gpuwatch_mig_info", (*key, within, str(device.compute_instance), device.uuid, device.profile), 1
-    yield from _measured(instance, _MIG_FIELDS, (*key, within))
+    yield from _measured(instance, known, (*key, within))
 
 
 def _info_rows(info: GpuInfo) -> Rows:
@@ -263,61 +330,6 @@ def _activity_rows(prefix: str, key: Labels, activity: Activity) -> Rows:
         yield f"{prefix}_activity", (*key, state.value), state is activity.state
     if activity.state is not State.UNKNOWN:
         yield f"{prefix}_idle_seconds", key, activity.held_seconds if activity.state is State.IDLE else 0
-
-
-def _process_rows(key: tuple[str, str | None], processes: Iterable[GpuProcess], top: int, users: View | None) -> Rows:
-    """The largest processes by themselves and the rest in one sum, so that the number of series is bounded."""
-    sizes: dict[int, int | None] = {}
-    for process in processes:  # one that computes and draws is listed twice
-        known = sizes.get(process.pid)
-        sizes[process.pid] = known if process.memory_bytes is None else max(known or 0, process.memory_bytes)
-    yield "gpuwatch_gpu_processes", key, len(sizes)
-    sized = sorted(
-        ((pid, size) for pid, size in sizes.items() if size is not None), key=lambda item: (-item[1], item[0])
-    )
-    for pid, size in sized[:top]:
-        yield "gpuwatch_process_memory_bytes", (*key, str(pid)), size
-    yield "gpuwatch_process_memory_other_bytes", key, sum(size for _, size in sized[top:])
-    if users is not None:
-        unsized = [pid for pid, size in sizes.items() if size is None]
-        yield from process_rows(key, sizes, [*(pid for pid, _ in sized), *unsized][:top], users)
-
-
-def process_rows(
-    key: tuple[str, str | None], sizes: Mapping[int, int | None], shown: Sequence[int], view: View
-) -> Rows:
-    """The owners of the processes of a GPU that are shown one by one, and the memory that dead ones among all hold."""
-    for pid in shown:
-        labels = _labels(pid, view)
-        if any(labels):
-            yield "gpuwatch_process_info", (*key, str(pid), *labels), 1
-    if view.dead is not None:
-        held = [size for pid, size in sizes.items() if pid in view.dead]
-        known = [size for size in held if size is not None]
-        if len(known) == len(held):
-            yield "gpuwatch_gpu_dead_process_memory_bytes", key, sum(known)
-
-
-def holder_rows(key: tuple[str, str | None], view: View) -> Rows:
-    """The containers that the kubelet gave the GPU or a part of it, whether they use it or not."""
-    for holder in view.held.get(key[0], ())[:_MOST_HOLDERS]:
-        yield "gpuwatch_gpu_pod_info", (*key, holder.namespace, holder.pod, holder.container), 1
-
-
-def _labels(pid: int, view: View) -> tuple[str | None, ...]:
-    """The owner's labels, in the order of the catalogue."""
-    owner, workload = view.owners.get(pid), view.workloads.get(pid)
-    place = owner.placement if owner else None
-    return (
-        owner.user if owner else None,
-        place.container_id if place else None,
-        workload.container if workload else None,
-        workload.pod if workload else None,
-        workload.namespace if workload else None,
-        place.pod_uid if place else None,
-        place.slurm_job if place else None,
-        place.systemd_unit if place else None,
-    )
 
 
 def health_rows(gpu: GpuVerdict) -> Rows:

@@ -22,8 +22,8 @@ FAMILIES: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
         _SOURCE,
     ),
     (
-        "gpuwatch_instance_notice",
-        Kind.GAUGE,
+        "gpuwatch_instance_notice_info",
+        _INFO,
         _NOTICE,
         "1 while the cloud gives notice: spot_interruption, rebalance, maintenance, termination. Absent without one.",
         _SOURCE,
@@ -71,7 +71,7 @@ def rows(status: InstanceStatus | None) -> Iterator[tuple[str, tuple[str | None,
         known = [at for at in (soonest.get(key), notice.deadline) if at is not None]
         soonest[key] = min(known, default=None)
     for key, deadline in soonest.items():
-        yield "gpuwatch_instance_notice", key, 1
+        yield "gpuwatch_instance_notice_info", key, 1
         if deadline is not None:
             yield "gpuwatch_instance_notice_deadline_timestamp_seconds", key, deadline.timestamp()
     yield "gpuwatch_instance_metadata_up", (), status.up

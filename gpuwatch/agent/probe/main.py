@@ -21,9 +21,10 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
-from gpuwatch.agent.devices import DeviceSource, EventSource, SourceUnavailableError
+from gpuwatch.agent.devices import DeviceSource, EventSource, PacedSource, SourceUnavailableError
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.metric_groups import NAMES, GroupName
 from gpuwatch.runtime.clock import Clock, SystemClock
 
 NOTHING_READ = 1
@@ -34,10 +35,10 @@ _PATIENCE_SECONDS = 30.0
 _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
 
-def _nvml(_: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  only the chosen source is loaded
 
-    return NvmlSource(clock)
+    return NvmlSource(clock, arguments.metrics)
 
 
 def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
@@ -82,29 +83,30 @@ def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] =
         )
         return
     end = clock.monotonic()
-    yield End(seq=seq, monotonic_seconds=end, duration_seconds=end - begin)
+    whole = not isinstance(source, PacedSource) or source.whole
+    yield End(seq=seq, monotonic_seconds=end, duration_seconds=end - begin, whole=whole)
 
 
 def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
     return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail="not read: it hung an earlier probe")
 
 
-def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[None]:
+def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[bool]:
     """Tick now and at each whole interval after; a late cycle skips ticks, but shifts none.
 
     `asked` waits so many seconds and returns True as soon as a cycle is asked for: that one comes in between. A tick
-    that would follow it too closely is skipped.
+    that would follow it too closely is skipped. Each tick says whether it was asked for.
     """
     start, tick = clock.monotonic(), 0
     spacing = min(_SPACING_SECONDS, interval_seconds)
     while True:
         began = clock.monotonic()
-        yield
+        yield False
         tick = max(tick, math.floor((clock.monotonic() - start) / interval_seconds)) + 1
         while asked(start + tick * interval_seconds - clock.monotonic()):
             clock.sleep(began + spacing - clock.monotonic())
             began = clock.monotonic()
-            yield
+            yield True
             tick = max(tick, math.ceil((began + spacing - start) / interval_seconds))
         clock.sleep(start + tick * interval_seconds - clock.monotonic())
 
@@ -172,7 +174,9 @@ def _once(source: DeviceSource, clock: Clock) -> int:
 def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, say: Callable[[Message], None]) -> int:
     patient_until = clock.monotonic() + _PATIENCE_SECONDS
     asked = Requests(clock).wait if arguments.on_request else lambda _: False
-    for seq, _ in enumerate(ticks(arguments.interval, clock, asked)):
+    for seq, hurried in enumerate(ticks(arguments.interval, clock, asked)):
+        if hurried and isinstance(source, PacedSource):
+            source.hurry()
         for message in sample(source, seq, clock, arguments.skip):
             say(message)
             match message:
@@ -212,8 +216,19 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
     parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
+    parser.add_argument(
+        "--metrics", type=_groups, default=NAMES, metavar="GROUPS", help="nvml: read for these, with commas (all)"
+    )
     parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
     return parser
+
+
+def _groups(text: str) -> frozenset[GroupName]:
+    named = frozenset(filter(None, text.split(",")))
+    unknown = sorted(named - {*NAMES})
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(NAMES)}")
+    return frozenset(name for name in NAMES if name in named)
 
 
 def _count(text: str) -> int:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
+from gpuwatch.agent.exporter.groups import read
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
 from gpuwatch.agent.probe.retry import Trial
 from gpuwatch.agent.settings import AgentSettings
@@ -42,6 +43,8 @@ def probe_command(settings: AgentSettings) -> tuple[str, ...]:
         str(settings.interval),
         "--seed",
         str(settings.seed),
+        "--metrics",
+        ",".join(sorted(read(settings))),
     ]
     for flag, value in (("--script", settings.script), ("--capture", settings.capture)):
         if value is not None:

@@ -4,11 +4,12 @@ Its control group, its unit, its program and its user decide. The first rule tha
 belongs to people: a machine is stopped only if nobody's program is alive on it.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from fnmatch import translate
+from functools import cache, lru_cache
 
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.processes import known_programs as known
@@ -166,4 +167,10 @@ def _one_of(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=2048)
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return bool(patterns) and _expression(patterns).match(name) is not None
+
+
+@cache
+def _expression(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """One for all of them: `fnmatch` would keep one for each, which takes ten times the memory."""
+    return re.compile("|".join(map(translate, patterns)))

@@ -5,34 +5,56 @@ Counters start at zero with the process, as Prometheus expects.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as SampleFamily
 from prometheus_client.registry import Collector
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.metrics import fleet as of_fleet
 from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import rounds as of_rounds
-from gpuwatch.controller.metrics.state import Certificates, MetricsState, Value
+from gpuwatch.controller.metrics.state import Certificates, MetricsState
+from gpuwatch.controller.timings import Timings
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.request import Response
+from gpuwatch.runtime.metrics.exposition import Exposition, Sample, collected, renames
 from gpuwatch.runtime.metrics.family import Family, table_md
+from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
 
 COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))
+}
 
 
 class ControllerMetrics(Collector):
     """Takes each round and makes pages of it; a custom collector of prometheus_client."""
 
-    def __init__(self, mode: str, fleet: str, clock: Clock, certificates: Certificates = tuple) -> None:
-        """Before the first round. `certificates` yields when those of a setting end."""
-        self._state = MetricsState(mode=mode, fleet=fleet, clock=clock, certificates=certificates)
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        mode: str,
+        fleet: str,
+        clock: Clock,
+        certificates: Certificates = tuple,
+        *,
+        timings: Timings | None = None,
+        own_process: bool = False,
+    ) -> None:
+        """Before the first round. `certificates` yields when those of a setting end; `timings` are the controller's.
+
+        `own_process` adds CPU and memory of the running process, which only a real controller has to itself.
+        """
+        self._state = MetricsState(
+            mode=mode, fleet=fleet, clock=clock, certificates=certificates, timings=timings or Timings()
+        )
+        self._process = ProcessFigures() if own_process else None
+        self._exposition = Exposition(FAMILIES)
+        self._lock, self._rendering = threading.Lock(), threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -54,9 +76,11 @@ class ControllerMetrics(Collector):
             state = self._state
             state.leading, state.ledger_ok = leading, ledger_ok
             state.count("rounds", (_result(done, leading=leading or not ledger_ok),))
+            if leading:
+                state.timings.rounds.observe(seconds)
             if done is None or done.trouble is not None:
                 return
-            state.last, state.duration_seconds, state.ended_at = done, seconds, state.clock.now()
+            state.last, state.ended_at = done, state.clock.now()
             for review in done.reviews:
                 for answer in review.refusals:
                     state.count("refusals", (review.pool, answer.rule, review.step.verb.value))
@@ -90,15 +114,22 @@ class ControllerMetrics(Collector):
     def page(self, accept: str = "") -> Response:
         """All families, in the text format of Prometheus or of OpenMetrics."""
         encoder, content_type = choose_encoder(accept)
-        return Response(body=encoder(self._registry), content_type=content_type)
+        with self._state.timings.scrapes.timed(self._state.clock), self._rendering:
+            if renames(content_type):
+                body = encoder(self._registry)
+            else:
+                body = self._exposition.page(self._samples(), openmetrics="openmetrics" in content_type)
+        return Response(body=body, content_type=content_type)
 
-    def collect(self) -> Iterator[Metric]:
-        """Every family that has a series now."""
+    def collect(self) -> Iterable[SampleFamily]:
+        """What prometheus-client renders: every family that has a series now."""
+        return list(collected(FAMILIES, self._samples()).values())
+
+    def _samples(self) -> list[Sample]:
+        """Every sample; a round waits for these, and not for the page that is made of them."""
         with self._lock:
-            for family, collect in COLLECTED:
-                values = list(collect(self._state))
-                if values:
-                    yield _metric(family, values)
+            found = [sample for _, samples in COLLECTED for sample in samples(self._state)]
+        return found if self._process is None else [*found, *self._process.samples()]
 
 
 def _result(done: Round | None, *, leading: bool) -> str:
@@ -109,17 +140,9 @@ def _result(done: Round | None, *, leading: bool) -> str:
     return "done" if done.trouble is None else "trouble"
 
 
-def _metric(family: Family, values: Iterable[Value]) -> Metric:
-    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-    metric = kind(family.name.removesuffix("_total"), family.help, labels=family.labels)
-    for labels, value in values:
-        metric.add_metric(labels, value)
-    return metric
-
-
 def families() -> tuple[Family, ...]:
     """The catalogue, in the order of the page."""
-    return tuple(family for family, _ in COLLECTED)
+    return tuple(FAMILIES.values())
 
 
 _PAGE = """# Metrics of the controller
@@ -130,6 +153,10 @@ Served at `/metrics` of the controller's port (`controller.metrics`), as text fo
 is there while it is true: a machine that is gone, a pool that is empty, a price that is not known has none. Gauges are
 of the last round that saw the fleet; `gpuwatch_controller_last_round_timestamp_seconds` says when that was. Counters
 start at zero with the process. The agents' own metrics are in [METRICS.md](METRICS.md).
+
+Histograms have at most twelve buckets, and few series: none is by machine or pool. Their quantiles are estimates:
+`histogram_quantile(0.99, sum by (operation, le) (rate(gpuwatch_controller_cloud_call_duration_seconds_bucket[10m])))`.
+Prometheus 3 makes native histograms of them if the scrape says `convert_classic_histograms_to_nhcb: true`.
 
 """
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.fleet import Node, NodeState, State
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
@@ -136,7 +136,7 @@ FAMILIES = (
         ROUND,
         _coverage,
     ),
-    gauge(
+    info(
         "fleet_node_info",
         (
             "node",
@@ -150,14 +150,14 @@ FAMILIES = (
             "account",
             "enrolled",
         ),
-        "Always 1; who a machine is.",
+        "Who a machine is.",
         ROUND,
         _of_nodes(_facts, lambda _: 1.0),
     ),
-    gauge(
-        "fleet_node_activity",
+    info(
+        "fleet_node_activity_info",
         ("node", "pool", "activity"),
-        "Always 1; what a running machine's agent says of it.",
+        "What a running machine's agent says of it.",
         ROUND,
         _of_nodes(
             lambda node: (node.id, node.pool, node.activity.state.value),

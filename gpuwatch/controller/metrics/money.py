@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, counter, gauge, info
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.usage import Use
 from gpuwatch.money.accounting.totals import Row, Total, totals
@@ -102,16 +102,16 @@ FAMILIES = (
         _of_budgets(lambda each: each.probability_over),
     ),
     gauge(
-        "budget_unpriced_hours",
+        "budget_unpriced_node_seconds",
         _BUDGET,
-        "Machine-hours of this month without a known price: with any, the sums are lower bounds.",
+        "Time of machines in this month without a known price: with any, the sums are lower bounds.",
         ROUND,
-        _of_budgets(lambda each: None if each.spent_usd is None else each.unpriced_hours),
+        _of_budgets(lambda each: None if each.spent_usd is None else each.unpriced_hours * 3600),
     ),
-    gauge(
-        "budget_effect",
+    info(
+        "budget_effect_info",
         ("budget", "effect"),
-        "Always 1; what a budget does now: block_growth, shorten_idle_timeout.",
+        "What a budget does now: block_growth, shorten_idle_timeout.",
         ROUND,
         _effects,
     ),

@@ -3,14 +3,18 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from gpuwatch import __version__
-from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge
+from gpuwatch.controller.metrics.state import ROUND, MetricsState, Value, counter, gauge, histogram, info
 from gpuwatch.controller.startup_pause import decided_elsewhere
-from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP, Family
+from gpuwatch.runtime.build import BUILD, build
+from gpuwatch.runtime.metrics.family import CERTIFICATE, CERTIFICATE_HELP, LOGINS_HELP
+
+
+def _build(_: MetricsState) -> Iterator[Value]:
+    yield build(), 1.0
 
 
 def _info(state: MetricsState) -> Iterator[Value]:
-    yield (__version__, state.mode, state.fleet), 1.0
+    yield (state.mode, state.fleet), 1.0
 
 
 def _leading(state: MetricsState) -> Iterator[Value]:
@@ -31,11 +35,6 @@ def _elsewhere(state: MetricsState) -> Iterator[Value]:
 def _timestamp(state: MetricsState) -> Iterator[Value]:
     if state.ended_at is not None:
         yield (), state.ended_at.timestamp()
-
-
-def _duration(state: MetricsState) -> Iterator[Value]:
-    if state.duration_seconds is not None:
-        yield (), state.duration_seconds
 
 
 def _steps(state: MetricsState) -> Iterator[Value]:
@@ -79,8 +78,10 @@ def _oldest(state: MetricsState) -> Iterator[Value]:
 
 
 def _paused(state: MetricsState) -> Iterator[Value]:
-    for pause in () if state.observation is None else state.observation.ledger.pauses:
-        yield (pause.pool or "",), 1.0
+    seen = state.observation
+    if seen is not None:
+        paused = {pause.pool or "" for pause in seen.ledger.pauses}
+        yield from (((pool,), float(pool in paused)) for pool in sorted({"", *seen.fleet.pools, *paused}))
 
 
 def _logins(state: MetricsState) -> Iterator[Value]:
@@ -94,10 +95,11 @@ def _certificates(state: MetricsState) -> Iterator[Value]:
 
 
 FAMILIES = (
-    gauge(
+    info("controller_build_info", BUILD, "Which build of the controller runs, on which Python.", "the build", _build),
+    info(
         "controller_info",
-        ("version", "mode", "fleet"),
-        "Always 1; what this controller is and may do.",
+        ("mode", "fleet"),
+        "What this controller may do (observe or enforce), and its fleet.",
         "settings",
         _info,
     ),
@@ -131,7 +133,34 @@ FAMILIES = (
         ROUND,
         _timestamp,
     ),
-    gauge("controller_last_round_duration_seconds", (), "How long it took.", ROUND, _duration),
+    histogram(
+        "controller_round_duration_seconds",
+        (),
+        "How long rounds of the leader took, also those that failed or were in trouble.",
+        "rounds",
+        lambda timings: timings.rounds,
+    ),
+    histogram(
+        "controller_cloud_call_duration_seconds",
+        ("cloud", "operation"),
+        "How long the cloud took to answer, all its accounts and regions, pages and retries, also with an error.",
+        "rounds",
+        lambda timings: timings.cloud_calls,
+    ),
+    histogram(
+        "controller_agent_answer_duration_seconds",
+        ("question",),
+        "How long agents took to answer, or were waited for in vain: for a verdict, or the confirmation before a stop.",
+        "rounds",
+        lambda timings: timings.agent_answers,
+    ),
+    histogram(
+        "controller_scrape_duration_seconds",
+        (),
+        "How long a page of these metrics took to make.",
+        "the controller's port",
+        lambda timings: timings.scrapes,
+    ),
     gauge(
         "controller_steps",
         ("pool", "verb", "reason"),
@@ -174,7 +203,13 @@ FAMILIES = (
         "ledger",
         _oldest,
     ),
-    gauge("controller_paused", ("pool",), "1 while this pool is paused; without a pool, all are.", "ledger", _paused),
+    gauge(
+        "controller_paused",
+        ("pool",),
+        "1 while this pool is paused, 0 while not; without a pool: all are.",
+        "ledger",
+        _paused,
+    ),
     gauge(
         "controller_pool_target_nodes",
         ("pool",),
@@ -182,14 +217,11 @@ FAMILIES = (
         ROUND,
         _targets,
     ),
-    (
-        Family(
-            name="gpuwatch_controller_login_failures_total",
-            kind="counter",
-            labels=("result",),
-            help=LOGINS_HELP,
-            source="the controller's port; absent without users",
-        ),
+    counter(
+        "controller_login_failures_total",
+        ("result",),
+        LOGINS_HELP,
+        "the controller's port; absent without users",
         _logins,
     ),
     gauge(

@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from gpuwatch.controller.context import Round
+from gpuwatch.controller.timings import Timings
 from gpuwatch.model.decision import Observation
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.metrics.family import Family
+from gpuwatch.runtime.metrics.exposition import Labels, Sample
+from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family
+from gpuwatch.runtime.metrics.histogram import Histogram
 
-Value = tuple[tuple[str, ...], float]
+Value = tuple[Labels, float]
 Series = Callable[["MetricsState"], Iterable[Value]]
+Samples = Callable[["MetricsState"], Iterable[Sample]]
+Metric = tuple[Family, Samples]
 Certificates = Callable[[], Iterable[tuple[str, datetime]]]
 ROUND = "the last round that saw the fleet"
 
@@ -23,8 +28,8 @@ class MetricsState:
     fleet: str
     clock: Clock
     last: Round | None = None
-    duration_seconds: float | None = None
     ended_at: datetime | None = None
+    timings: Timings
     leading: bool = False
     ledger_ok: bool | None = None  # None before the first round
     certificates: Certificates = tuple
@@ -42,17 +47,30 @@ class MetricsState:
         return None if self.last is None else self.last.observation
 
 
-def counted(name: str) -> Series:
-    """A counter of this process."""
-    return lambda state: [(labels, float(count)) for labels, count in sorted(state.counts.get(name, {}).items())]
-
-
-def gauge(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> tuple[Family, Series]:
+def gauge(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
     """A family that goes up and down, and its series."""
-    return Family(name=f"gpuwatch_{name}", kind="gauge", labels=labels, help=text, source=source), series
+    return _made(Family(name=f"gpuwatch_{name}", kind="gauge", labels=labels, help=text, source=source), series)
 
 
-def counter(name: str, labels: tuple[str, ...], text: str, source: str) -> tuple[Family, Series]:
-    """A family that counts since the process began."""
+def info(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
+    """A family with the value 1, which says something by its labels; its name ends in `_info`."""
+    return _made(Family(name=f"gpuwatch_{name}", kind=INFO, labels=labels, help=text, source=source), series)
+
+
+def counter(name: str, labels: tuple[str, ...], text: str, source: str, series: Series | None = None) -> Metric:
+    """A family that counts since the process began: what `MetricsState.count` added, or `series`."""
     family = Family(name=f"gpuwatch_{name}", kind="counter", labels=labels, help=text, source=source)
-    return family, counted(name.removeprefix("controller_").removesuffix("_total"))
+    key = name.removeprefix("controller_").removesuffix("_total")
+    return _made(family, series or (lambda state: sorted(state.counts.get(key, {}).items())))
+
+
+def histogram(
+    name: str, labels: tuple[str, ...], text: str, source: str, found: Callable[[Timings], Histogram]
+) -> Metric:
+    """A family of what is timed."""
+    family = Family(name=f"gpuwatch_{name}", kind=HISTOGRAM, labels=labels, help=text, source=source)
+    return family, lambda state: found(state.timings).samples(family.name)
+
+
+def _made(family: Family, series: Series) -> Metric:
+    return family, lambda state: ((family.name, labels, value) for labels, value in series(state))

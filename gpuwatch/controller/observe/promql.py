@@ -6,7 +6,7 @@ That is no confirmation of now: the newest sample may be as old as the time betw
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, exporter_queries, measure_query
@@ -38,16 +38,25 @@ class PromqlSource:
 
     @classmethod
     def of(
-        cls, settings: ObserveSettings, clock: Clock, max_age_seconds: float, confirm_timeout: float = 5.0
+        cls,
+        settings: ObserveSettings,
+        clock: Clock,
+        max_age_seconds: float,
+        confirm_timeout: float = 5.0,
+        answered: Callable[[float, tuple[str, ...]], object] = lambda _seconds, _question: None,
     ) -> "PromqlSource":
-        """The source that these settings describe."""
+        """The source that these settings describe; `answered` counts answers of agents that confirm."""
         return cls(
             settings=settings,
             clock=clock,
             max_age_seconds=max_age_seconds,
             api=PromApi(settings=settings.promql, clock=clock),
             agents=ScrapeSource(
-                settings=settings, clock=clock, max_age_seconds=max_age_seconds, confirm_timeout=confirm_timeout
+                settings=settings,
+                clock=clock,
+                max_age_seconds=max_age_seconds,
+                confirm_timeout=confirm_timeout,
+                answered=answered,
             ),
         )
 

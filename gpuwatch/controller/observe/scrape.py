@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -21,6 +21,7 @@ from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.pool_metrics import evaluated, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
 from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Fleet, Node, NodeReport, NodeState, NodeVerdict, State
 from gpuwatch.model.measurement import MetricQuery, MetricValue
@@ -44,7 +45,8 @@ _DECODER = msgspec.json.Decoder(NodeVerdict)
 class ScrapeSource:
     """A NodeReportSource over HTTP. `max_age_seconds` is the age at which a verdict is no longer believed.
 
-    A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old.
+    A confirmation is waited for up to `confirm_timeout`, and may rest on looks up to `max_look_seconds` old. `answered`
+    gets the seconds that an answer took, or was waited for in vain, and the question: (VERDICT,), (CONFIRMATION,).
     """
 
     settings: ObserveSettings
@@ -52,6 +54,7 @@ class ScrapeSource:
     max_age_seconds: float
     confirm_timeout: float = 5.0
     max_look_seconds: float = 3.0
+    answered: Callable[[float, tuple[str, ...]], object] = lambda _seconds, _question: None
     _credentials: list[ReloadingFile[Credentials]] = field(default_factory=list, init=False, repr=False)
     # The nodes whose agents did not answer in time, and when they were asked last.
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
@@ -122,7 +125,9 @@ class ScrapeSource:
         connector = aiohttp.TCPConnector(limit=self.settings.concurrency, ssl=credentials.context)
         server_name = self.settings.tls_server_name
         patience = self.settings.timeout if nonce is None else min(self.settings.timeout, self.confirm_timeout)
-        path = "/v1/verdict" if nonce is None else f"/v1/verdict?confirm={nonce}"
+        path, question = "/v1/verdict", (VERDICT,)
+        if nonce is not None:
+            path, question = f"{path}?confirm={nonce}", (CONFIRMATION,)
 
         async def ask(node: Node) -> NodeReport:
             if node.state is not NodeState.RUNNING:
@@ -133,6 +138,7 @@ class ScrapeSource:
             async with limit:  # in the order in which they came
                 if self.clock.monotonic() > until:
                     return NodeReport(failure=_NO_TIME)
+                asked = self.clock.monotonic()
                 try:
                     # The deadline covers the whole answer: an agent that trickles is as silent as one that is dead.
                     async with (
@@ -147,7 +153,9 @@ class ScrapeSource:
                         if response.status != 200:  # noqa: PLR2004  HTTP
                             return NodeReport(failure=refusal_of(response.status))
                         body = await body_of(response, _LARGEST_ANSWER_BYTES)
+                    self.answered(self.clock.monotonic() - asked, question)
                 except TimeoutError:
+                    self.answered(self.clock.monotonic() - asked, question)
                     if nonce is None:
                         self._silent[node.id] = self.clock.monotonic()
                     return NodeReport(failure=f"its agent did not answer within {format_duration(patience)}")

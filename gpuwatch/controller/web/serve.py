@@ -121,7 +121,9 @@ def make_observers(
     mode = "enforce" if parts.rules.enforce else "observe"
     return Observers(
         discovery=Discovery(signals=signals),
-        metrics=ControllerMetrics(mode, fleet, parts.clock, certificates.by_setting),
+        metrics=ControllerMetrics(
+            mode, fleet, parts.clock, certificates.by_setting, timings=parts.timings, own_process=True
+        ),
         web=Web(
             state=state,
             operators=frozenset(server.operators),

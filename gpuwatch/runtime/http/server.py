@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import format_datetime
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
@@ -48,6 +49,7 @@ _APP_METHODS = (*_METHODS, "POST", "DELETE")
 
 App = Callable[[Request], Response]
 Route = Callable[[str], Response]  # given the Accept header, empty if there is none
+QueryRoute = Callable[[str, str], Response]  # given the query string as well, before that header
 # Given the Authorization header, who asks, and who has logged in on this connection; None lets the request pass.
 Gate = Callable[[str, str, set[str]], Response | None]
 
@@ -58,7 +60,7 @@ class ServerAuth:
 
     gate: Gate | None = None
     failures: Callable[[], Mapping[str, int]] = dict  # log-ins that the gate refused, by result
-    secure: Callable[[], ssl.SSLContext] | None = None
+    secure: "Callable[[], ssl.SSLContext] | None" = None
     max_per_client: int = 64
     client_names: frozenset[str] = frozenset()  # one of which a client's certificate must have, where there are any
     names: frozenset[str] = frozenset()  # by which it may be asked on loopback, in plain http and without a gate
@@ -88,11 +90,11 @@ class HttpServer(ThreadingMixIn, TCPServer):
         timeout_seconds: float,
         door: ServerAuth = ServerAuth(),
         app: App | None = None,
-        queries: Mapping[str, Route] | None = None,
+        queries: Mapping[str, QueryRoute] | None = None,
     ) -> None:
         """Bind and listen; nothing is answered before `start`.
 
-        `queries` answer a path that is asked with a query string, which they are given in place of the Accept header.
+        `queries` answer a path that is asked with a query string.
 
         Raises:
             OSError: the address cannot be had.
@@ -108,7 +110,8 @@ class HttpServer(ThreadingMixIn, TCPServer):
         self.places = ConnectionLimiter(
             most=max_connections, most_of_one=door.max_per_client, timeout_seconds=timeout_seconds, clock=clock
         )
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+        name = host.encode() if host.isascii() else host  # for a text Python loads its tables of all scripts
+        family, kind, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
             0
         ]
         self.address_family, self.socket_type = family, kind
@@ -175,7 +178,7 @@ class HttpServer(ThreadingMixIn, TCPServer):
         finally:
             self.places.leave(connection)
 
-    def _encrypted(self, connection: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    def _encrypted(self, connection: socket.socket, context: "ssl.SSLContext") -> "ssl.SSLSocket":
         """The same connection with TLS around it, written down in place of the bare one."""
         encrypted = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
         try:
@@ -312,7 +315,7 @@ class _Handler(BaseHTTPRequestHandler):
         route, app = self.server.routes.get(path), self.server.app
         given = self.headers.get("Accept", "")
         if query and path in self.server.queries:
-            route, given = self.server.queries[path], query
+            route = partial(self.server.queries[path], query)
         if route is not None and self.command not in _METHODS:
             allow = (("Allow", ", ".join(_METHODS)),)
             status = HTTPStatus.METHOD_NOT_ALLOWED

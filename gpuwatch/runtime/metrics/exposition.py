@@ -4,21 +4,25 @@ A page repeats its labels each second, so their text is kept from page to page. 
 other exporters' families; prometheus-client would rename their counters.
 """
 
+import math
 from collections.abc import Iterable, Mapping
-
-from prometheus_client.metrics_core import Metric as SampleFamily
-from prometheus_client.utils import floatToGoString
+from typing import TYPE_CHECKING
 
 from gpuwatch.model.gpu import Kind
 from gpuwatch.runtime.metrics.family import INFO, Family
 
+if TYPE_CHECKING:  # loaded by few agents: `negotiation.py`
+    from prometheus_client.metrics_core import Metric as SampleFamily
+
 Labels = tuple[str | None, ...]
-Sample = tuple[str, Labels, float]  # the family's name, its labels' values in order, the value
+# A name of `Family.series`, its labels' values in order, the value. The samples of a histogram follow each other.
+Sample = tuple[str, Labels, float]
 
 OPENMETRICS_END = "# EOF\n"
 _SUFFIXES = {Kind.COUNTER: "_total", INFO: f"_{INFO}"}  # a type adds it to a family's name
 _RENAMING = ("escaping=dots", "escaping=values")
 _GO_DIFFERS = 1e6  # from here on Go writes an exponent where Python does not
+_GO_DIGITS = 6  # at most so many stand before the point
 
 
 class Exposition:
@@ -27,13 +31,20 @@ class Exposition:
     def __init__(self, families: Mapping[str, Family]) -> None:
         """The families by name, in the order of the page."""
         self._families = families
+        self._series = [
+            (series, labels, name) for name, each in families.items() for series, labels in each.series.items()
+        ]
         self._heads: dict[tuple[str, bool], str] = {}
         # What the last page had: what a page no longer has, such as the labels of an ended process, is forgotten.
-        self._braced: dict[tuple[str, ...], dict[Labels, str]] = {each.labels: {} for each in families.values()}
+        self._braced: dict[tuple[str, ...], dict[Labels, str]] = {labels: {} for _, labels, _ in self._series}
         self._large: dict[float, str] = {}
 
     def page(self, samples: Iterable[Sample], *, openmetrics: bool) -> bytes:
-        """The families that have a sample; a label that is None is left out.
+        """The families that have a sample, as `blocks` has them."""
+        return joined(self.blocks(samples, openmetrics=openmetrics).values(), openmetrics=openmetrics)
+
+    def blocks(self, samples: Iterable[Sample], *, openmetrics: bool) -> dict[str, str]:
+        """The text of each family that has a sample, in order; a label that is None is left out.
 
         Raises:
             KeyError: a sample's name is no family's.
@@ -42,7 +53,8 @@ class Exposition:
         """
         braced: dict[tuple[str, ...], dict[Labels, str]] = {names: {} for names in self._braced}
         large: dict[float, str] = {}
-        made = {name: (each.labels, braced[each.labels], list[str]()) for name, each in self._families.items()}
+        written = {name: list[str]() for name in self._families}
+        made = {series: (labels, braced[labels], written[name]) for series, labels, name in self._series}
         for name, labels, value in samples:
             names, texts, lines = made[name]
             text = texts.get(labels)
@@ -54,10 +66,7 @@ class Exposition:
                 number = large[value] = large.get(value) or self._large.get(value) or _large(value)
             lines.append(f"{name}{text} {number}\n")
         self._braced, self._large = braced, large
-        parts = [
-            part for name, (*_, lines) in made.items() if lines for part in (self._head(name, openmetrics), *lines)
-        ]
-        return "".join((*parts, OPENMETRICS_END if openmetrics else "")).encode()
+        return {name: "".join((self._head(name, openmetrics), *lines)) for name, lines in written.items() if lines}
 
     def _head(self, name: str, openmetrics: bool) -> str:
         """What precedes the samples of a family."""
@@ -69,8 +78,34 @@ class Exposition:
         return known
 
 
-def sample_family(family: Family) -> SampleFamily:
+def joined(blocks: Iterable[str], *, openmetrics: bool) -> bytes:
+    """A page of families' text."""
+    return "".join((*blocks, OPENMETRICS_END if openmetrics else "")).encode()
+
+
+def collected(families: Mapping[str, Family], samples: Iterable[Sample]) -> "dict[str, SampleFamily]":
+    """The same samples as prometheus-client wants them: each of these families that has one, by its full name.
+
+    Raises:
+        KeyError: a sample's name is no family's.
+        ValueError: a sample has more or fewer labels than its family.
+
+    """
+    made = {name: _sample_family(family) for name, family in families.items()}
+    known = {
+        series: (made[name], labels) for name, family in families.items() for series, labels in family.series.items()
+    }
+    for series, values, value in samples:
+        sample_family, labels = known[series]
+        named = {key: text for key, text in zip(labels, values, strict=True) if text is not None}
+        sample_family.add_sample(series, named, value)
+    return {name: family for name, family in made.items() if family.samples}
+
+
+def _sample_family(family: Family) -> "SampleFamily":
     """An empty family as prometheus-client wants it: without the suffix that the type adds."""
+    from prometheus_client.metrics_core import Metric as SampleFamily  # noqa: PLC0415  loaded by few agents
+
     name = family.name.removesuffix(_SUFFIXES.get(family.kind, ""))
     return SampleFamily(name, family.help, family.kind, family.unit)
 
@@ -111,5 +146,10 @@ def _escaped(value: str) -> str:
 
 def _large(value: float) -> str:
     """A number that may need an exponent, infinity or NaN."""
-    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]  # prometheus-client declares none
-    return text
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    text = repr(float(value))
+    point = text.find(".")
+    if value < 0 or point <= _GO_DIGITS:
+        return text
+    return f"{text[0]}.{text[1:point]}{text[point + 1 :]}".rstrip("0.") + f"e+{point - 1:02d}"

@@ -61,7 +61,8 @@ def add_a_metric(tree: RepositoryCopy) -> None:
         "gpuwatch/model/gpu.py",
         "    clock_events: tuple[str, ...] | None = None\n",
         """    power_limit_requested_watts: Annotated[
-        float | None, Metric("Power limit that somebody asked for.", "field POWER_REQUESTED_LIMIT (192)")
+        float | None,
+        Metric("Power limit that somebody asked for.", "field POWER_REQUESTED_LIMIT (192)", group="limits"),
     ] = None
 """,
     )
@@ -76,7 +77,8 @@ def the_metric_is_exported(tree: RepositoryCopy, driver: StubDriver) -> None:
     """By a real agent, on a stand-in driver."""
     driver.gpu(0).field(192, 450_000)
     command = (sys.executable, "-P", "-m", "gpuwatch")
-    with RunningAgent({**tree.environment, **driver.environment, "PYTHONPATH": str(tree.root)}, command) as agent:
+    environment = {**tree.environment, **driver.environment, "PYTHONPATH": str(tree.root)}
+    with RunningAgent(environment, command, metrics="all") as agent:
         eventually(lambda: "gpuwatch_gpu_power_limit_requested_watts{" in agent.get("/metrics"), lambda: agent.log)
 
 

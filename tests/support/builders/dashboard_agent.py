@@ -18,7 +18,7 @@ from gpuwatch.agent.metadata.base import Facts, NoticeKind
 from gpuwatch.agent.metadata.state_file import Announced
 from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import Evidence, State
+from gpuwatch.model.fleet import Evidence, LocalDisks, State
 from gpuwatch.model.gpu import GpuDown, GpuReading, metrics
 from gpuwatch.model.mig import MigDevice, MigInstance
 from gpuwatch.runtime.clock import Clock
@@ -44,6 +44,7 @@ class Patient:
             stale_after_seconds=3 * interval_seconds + 5.0,
             host=lambda _: _EVIDENCE,
             health=health,
+            local_disks=lambda _: LocalDisks.USED,
         )
         self.exporter = Exporter(
             self.core,
@@ -53,6 +54,8 @@ class Patient:
             snoozes=lambda: [_lease(clock.now())],
             users=lambda: _view(clock.monotonic()),
             instance=lambda: _instance(node_id, clock.now()),
+            certificates=lambda: [("agent.tls_certificate", clock.now() + timedelta(days=90))],
+            logins=lambda: {"wrong": 1},
             blind=lambda: ("homes", "process_io"),
         )
         self._cycles = 0
@@ -139,7 +142,12 @@ def _mig(cycles: int) -> MigInstance:
         devices=(MigDevice(uuid="MIG-a", compute_instance=0, profile="3g.40gb"),),
         memory_total_bytes=40 * GIB,
         memory_used_bytes=12 * GIB,
+        memory_free_bytes=28 * GIB,
+        graphics_activity_ratio=_wave(cycles, 0.1, 0.6),
         sm_activity_ratio=_wave(cycles, 0.1, 0.5),
+        sm_occupancy_ratio=_wave(cycles, 0.1, 0.3),
+        tensor_activity_ratio=_wave(cycles, 0.1, 0.4),
+        dram_activity_ratio=_wave(cycles, 0.1, 0.2),
     )
 
 

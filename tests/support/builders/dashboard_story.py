@@ -13,6 +13,7 @@ from gpuwatch.clouds import OWNER_TAG
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
@@ -52,8 +53,9 @@ class Story:
         ledger = Ledger.in_memory()
         parts, world = staged(self.options, rows, horizon, ledger)
         self._own(parts)
-        parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=_budgets)
-        leader = ControllerMetrics("enforce", "demo", parts.clock)
+        parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
+        parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
+        leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings)
         waiting = ControllerMetrics("enforce", "demo", parts.clock)
         seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=leader)
         patient = self._patient(world, parts)
@@ -62,8 +64,11 @@ class Story:
         def controller(parts: ControllerContext) -> object:
             done = one_round(parts, seen)
             assert done is not None
+            for node in done.observation.fleet.nodes:
+                parts.timings.agent_answers.observe(0.01 + len(node.id) % 7 / 100, (VERDICT,))
+            parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
             waiting.round(None, 0.0, leading=False)
-            leader._state.last = _with_a_wish(done)
+            leader._state.last = with_a_wish(done)
             patient.sample()
             self._scrape(world, parts, leader, waiting, patient)
             return done
@@ -124,12 +129,12 @@ def _ending(name: str, hours: float) -> Workload:
     )
 
 
-def _with_a_wish(done: Round) -> Round:
+def with_a_wish(done: Round) -> Round:
     """That round, had a policy wanted a number of machines."""
     return replace(done, decisions=tuple(replace(each, target=3) for each in done.decisions))
 
 
-def _budgets(observation: Observation) -> tuple[BudgetState, ...]:
+def two_budgets(observation: Observation) -> tuple[BudgetState, ...]:
     """Two, one of which is about to be exceeded."""
     hours = (observation.now - STORY_BEGINS).total_seconds() / 3600
     base = BudgetState(

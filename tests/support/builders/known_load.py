@@ -60,7 +60,8 @@ def tell_agent(history: History, node_id: str, load: Load, hours: float, *, inst
 
     add("gpuwatch_node_idle_seconds", idle)
     add("gpuwatch_agent_last_cycle_timestamp_seconds", lambda at: BEGIN + at + load.clock_ahead)
-    add("gpuwatch_agent_cycles_total", lambda at: at - max([0.0, *(each for each in load.restarts if each <= at)]))
+    restarts = [0.0, *load.restarts]
+    add("gpuwatch_agent_cycle_duration_seconds_count", lambda at: at - max(each for each in restarts if each <= at))
 
 
 def tell_exporter(history: History, dialect: str, node: str, load: Load, hours: float, **labels: str) -> None:

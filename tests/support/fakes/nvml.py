@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from gpuwatch.agent.devices import DeviceSource
+from gpuwatch.agent.devices import DeviceSource, PacedSource
 from gpuwatch.model.gpu import GpuDown, GpuReading
 
 _SOURCES = sorted((Path(__file__).parent / "nvml_stub").glob("*.c"))
@@ -187,8 +187,10 @@ class StubDriver:
         fresh.replace(self.state_file)
 
 
-def cycle(source: DeviceSource) -> list[GpuReading | GpuDown]:
-    """What one cycle of the probe gets."""
+def cycle(source: DeviceSource, *, whole: bool = True) -> list[GpuReading | GpuDown]:
+    """What one cycle of the probe gets; a `whole` one also has what is read every few seconds only."""
+    if whole and isinstance(source, PacedSource):
+        source.hurry()
     return [source.read(gpu) for gpu in source.gpus()]
 
 

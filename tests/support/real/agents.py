@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +32,13 @@ def eventually(condition: Callable[[], object], what: Callable[[], object] = lam
             message = f"not within {PATIENCE_SECONDS:.0f} s; last seen: {what()}"
             raise AssertionError(message)
         SystemClock().sleep(0.05)
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 _DURATIONS = {key.path[1:] for key in declared(Settings).values() if key.kind is Kind.DURATION}

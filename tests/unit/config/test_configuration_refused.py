@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.config import ConfigError, load
+from gpuwatch.model.metric_groups import NAMES
 from tests.support.builders.configurations import mistakes
 
 REFUSED = {
@@ -134,6 +135,19 @@ REFUSED = {
         "agent: {restart_min: 10s, restart_max: 5s}",
         "FILE:1: agent.restart_max: agent.restart_max (5s) is shorter than agent.restart_min (10s)",
         "an agent.restart_max of 10s or more",
+    ),
+    "compat_only without compat": (
+        "agent: {compat_only: true}",
+        (
+            "FILE:1: agent.compat_only: agent.compat_only is set, but agent.compat names no exporter: "
+            "the page would be empty"
+        ),
+        "agent.compat: a list of dcgm, nvidia_smi, nvitop; or no agent.compat_only",
+    ),
+    "no such group of metrics": (
+        "agent: {metrics: [default, dcgm]}",
+        'FILE:1: agent.metrics.1: "dcgm" is not one of the choices',
+        f"a list out of default, all, {', '.join(NAMES)}",
     ),
     "nothing to replay": (
         "agent: {source: replay}",

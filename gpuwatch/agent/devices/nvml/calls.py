@@ -68,8 +68,8 @@ class Table:
         """Rows by the name of the field that they fill."""
         self.rows = rows
         ways = [way for row in rows.values() for way in row]
-        self.fields = tuple(key for way in ways for key in way.fields)
-        self.gpm = tuple(metric for way in ways for metric in way.gpm)
+        self.fields = tuple(dict.fromkeys(key for way in ways for key in way.fields))
+        self.gpm = tuple(dict.fromkeys(metric for way in ways for metric in way.gpm))
 
 
 @dataclass(slots=True)
@@ -85,6 +85,8 @@ class Device:
     gpm_taken: float | None = None  # when the last one was taken, by the monotonic clock
     gpm_refusals: int = 0  # in a row: answers that came only without the metrics of newer drivers
     slow: dict[str, Any] = field(default_factory=dict)  # the slow rows, as last read
+    steady: dict[str, Any] = field(default_factory=dict)  # likewise
+    holders: dict[str, Any] = field(default_factory=dict)  # who held it when that was last asked
     parts: dict[Any, "Device"] = field(default_factory=dict)  # its MIG instances
 
     def forget(self) -> None:
@@ -250,3 +252,32 @@ class Each(Way):
 
     def _all(self) -> Iterator[Way]:
         return (way for ways in self.ways.values() for way in ways)
+
+
+@dataclass(frozen=True, slots=True)
+class Total(Way):
+    """The sum over all parts that have a value; not known if one of them failed."""
+
+    parts: Sequence[tuple[Way, ...]]
+
+    @property
+    def fields(self) -> tuple[FieldKey, ...]:
+        """The fields of all parts."""
+        return tuple(key for ways in self.parts for way in ways for key in way.fields)
+
+    def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
+        """The sum; UNSUPPORTED if no part has a value."""
+        found = [self._part(ways, visit) for ways in self.parts]
+        if Absence.FAILED in found:
+            return Absence.FAILED
+        known = [value for value in found if not isinstance(value, Absence)]
+        return sum(known) if known else Absence.UNSUPPORTED
+
+    @staticmethod
+    def _part(ways: tuple[Way, ...], visit: Visit) -> Any:  # noqa: ANN401  as above
+        """The value of the first way that has one, FAILED if it should have."""
+        for way in ways:
+            value = way.of(visit)
+            if value is Absence.FAILED or not (value is None or isinstance(value, Absence)):
+                return value
+        return Absence.NOTHING

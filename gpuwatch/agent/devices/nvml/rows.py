@@ -1,17 +1,32 @@
 """How each field of a reading is learnt: the ways in order, the first that the GPU supports and that has a value."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml as nvml
 
-from gpuwatch.agent.devices.nvml.calls import Absence, Call, Each, Field, Table, Visit, Way, number
+from gpuwatch.agent.devices.nvml.calls import (
+    Absence,
+    Call,
+    Device,
+    Each,
+    Field,
+    FieldKey,
+    Table,
+    Total,
+    Visit,
+    Way,
+    number,
+)
 from gpuwatch.agent.devices.nvml.gpm import Gpm
 from gpuwatch.agent.devices.nvml.mig import Mig
 from gpuwatch.agent.devices.nvml.processes import Partial, Processes
-from gpuwatch.model.gpu import CLOCK_EVENTS, metrics
+from gpuwatch.model.gpu import CLOCK_EVENTS, GpuReading, metrics
+from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, fields_read
+from gpuwatch.model.metric_groups import GroupName
+from gpuwatch.model.mig import MigInstance
 
 _ALL_LINKS = 0xFFFFFFFF
 _LINKS = nvml.NVML_NVLINK_MAX_LINKS
@@ -21,7 +36,14 @@ _CORE = (nvml.NVML_TEMPERATURE_GPU,)
 
 _Ways = tuple[Way, ...]
 _CONSTRAINTS = "nvmlDeviceGetPowerManagementLimitConstraints"
-_SLOW = {name for name, metric in metrics() if metric.slow}
+_MEASURED = dict(metrics())
+_EVERY: dict[str, int | None] = {
+    **{name: metric.every_seconds for name, metric in _MEASURED.items()},
+    "clock_events": STEADY_SECONDS,
+}
+_HOLDERS = {"processes", "processes_partial"}
+_LINK_COUNT = Table({"count": (Field(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT, int),)})
+_LINK_FIELDS = {138, 139, 161, 162, 163, 202, 204, 208, 211, 215, 219}
 _PERCENT = 100
 
 
@@ -121,21 +143,24 @@ def _links(*ways: tuple[int, Any]) -> _Ways:
     return (Each({str(link): tuple(Field(id_, convert, link) for id_, convert in ways) for link in range(_LINKS)}),)
 
 
-MIG = Table(
-    {
-        "memory_total_bytes": _memory("total"),
-        "memory_used_bytes": _memory("used"),
-        "memory_free_bytes": _memory("free"),
-        "graphics_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_GRAPHICS_UTIL, _activity),),
-        "sm_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_SM_UTIL, _activity),),
-        "sm_occupancy_ratio": (Gpm(nvml.NVML_GPM_METRIC_SM_OCCUPANCY, _activity),),
-        "tensor_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, _activity),),
-        "dram_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_DRAM_BW_UTIL, _activity),),
-    }
-)
+def _over_links(*ids: int, whole: int) -> _Ways:
+    """The sum over all NVLinks of the first of these fields that each has, else the driver's own sum."""
+    parts = tuple(tuple(Field(id_, int, link) for id_ in ids) for link in range(_LINKS))
+    return (Total(parts), Field(whole, int))
+
+
+MIG: dict[str, _Ways] = {
+    "memory_total_bytes": _memory("total"),
+    "memory_used_bytes": _memory("used"),
+    "memory_free_bytes": _memory("free"),
+    "graphics_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_GRAPHICS_UTIL, _activity),),
+    "sm_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_SM_UTIL, _activity),),
+    "sm_occupancy_ratio": (Gpm(nvml.NVML_GPM_METRIC_SM_OCCUPANCY, _activity),),
+    "tensor_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, _activity),),
+    "dram_activity_ratio": (Gpm(nvml.NVML_GPM_METRIC_DRAM_BW_UTIL, _activity),),
+}
 
 ROWS: dict[str, _Ways] = {
-    "mig_instances": (Mig(MIG),),  # first: it settles what the GPU itself can be asked
     "utilization_ratio": (Samples(_mean), Call(_RATES, lambda rates: _ratio(rates.gpu))),
     "utilization_max_ratio": (Samples(max), Call(_RATES, lambda rates: _ratio(rates.gpu))),
     "memory_bandwidth_utilization_ratio": (Call(_RATES, lambda rates: _ratio(rates.memory)),),
@@ -244,6 +269,15 @@ ROWS: dict[str, _Ways] = {
     "nvlink_link_rx_bytes_total": _links((139, _kibi), (204, int)),
     "nvlink_tx_bytes_per_second": (Gpm(nvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _mebi),),
     "nvlink_rx_bytes_per_second": (Gpm(nvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _mebi),),
+    "nvlink_errors_total": (
+        Each(
+            {
+                "replay": _over_links(161, whole=45),
+                "recovery": _over_links(162, 215, whole=52),
+                "crc": _over_links(163, whole=38),
+            }
+        ),
+    ),
     "nvlink_replay_errors_total": _links((161, int)),
     "nvlink_recovery_errors_total": _links((162, int), (215, int)),
     "nvlink_crc_errors_total": _links((163, int)),
@@ -283,8 +317,39 @@ ROWS: dict[str, _Ways] = {
     "processes_partial": (Partial(),),
 }
 
-FAST = Table({name: ways for name, ways in ROWS.items() if name not in _SLOW})
-SLOW = Table({name: ways for name, ways in ROWS.items() if name in _SLOW})
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What is read in each cycle, every STEADY_SECONDS, every SLOW_SECONDS; `holders` when somebody may have come."""
+
+    fast: Table
+    steady: Table
+    slow: Table
+    holders: Table
+
+    @classmethod
+    def of(cls, groups: Collection[GroupName]) -> "Tables":
+        """Those for the exported groups: what none of them shows and nothing is judged by is not asked for."""
+        shown, parts = (fields_read(reading, groups) for reading in (GpuReading, MigInstance))
+        mig = Mig(Table({name: ways for name, ways in MIG.items() if name in parts}))
+        rows = {name: ways for name, ways in ROWS.items() if name in shown or name not in _MEASURED}
+
+        def every(seconds: int | None) -> dict[str, _Ways]:
+            return {name: rows[name] for name in rows if name not in _HOLDERS and _EVERY[name] == seconds}
+
+        return cls(
+            fast=Table({"mig_instances": (mig,), **every(None)}),  # MIG first: others depend on it
+            steady=Table(every(STEADY_SECONDS)),
+            slow=Table(every(SLOW_SECONDS)),
+            holders=Table({name: rows[name] for name in rows if name in _HOLDERS}),
+        )
+
+
+def absent_links(tables: Tables, device: Device, now: float) -> set[FieldKey]:
+    """The fields of NVLinks that the GPU does not have, by its own count; none where it does not tell."""
+    asked = {key for key in tables.slow.fields if key[0] in _LINK_FIELDS and key[1] < _LINKS}
+    count = Visit(device, _LINK_COUNT, now).read()["count"] if asked else None
+    return set() if count is None else {key for key in asked if key[1] >= count}
 
 
 def _fresh_percents(visit: Visit) -> list[float] | Absence:

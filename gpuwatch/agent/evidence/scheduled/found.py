@@ -2,13 +2,13 @@
 
 import os
 import re
+import zoneinfo
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from io import BytesIO
 from pathlib import Path
 from typing import Generic, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
 from gpuwatch.agent.evidence.files import read_small
@@ -148,8 +148,8 @@ class Zones:
             return _zone(self._roots.usr / "share/zoneinfo" / found[1])
         except OSError:
             try:
-                return ZoneInfo(found[1])  # in an image without the zones' files
-            except (ZoneInfoNotFoundError, ValueError, OSError):
+                return zoneinfo.ZoneInfo(found[1])  # in an image without the zones' files
+            except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
                 raise UnseenError(f"the time zone that {path} names is not known here") from None
 
 
@@ -157,6 +157,6 @@ def _zone(path: Path) -> tzinfo:
     """The zone of a file; its aliases are links within the folder of zones, so links are followed here."""
     data = read_small(Path(os.path.realpath(path))).data
     try:
-        return ZoneInfo.from_file(BytesIO(data))
+        return zoneinfo.ZoneInfo.from_file(BytesIO(data))
     except (ValueError, EOFError, IndexError, OSError):
         raise UnseenError(f"{path} holds no time zone") from None

@@ -276,4 +276,5 @@ DIALECT = Dialect(
     parts=_parts,
     samples=_samples,
     left_out=_LEFT_OUT,
+    also=("mig", "mig_detail"),
 )

@@ -169,4 +169,5 @@ DIALECT = Dialect(
     parts=_parts,
     samples=_samples,
     left_out=_LEFT_OUT,
+    also=("throughput", "nvlink_links"),
 )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.exporter.compat.processes import Figures
 from gpuwatch.agent.state import Snapshot
-from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind
+from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind, metrics
+from gpuwatch.model.metric_groups import GroupName
 
 MIB = 1 << 20
 
@@ -143,6 +144,13 @@ class Dialect:
     parts: Callable[[GpuReading, Scene], Iterator[Part]]
     samples: Callable[[Scene], Iterator[Sample]]
     left_out: Mapping[str, str]
+    also: tuple[GroupName, ...] = ()  # groups with fields that extras and parts need
+
+    @property
+    def groups(self) -> frozenset[GroupName]:
+        """The groups of metrics that must be read for it."""
+        known = dict(metrics())
+        return frozenset(self.also).union(known[row.source].group for row in self.rows if row.source in known)
 
     @property
     def families(self) -> tuple[Row | Extra, ...]:

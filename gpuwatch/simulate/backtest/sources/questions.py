@@ -35,7 +35,7 @@ _AGENT_QUERIES = {
     "held": "max by ($by) (gpuwatch_node_idle_seconds{$match} > 0)",
     "told_at": "max by ($by) (gpuwatch_agent_last_cycle_timestamp_seconds{$match})",
     # Twice the step: the last sample before the restart may lie in the step before.
-    "restarted": "max by ($by) (resets(gpuwatch_agent_cycles_total{$match}[$twice]) > 0)",
+    "restarted": "max by ($by) (resets(gpuwatch_agent_cycle_duration_seconds_count{$match}[$twice]) > 0)",
 }
 # Asked once a chunk, about all of it.
 _AGENT_FACTS = {

@@ -18,7 +18,7 @@ Value stub_typed(int type, long long number) {
 /* Like an H100 with NVLink that has never had a fault; LINK stands for each of its 18 links. */
 enum { LINK = 0xFFFFFFFE, ALL_LINKS = 0xFFFFFFFF, LINKS = 18 };
 static const Number defaults[] = {
-    {1, 0, 1}, {3, 0, 0}, {5, 0, 0}, {74, 0, 0}, {76, 0, 0}, {94, 0, 0},
+    {1, 0, 1}, {3, 0, 0}, {5, 0, 0}, {74, 0, 0}, {76, 0, 0}, {91, 0, LINKS}, {94, 0, 0},
     {138, ALL_LINKS, 0}, {139, ALL_LINKS, 0}, {138, LINK, 0}, {139, LINK, 0}, {161, LINK, 0}, {162, LINK, 0}, {163, LINK, 0},
     {142, 0, 0}, {143, 0, 0}, {144, 0, 0}, {145, 0, 0}, {173, 0, 0}, {174, 0, 0}, {179, 0, 0}, {180, 0, 0},
     {185, 1, 90000}, {186, 1, 90000}, {185, 2, 20000}, {186, 2, 20000}, {187, 0, 200000}, {188, 0, 700000},

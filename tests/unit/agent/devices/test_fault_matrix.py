@@ -40,7 +40,7 @@ PROCESSES = {
     "gpuwatch_process_memory_bytes",
     "gpuwatch_process_memory_other_bytes",
 }
-CLOCK_EVENTS = {"gpuwatch_gpu_clock_event_active"}
+CLOCK_EVENTS = {"gpuwatch_gpu_clock_event_active", "gpuwatch_gpu_hardware_slowdown"}
 UTILIZATION = {gpu_metric("utilization_ratio"), gpu_metric("utilization_max_ratio")}
 # Told of a GPU that is down; nothing that was measured.
 OF_A_DOWN_GPU = re.compile(r"gpuwatch_gpu_(up|info|down_info|activity|health.*|active_seconds_total)")

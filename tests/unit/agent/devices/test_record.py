@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.capture import Mask
 from gpuwatch.agent.devices.messages import Cycle, Down, Reading, Unavailable, decode, encode
@@ -25,6 +24,7 @@ from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import START, a_gpu, a_process, a_reading
 from tests.support.fakes.nvml import StubDriver
+from tests.support.golden_pages import without_versions
 from tests.support.paths import TESTS
 
 CAPTURES = sorted((TESTS / "captures").glob("*.jsonl"))
@@ -196,7 +196,7 @@ def exposition(capture: Path) -> str:
             break
         core.ingest_messages(messages)
         pages.append(f"# after cycle {seq}\n{exporter.page(PLAIN).body.decode()}")
-    return "".join(pages[-5:]).replace(f'version="{__version__}"', 'version="…"')
+    return without_versions("".join(pages[-5:]))
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)

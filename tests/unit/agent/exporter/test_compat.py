@@ -76,8 +76,10 @@ def test_without_a_dialect_nothing_is_added() -> None:
 
 def test_both_formats_say_the_same_in_all_dialects_at_once() -> None:
     """Parsers take both, with the same samples; in the plain one types are those of the originals."""
-    page = Page(*DIALECTS).cycle(replace(FULL, mig_instances=(INSTANCE,)), a_reading(1))
-    plain, open_ = page.text(), page.text(OPENMETRICS)
+    plain, open_ = (
+        Page(*DIALECTS).cycle(replace(FULL, mig_instances=(INSTANCE,)), a_reading(1)).text(accept)
+        for accept in ("text/plain", OPENMETRICS)
+    )
     types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", plain, re.MULTILINE))
 
     assert _samples_of(plain) == _samples_of(open_)

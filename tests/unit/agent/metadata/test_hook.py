@@ -266,7 +266,7 @@ def test_an_agent_tells_of_its_instance_and_runs_the_program(driver: StubDriver,
         }
         for _ in range(2):
             with RunningAgent(driver.environment, **settings) as agent:
-                eventually(lambda: "gpuwatch_instance_notice{" in agent.get("/metrics"), lambda: agent.log)
+                eventually(lambda: "gpuwatch_instance_notice_info{" in agent.get("/metrics"), lambda: agent.log)
                 eventually(noted.exists, lambda: agent.log)
                 page, health = agent.get("/metrics"), agent.health()
                 eventually(lambda: agent.verdict().activity.state.value == "idle", agent.verdict)

@@ -79,8 +79,8 @@ def test_a_page_is_made_again_for_a_notice(watch: Watch) -> None:
     machine.service.documents[SPOT] = '{"action": "stop", "time": "2026-01-05T00:02:00Z"}'
     machine.look()
 
-    assert b"gpuwatch_instance_notice{" not in before
-    assert b"gpuwatch_instance_notice{" in exporter.page("").body
+    assert b"gpuwatch_instance_notice_info{" not in before
+    assert b"gpuwatch_instance_notice_info{" in exporter.page("").body
 
 
 def test_the_token_is_nowhere(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:

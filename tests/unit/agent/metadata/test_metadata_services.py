@@ -222,7 +222,7 @@ def test_several_notices_stand_together(watch: Watch) -> None:
 
     assert {notice.kind.value for notice in status.notices} == {"spot_interruption", "rebalance", "maintenance"}
     assert len(status.notices) == 4
-    assert values["gpuwatch_instance_notice", ("rebalance", "rebalance")] == 1
+    assert values["gpuwatch_instance_notice_info", ("rebalance", "rebalance")] == 1
     assert deadlines == {
         ("spot_interruption", "stop"): datetime(2026, 1, 5, 0, 2, tzinfo=UTC),
         ("maintenance", "system-reboot"): datetime(2026, 1, 20, 9, 0, 43, tzinfo=UTC),

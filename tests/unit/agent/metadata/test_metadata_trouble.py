@@ -94,7 +94,7 @@ def test_a_failure_is_not_the_absence_of_a_notice(watch: Watch, status: int, cau
     assert len(after.notices) == 1
     assert rows["gpuwatch_instance_metadata_up"] == ((), False)
     assert rows["gpuwatch_instance_metadata_down_info"] == ((cause,), 1)
-    assert "gpuwatch_instance_notice" in rows
+    assert "gpuwatch_instance_notice_info" in rows
 
 
 def test_one_bad_answer_does_not_hide_the_others(watch: Watch) -> None:

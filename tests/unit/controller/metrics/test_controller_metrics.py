@@ -47,10 +47,15 @@ def one(metrics: ControllerMetrics, name: str, **labels: str) -> float | None:
 
 
 def test_before_the_first_round_nothing_is_told_of_the_fleet() -> None:
-    """Only what the controller is: absent, never zero."""
-    result = a_telling(Desk())
+    """Only what the controller is, and histograms without a value: absent, never zero."""
+    found = samples(a_telling(Desk()))
 
-    assert {name for name, _ in samples(result)} == {"gpuwatch_controller_info", "gpuwatch_controller_leader"}
+    assert {name for name, _ in found if "duration" not in name} == {
+        "gpuwatch_controller_build_info",
+        "gpuwatch_controller_info",
+        "gpuwatch_controller_leader",
+    }
+    assert {value for (name, _), value in found.items() if "duration" in name} == {0.0}
 
 
 def test_a_round_tells_machines_by_state_use_and_price() -> None:
@@ -69,7 +74,9 @@ def test_a_round_tells_machines_by_state_use_and_price() -> None:
     assert one(result, "fleet_node_activity_duration_seconds", node="i-2") == 60
     assert one(result, "fleet_node_activity_duration_seconds", node="i-3") is None
     assert one(result, "fleet_node_usd_per_hour", node="i-1") is None
-    assert one(result, "controller_last_round_duration_seconds") == 0.25
+    assert one(result, "controller_round_duration_seconds_bucket", le="0.25") == 1
+    assert one(result, "controller_round_duration_seconds_bucket", le="0.1") == 0
+    assert one(result, "controller_round_duration_seconds_sum") == 0.25
 
 
 def test_what_is_known_of_prices_is_summed_by_use() -> None:
@@ -133,6 +140,7 @@ def test_a_round_in_trouble_a_failed_one_and_a_follower_are_told_apart_and_keep_
     assert [
         one(found, "controller_rounds_total", result=result) for result in ("done", "trouble", "failed", "waiting")
     ] == [1, 1, 1, 1]
+    assert one(found, "controller_round_duration_seconds_count") == 3
     assert one(found, "controller_last_round_timestamp_seconds") == at
     assert one(found, "controller_leader") == 0
     assert one(found, "fleet_nodes", pool="default", state="running") == 1

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, read_answer
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT
 from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
@@ -156,6 +157,29 @@ def test_an_agent_that_trickles_is_as_silent_as_one_that_is_dead() -> None:
             hold.set()
 
     assert signal.failure == "its agent did not answer within 0.3s"
+
+
+def test_what_answers_take_is_counted_with_those_that_do_not_come_in_time() -> None:
+    """By question; a node that cannot be reached, or refuses, answers nothing and is not counted."""
+    told_of: list[tuple[float, tuple[str, ...]]] = []
+    enough = threading.Event()
+
+    def silent(_: BaseHTTPRequestHandler) -> None:
+        enough.wait(10)
+
+    def refuses(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(401)
+        request.end_headers()
+
+    with an_agent(a_good_agent) as good, an_agent(silent) as late, an_agent(refuses) as closed:
+        source = a_source(i_1=good, i_2=late, i_3=closed)
+        source = replace(source, answered=lambda seconds, question: told_of.append((seconds, question)))
+        source.observe([a_node("i-1"), a_node("i-2"), a_node("i-3")])
+        source.confirm(a_node("i-1"))
+        enough.set()
+
+    assert [question for _, question in told_of] == [(VERDICT,), (VERDICT,), (CONFIRMATION,)]
+    assert max(seconds for seconds, _ in told_of) >= source.settings.timeout - 0.01
 
 
 def test_an_agent_that_never_stops_talking_is_cut_off() -> None:

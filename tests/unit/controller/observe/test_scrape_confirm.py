@@ -43,10 +43,10 @@ class Agent:
         verdict = self.habit(a_verdict("i-1", at=self.clock.now()), nonce)
         answer(request, msgspec.json.encode(verdict))
 
-    def source(self, url: str, **more: float) -> ScrapeSource:
+    def source(self, url: str, confirm_timeout: float = 5.0) -> ScrapeSource:
         """The source that asks at that address."""
         settings = ObserveSettings(targets={"i-1": url})
-        return ScrapeSource(settings=settings, clock=self.clock, max_age_seconds=30.0, **more)
+        return ScrapeSource(settings=settings, clock=self.clock, max_age_seconds=30.0, confirm_timeout=confirm_timeout)
 
     def confirmed(self) -> NodeReport:
         """What a confirmation gives."""

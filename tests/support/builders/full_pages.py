@@ -1,0 +1,83 @@
+"""Pages on which every family of the catalogues is: each feature is on, and something is wrong with most of them."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from zoneinfo import ZoneInfo
+
+from gpuwatch.agent.activity import ActivityRules
+from gpuwatch.agent.exporter.exporter import Exporter
+from gpuwatch.agent.metadata.watcher import InstanceStatus, Trouble
+from gpuwatch.agent.state import Interruption
+from gpuwatch.cli.controller import one_round
+from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
+from gpuwatch.controller.web.serve import Discovery, Observers
+from gpuwatch.model.fleet import State
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import Meter
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.dashboard_agent import Patient
+from tests.support.builders.dashboard_story import two_budgets, with_a_wish
+from tests.support.builders.desk import an_intent
+from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.served_page import populate
+
+_CYCLES = 125  # the patient's last GPU is lost by then
+_ROUNDS = 16  # the grace period is over, and machines have been stopped
+
+
+def agent_pages(accept: str) -> list[str]:
+    """A busy machine with one GPU of each misfortune; then its probe hangs, and the cloud does not answer."""
+    clock = ManualClock()
+    patient = Patient("i-1", clock, ActivityRules(), 1.0)
+    for _ in range(_CYCLES):
+        clock.advance(1.0)
+        patient.sample()
+    pages = [patient.exporter.page(accept).body.decode()]
+    clock.advance(1.0)
+    patient.core.interrupt(Interruption.HANG, "GPU 0 was not read within 5s")
+    trouble = Trouble(cause="hop_limit", detail="no answer", remedy="raise it")
+    silent = InstanceStatus(provider="aws", up=False, trouble=trouble)
+    blind = Exporter(patient.core, clock, node_id="i-1", top_processes=2, instance=lambda: silent)
+    return [*pages, blind.page(accept).body.decode()]
+
+
+def controller_pages(accept: str) -> list[str]:
+    """A fleet in every state after some rounds, with budgets, notices, a pause, and an intent that is open."""
+    desk = Desk()
+    populate(desk, 60)
+    desk.fleet.put(replace(a_node("i-protected", State.IDLE), protected="a test"))
+    parts = replace(desk.parts, meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
+    parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
+    metrics = ControllerMetrics(
+        "enforce",
+        "ml",
+        desk.clock,
+        lambda: [("controller.tls_certificate", desk.clock.now() + timedelta(days=90))],
+        timings=parts.timings,
+        own_process=True,
+    )
+    metrics.watch_logins(lambda: {"wrong": 1})
+    metrics.message("mail", "notice", "reached")
+    parts.timings.agent_answers.observe(0.02, (VERDICT,))
+    parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
+    desk.ledger.pause("training", "ana", "a test", desk.clock.now() + timedelta(hours=1))
+    seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics)
+    pages = []
+    for number in range(_ROUNDS):
+        if number == _ROUNDS - 1:
+            an_intent(desk.ledger, node_id="i-protected")
+        done = one_round(parts, seen)
+        assert done is not None
+        metrics._state.last = with_a_wish(done)
+        pages.append(metrics.page(accept).body.decode())
+        desk.rest(60.0)
+    return pages
+
+
+def families_of(pages: Iterable[str]) -> set[str]:
+    """The names that pages in the text format declare."""
+    return {name for page in pages for name in re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)}
