@@ -3,13 +3,16 @@
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, signals, simulation
 from benchmarks.figures import Figure, table
+from benchmarks.pages import put
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
 _RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing", "forecast": "benchmarks.forecast"}
@@ -22,7 +25,7 @@ def main() -> int:
     # Installed programs find their bytecode on disk; a run that compiles each module anew measures the compiler.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sections: dict[str, Callable[[], Iterator[Figure]]] = {
-        "agent": lambda: agent.measure(arguments.seconds, peer=arguments.peer),
+        "agent": lambda: agent.measure(arguments.seconds, peer=arguments.peer, cycles=arguments.cycles),
         "controller": controller.measure,
         "signals": signals.measure,
         "ledger": ledger.measure,
@@ -40,6 +43,7 @@ def main() -> int:
         parser.error(
             "the agent's section compiles a stand-in driver and needs a C compiler; on Debian: apt install gcc"
         )
+    began = os.getloadavg()[0]
     rows: list[tuple[str, list[Figure]]] = []
     for name, measure in sections.items():
         if name in chosen:
@@ -48,7 +52,11 @@ def main() -> int:
     if arguments.json:
         print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in rows}))
     elif rows:
-        print(table(rows))
+        machine = f"{os.cpu_count()} processors, Python {platform.python_version()}, load {began:.1f}"
+        measured = f"{machine} at the beginning and {os.getloadavg()[0]:.1f} at the end\n\n{table(rows)}"
+        print(measured)
+        if arguments.page is not None:
+            put(arguments.page, " ".join(name for name, _ in rows), measured)
     played = [module for name, module in _RECORDINGS.items() if name in chosen]
     return max((subprocess.run([sys.executable, "-m", module], check=False).returncode for module in played), default=0)
 
@@ -71,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")
+    parser.add_argument("--cycles", type=int, default=200, metavar="N", help="cycles that memory is watched for (200)")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also put the table into its place in this page")
     parser.add_argument("--json", action="store_true", help="one JSON object with every run instead of the table")
     return parser
 

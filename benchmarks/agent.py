@@ -1,308 +1,162 @@
-"""Figures of real `gpuwatch agent` processes on the stub driver: memory, CPU, driver calls, scrapes, start-up."""
+"""Figures of real `gpuwatch agent` processes, and of a peer: memory, CPU, scrapes, start, series, driver calls.
 
-import subprocess
+The driver is a stand-in whose calls take about the time of a real one's (tests/support/fakes/nvml_stub/latencies.txt).
+"""
+
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
-from itertools import product
-from multiprocessing import get_context
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
+from benchmarks.contest import CLIENTS, PAGE, WAKES, Seen, contest
+from benchmarks.exporters import Exporter, GpuwatchAgent, NvitopExporter, start, working_host
 from benchmarks.figures import Figure
-from benchmarks.processes import (
-    PROMETHEUS,
-    SLEEPER,
-    WAKER,
-    Started,
-    cpu_seconds,
-    free_port,
-    get,
-    pss_bytes,
-    seconds_to_run,
-)
-from gpuwatch.runtime.clock import SystemClock
+from benchmarks.footprint import growth
+from benchmarks.processes import seconds_to_run
 from tests.support.fakes.nvml import StubDriver, build
 
-_COUNTS = (1, 8, 16)
-_USUAL = 8  # GPUs of the host that is hammered with scrapes
-_COMPARED = (8, 16)  # GPUs of the hosts whose start-up is measured, and that the peer has to serve too
-_WINDOWS = 3
-_STARTS = 5
-_SETTLE_SECONDS = 2.0
-_CYCLES = 5
-_CYCLE_SECONDS = 0.2  # the driver takes a sample each 0.167 s: like at 1 Hz, each cycle finds new ones
+_COUNTS = (8, 16)
+_USUAL = 8  # GPUs of the host whose memory is watched over time
+_STARTS = 7
 _MIB = 1024**2
+_BARE = ("python -c 'pass'", "python -c 'import prometheus_client'")
+
+# The goals of issue 16.
+_PSS_MIB = 30.0
+_SERIES = 60.0
+_CPU_OF_PEER = 1 / 3
+_START_OF_PEER = 0.5 / 0.84
 
 
-class Exporter(Protocol):
-    """An exporter to measure."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One figure of an exporter: how it is told, with what that does nothing it compares, and its goal."""
 
-    @property
-    def good(self) -> str:
-        """A line of /metrics that shows a GPU read, as a pattern."""
-        ...
-
-    def on(self, driver: StubDriver) -> Started:
-        """Its process, once a second on that driver."""
-        ...
-
-
-class GpuwatchAgent:
-    """Ours."""
-
-    good = r"^gpuwatch_gpu_up\{.*\} 1(\.0)?$"
-
-    def on(self, driver: StubDriver) -> Started:
-        """With its defaults."""
-        port = free_port()
-        command = [sys.executable, "-m", "gpuwatch", "agent", "--listen", f"127.0.0.1:{port}", "--interval", "1s"]
-        return Started(command=command, environment={**driver.environment, "GPUWATCH_AGENT__NODE_ID": "n"}, port=port)
+    what: str
+    unit: str
+    of: Callable[[Seen], Sequence[float]]
+    floors: Sequence[str] = ()
+    at_most: float | None = None
+    of_peer: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NvitopExporter:
-    """The peer on PyPI, in a throwaway environment."""
+def _burst(clients: int, percent: int) -> _Row:
+    def milliseconds(seen: Seen) -> list[float]:
+        return [quantiles(run, n=100)[percent - 1] * 1e3 for run in seen.burst[clients]]
 
-    folder: Path
-    good: str = r"^gpu_memory_total_MiB\{.*\} \d"
-
-    def install(self) -> bool:
-        """Get it; pip says on stderr why it could not."""
-        subprocess.run([sys.executable, "-m", "venv", self.folder], check=True)
-        pip = [str(self.folder / "bin" / "pip"), "install", "--quiet", "nvitop-exporter"]
-        return subprocess.run(pip, check=False).returncode == 0
-
-    def on(self, driver: StubDriver) -> Started:
-        """With its defaults."""
-        port = free_port()
-        command = [str(self.folder / "bin" / "nvitop-exporter"), "--port", str(port)]
-        return Started(command=command, environment=driver.environment, port=port)
+    who = "1 client" if clients == 1 else f"{clients} clients"
+    return _Row(what=f"scrape p{percent}, {who} without a pause", unit="ms", of=milliseconds, floors=[PAGE])
 
 
-@dataclass(slots=True)
-class Steady:
-    """What an exporter that just runs costs, beside bare processes in the same windows."""
+_ROWS = (
+    _Row(what="PSS", unit="MiB", of=lambda seen: _scaled(seen.pss, 1 / _MIB), floors=[PAGE], at_most=_PSS_MIB),
+    _Row(what="PSS if no other Python ran", unit="MiB", of=lambda seen: _scaled(seen.memory, 1 / _MIB), floors=[PAGE]),
+    _Row(what="CPU", unit="ms/s", of=lambda seen: _scaled(seen.cpu, 1e3), floors=[WAKES], of_peer=_CPU_OF_PEER),
+    _Row(
+        what="CPU, scraped at 1 Hz",
+        unit="ms/s",
+        of=lambda seen: _scaled(seen.scraped_cpu, 1e3),
+        floors=[PAGE],
+        of_peer=_CPU_OF_PEER,
+    ),
+    _Row(
+        what="of that the driver's", unit="ms/s", of=lambda seen: [seen.asked.busy_seconds * 1e3] if seen.asked else []
+    ),
+    _Row(what="NVML calls a cycle", unit="", of=lambda seen: [seen.asked.calls] if seen.asked else []),
+    _Row(what="scrape once a second", unit="ms", of=lambda seen: _scaled(seen.scrape, 1e3), floors=[PAGE]),
+    *(_burst(clients, percent) for clients in CLIENTS for percent in (50, 99)),
+    _Row(what="start to the first GPU", unit="s", of=lambda seen: seen.first, floors=_BARE, of_peer=_START_OF_PEER),
+    _Row(what="start to all GPUs", unit="s", of=lambda seen: seen.whole, of_peer=_START_OF_PEER),
+    _Row(what="CPU time until then", unit="s", of=lambda seen: seen.start_cpu),
+    _Row(what="page", unit="KiB", of=lambda seen: [len(seen.page) / 1024]),
+    _Row(what="series", unit="", of=lambda seen: [seen.series]),
+)
 
-    page: bytes = b""
-    pss: list[float] = field(default_factory=list)
-    bare_pss: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    bare_cpu: list[float] = field(default_factory=list)
-    scraped_cpu: list[float] = field(default_factory=list)
-    bare_scraped_cpu: list[float] = field(default_factory=list)
-    scrape: list[float] = field(default_factory=list)
-    bare_scrape: list[float] = field(default_factory=list)
 
-
-def measure(seconds: float, *, peer: bool) -> Iterator[Figure]:
-    """All figures; `seconds` is the length of one measuring window."""
-    with TemporaryDirectory() as made:
+def measure(seconds: float, *, peer: bool, cycles: int) -> Iterator[Figure]:
+    """All figures; `seconds` is the length of one measuring window, `cycles` how many memory is watched for."""
+    with TemporaryDirectory() as made, ExitStack() as hosts:
         folder = Path(made)
         library = build(folder / "library")
-        drivers = {count: StubDriver(folder / str(count), library, gpus=count) for count in _COUNTS}
-        agent = GpuwatchAgent()
-        steady = {count: _steady(agent, drivers[count], seconds) for count in _COUNTS}
-        yield from _steady_figures(steady)
-        for count in _COUNTS:
-            yield Figure(name=f"NVML calls a cycle, {_gpus(count)}", unit="", runs=[_calls_per_cycle(drivers[count])])
-        for count in _COUNTS:
-            yield _page_figure(count, steady[count].page)
-        with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as clients:
-            yield from _scrape_figures(agent, drivers[_USUAL], clients, seconds, len(steady[_USUAL].page))
-        starts = {count: _starts(agent, drivers[count]) for count in _COMPARED}
-        for count, code in product(_COMPARED, ("pass", "import prometheus_client")):
-            name = f"start to first good scrape, {_gpus(count)}"
-            runs = [seconds_to_run(code) for _ in range(_STARTS)]
-            yield Figure(name=name, unit="s", runs=starts[count], floor=f"python -c '{code}'", floor_runs=runs)
-        if peer:
-            other = NvitopExporter(folder / "peer")
-            if other.install():
-                for count in _COMPARED:
-                    yield from _peer_figures(other, drivers[count], seconds, count, steady[count], starts[count])
-            else:
-                print("nvitop-exporter is left out: pip could not install it", file=sys.stderr)
+        ours = GpuwatchAgent()
+        peers = list(_peers(folder)) if peer else []
+        drivers = {count: hosts.enter_context(working_host(folder / str(count), library, count)) for count in _COUNTS}
+        seen = {count: _seen([ours, *peers], driver, count, seconds) for count, driver in drivers.items()}
+        for count, host in seen.items():
+            yield from _beside_floors(ours.name, host, count)
+        yield _series_a_gpu(ours.name, seen, at_most=_SERIES)
+        yield from growth(drivers[_USUAL], _USUAL, cycles)
+        for other in peers:
+            for count, host in seen.items():
+                yield from _beside_peer(ours.name, other.name, host, count)
+            yield _series_a_gpu(other.name, seen)
 
 
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+def _peers(folder: Path) -> Iterator[Exporter]:
+    peer = NvitopExporter(folder / "peer")
+    if peer.install():
+        yield peer
+    else:
+        print("nvitop-exporter is left out: pip could not install it", file=sys.stderr)
 
 
-def _steady(exporter: Exporter, driver: StubDriver, seconds: float) -> Steady:
-    """Windows without a scrape, then windows with one a second, such as Prometheus makes."""
-    seen = Steady()
-    with ExitStack() as running:
-        sleepers = [running.enter_context(Started.python(SLEEPER)) for _ in range(2)]
-        waker = running.enter_context(Started.python(WAKER))
-        started = running.enter_context(exporter.on(driver))
-        started.seconds_until(exporter.good)
-        connection = HTTPConnection("127.0.0.1", started.port)
-        seen.page = get(connection)
-        connection.close()  # a server hangs up on who asks nothing for long; each request connects where it must
-        static = running.enter_context(Started.static(len(seen.page)))
-        static.seconds_until("x")
-        bare = HTTPConnection("127.0.0.1", static.port)
-        SystemClock().sleep(_SETTLE_SECONDS)
-        for _ in range(_WINDOWS):
-            begin = time.perf_counter()
-            before = _cpu(started), _cpu(waker)
-            SystemClock().sleep(seconds)
-            span = time.perf_counter() - begin
-            seen.cpu.append((_cpu(started) - before[0]) / span)
-            seen.bare_cpu.append((_cpu(waker) - before[1]) / span)
-        for _ in range(_WINDOWS):
-            begin = time.perf_counter()
-            before = _cpu(started), _cpu(waker)
-            while time.perf_counter() < begin + seconds:
-                seen.scrape.append(_timed(connection, PROMETHEUS))
-                seen.bare_scrape.append(_timed(bare, PROMETHEUS))
-                SystemClock().sleep(1.0)
-            span = time.perf_counter() - begin
-            seen.scraped_cpu.append((_cpu(started) - before[0]) / span)
-            seen.bare_scraped_cpu.append((_cpu(waker) - before[1]) / span)
-            seen.pss.append(sum(map(pss_bytes, started.pids)))
-            seen.bare_pss.append(sum(pss_bytes(sleeper.process.pid) for sleeper in sleepers))
-        connection.close()
-        bare.close()
+def _seen(exporters: Sequence[Exporter], driver: StubDriver, gpus: int, seconds: float) -> dict[str, Seen]:
+    """All that is measured on one host, by name."""
+    seen = contest(exporters, driver, gpus, seconds)
+    for exporter in exporters[1:]:
+        unread = [line for line in seen[exporter.name].page.decode().splitlines() if line.endswith(" NaN")]
+        if unread:
+            print(f"{exporter.name} could not read {len(unread)} values, such as {unread[0]}", file=sys.stderr)
+    seen.update({bare: Seen() for bare in _BARE})
+    for _ in range(_STARTS):  # by turns
+        for exporter in exporters:
+            first, whole, cpu = start(exporter, driver, gpus)
+            seen[exporter.name].first.append(first)
+            seen[exporter.name].whole.append(whole)
+            seen[exporter.name].start_cpu.append(cpu)
+        for bare in _BARE:
+            seen[bare].first.append(seconds_to_run(bare.split("'")[1]))
+    for exporter in exporters:
+        seen[exporter.name].asked = exporter.asks(driver, gpus)
     return seen
-
-
-def _cpu(started: Started) -> float:
-    return sum(map(cpu_seconds, started.pids))
-
-
-def _timed(connection: HTTPConnection, headers: Mapping[str, str]) -> float:
-    begin = time.perf_counter()
-    get(connection, headers)
-    return time.perf_counter() - begin
 
 
 def _scaled(runs: Sequence[float], factor: float) -> list[float]:
     return [run * factor for run in runs]
 
 
-def _steady_figures(steady: dict[int, Steady]) -> Iterator[Figure]:
-    for count, seen in steady.items():
-        yield Figure(
-            name=f"PSS of supervisor and probe, {_gpus(count)}",
-            unit="MiB",
-            runs=_scaled(seen.pss, 1 / _MIB),
-            floor="two sleeping Pythons",
-            floor_runs=_scaled(seen.bare_pss, 1 / _MIB),
-        )
-    for scraped in (False, True):
-        for count, seen in steady.items():
+def _beside_floors(name: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
+    """Ours beside what does nothing."""
+    for row in _ROWS:
+        for floor in row.floors or [""]:
             yield Figure(
-                name=f"CPU at 1 Hz{', scraped at 1 Hz' if scraped else ''}, {_gpus(count)}",
-                unit="ms/s",
-                runs=_scaled(seen.scraped_cpu if scraped else seen.cpu, 1e3),
-                floor="a Python that wakes at 1 Hz",
-                floor_runs=_scaled(seen.bare_scraped_cpu if scraped else seen.bare_cpu, 1e3),
+                name=f"{row.what}, {gpus} GPUs",
+                unit=row.unit,
+                runs=row.of(seen[name]),
+                floor=floor,
+                floor_runs=row.of(seen[floor]) if floor else (),
+                at_most=row.at_most,
             )
-    for count, seen in steady.items():
+
+
+def _beside_peer(name: str, peer: str, seen: dict[str, Seen], gpus: int) -> Iterator[Figure]:
+    """Ours beside the peer's, of the same windows."""
+    for row in _ROWS:
         yield Figure(
-            name=f"scrape once a second, {_gpus(count)}",
-            unit="ms",
-            runs=_scaled(seen.scrape, 1e3),
-            floor="static page of that size",
-            floor_runs=_scaled(seen.bare_scrape, 1e3),
+            name=f"{row.what}, {gpus} GPUs",
+            unit=row.unit,
+            runs=row.of(seen[name]),
+            floor=peer,
+            floor_runs=row.of(seen[peer]),
+            ratio_at_most=row.of_peer,
         )
 
 
-def _calls_per_cycle(driver: StubDriver) -> float:
-    """The difference of two runs of the probe, so that what it asks once does not count."""
-    short, long = (_calls(driver, cycles) for cycles in (_CYCLES, 2 * _CYCLES))
-    return (long - short) / _CYCLES
-
-
-def _calls(driver: StubDriver, cycles: int) -> int:
-    """All calls of a probe whose reader leaves after so many cycles; it ends then, and the stub writes its counts."""
-    command = [sys.executable, "-m", "gpuwatch", "probe", "--interval", str(_CYCLE_SECONDS)]
-    with subprocess.Popen(command, env=driver.environment, stdout=subprocess.PIPE) as probe:
-        for line in probe.stdout or ():
-            cycles -= b'"kind":"end"' in line
-            if cycles == 0:
-                break
-    return sum(driver.calls().values())
-
-
-def _page_figure(count: int, page: bytes) -> Figure:
-    series = sum(not line.startswith(b"#") for line in page.splitlines())
-    return Figure(name=f"page of {series} series, {_gpus(count)}", unit="KiB", runs=[len(page) / 1024])
-
-
-def _hammered(port: int, seconds: float) -> list[float]:
-    """The latency of each of the scrapes that fit into that time, one after the other on one connection."""
-    connection = HTTPConnection("127.0.0.1", port)
-    until = time.perf_counter() + seconds
-    latencies = []
-    while time.perf_counter() < until:
-        latencies.append(_timed(connection, {}))
-    connection.close()
-    return latencies
-
-
-def _scrape_figures(
-    exporter: Exporter, driver: StubDriver, clients: ProcessPoolExecutor, seconds: float, size: int
-) -> Iterator[Figure]:
-    """Scrapes as fast as they go: both servers by turns, each client a process of its own."""
-    with exporter.on(driver) as started, Started.static(size) as static:
-        started.seconds_until(exporter.good)
-        static.seconds_until("x")
-        list(clients.map(_hammered, [static.port] * 4, [0.5] * 4))  # the clients themselves take time to start
-        for count, who in ((1, "1 client"), (4, "4 clients")):
-            document: dict[int, list[list[float]]] = {started.port: [], static.port: []}
-            for _ in range(_WINDOWS):
-                for port, runs in document.items():
-                    answers = clients.map(_hammered, [port] * count, [seconds / 2] * count)
-                    runs.append([latency for each in answers for latency in each])
-            for percent in (50, 99):
-                ours, floor = (
-                    [quantiles(run, n=100)[percent - 1] * 1e3 for run in document[port]]
-                    for port in (started.port, static.port)
-                )
-                yield Figure(
-                    name=f"scrape p{percent}, {_gpus(_USUAL)}, {who} without a pause",
-                    unit="ms",
-                    runs=ours,
-                    floor="static page of that size",
-                    floor_runs=floor,
-                )
-
-
-def _starts(exporter: Exporter, driver: StubDriver) -> list[float]:
-    """From the start of the process to the first scrape that shows a GPU."""
-    runs = []
-    for _ in range(_STARTS):
-        with exporter.on(driver) as started:
-            runs.append(started.seconds_until(exporter.good))
-    return runs
-
-
-def _peer_figures(
-    peer: Exporter, driver: StubDriver, seconds: float, count: int, ours: Steady, our_starts: Sequence[float]
-) -> Iterator[Figure]:
-    """The agent's figures again, compared with the peer's on the same driver."""
-    theirs = _steady(peer, driver, seconds)
-    pairs = (
-        ("PSS", "MiB", 1 / _MIB, ours.pss, theirs.pss),
-        ("CPU at 1 Hz", "ms/s", 1e3, ours.cpu, theirs.cpu),
-        ("CPU at 1 Hz, scraped at 1 Hz", "ms/s", 1e3, ours.scraped_cpu, theirs.scraped_cpu),
-        ("scrape once a second", "ms", 1e3, ours.scrape, theirs.scrape),
-        ("page", "KiB", 1 / 1024, [len(ours.page)], [len(theirs.page)]),
-        ("start to first good scrape", "s", 1.0, our_starts, _starts(peer, driver)),
-    )
-    for name, unit, factor, runs, others in pairs:
-        yield Figure(
-            name=f"{name}, {_gpus(count)}",
-            unit=unit,
-            runs=_scaled(runs, factor),
-            floor="nvitop-exporter",
-            floor_runs=_scaled(others, factor),
-        )
+def _series_a_gpu(name: str, seen: dict[int, dict[str, Seen]], *, at_most: float | None = None) -> Figure:
+    """What one more GPU adds, with 18 NVLinks and one process."""
+    few, many = min(seen), max(seen)
+    added = (seen[many][name].series - seen[few][name].series) / (many - few)
+    return Figure(name=f"series a GPU of {name}", unit="", runs=[added], at_most=at_most)

@@ -14,11 +14,22 @@ class Figure:
     runs: Sequence[float]
     floor: str = ""
     floor_runs: Sequence[float] = ()
+    at_most: float | None = None  # the goal of what is measured
+    ratio_at_most: float | None = None  # the goal of the ratio
 
     @property
     def ratio(self) -> float | None:
         """Median to median; None without a floor."""
         return median(self.runs) / median(self.floor_runs) if self.floor_runs else None
+
+    @property
+    def goal(self) -> str:
+        """What it should be, and whether it is; empty without a goal."""
+        if self.ratio_at_most is not None and self.ratio is not None:
+            return f"<= {_number(self.ratio_at_most)}x {_met(self.ratio <= self.ratio_at_most)}"
+        if self.at_most is not None:
+            return f"<= {_number(self.at_most)} {self.unit}".rstrip() + f" {_met(median(self.runs) <= self.at_most)}"
+        return ""
 
     def as_object(self) -> dict[str, object]:
         """All of it, for JSON."""
@@ -29,10 +40,11 @@ class Figure:
             "floor": self.floor or None,
             "floor_runs": list(self.floor_runs),
             "ratio": self.ratio,
+            "goal": self.goal or None,
         }
 
 
-_HEADER = ("", "ratio", "measured", "", "to", "")
+_HEADER = ("", "ratio", "measured", "", "to", "", "goal")
 
 
 def table(sections: Iterable[tuple[str, Sequence[Figure]]]) -> str:
@@ -55,7 +67,11 @@ def table(sections: Iterable[tuple[str, Sequence[Figure]]]) -> str:
 def _cells(figure: Figure) -> tuple[str, ...]:
     ratio = "" if figure.ratio is None else f"{_number(figure.ratio)}x"
     compared = _spread(figure.floor_runs) if figure.floor_runs else ""
-    return (f"  {figure.name}", ratio, _spread(figure.runs), figure.unit, compared, figure.floor)
+    return (f"  {figure.name}", ratio, _spread(figure.runs), figure.unit, compared, figure.floor, figure.goal)
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "missed"
 
 
 def _spread(runs: Sequence[float]) -> str:

@@ -16,6 +16,9 @@ from typing import Self
 from gpuwatch.agent.devices import DeviceSource, PacedSource
 from gpuwatch.model.gpu import GpuDown, GpuReading
 
+# How long a real driver's calls take, for a benchmark.
+REAL_LATENCIES = Path(__file__).parent / "nvml_stub" / "latencies.txt"
+
 _SOURCES = sorted((Path(__file__).parent / "nvml_stub").glob("*.c"))
 
 INVALID_ARGUMENT = 2
@@ -110,10 +113,11 @@ class StubGpu:
 class StubDriver:
     """The driver of one pretended host."""
 
-    def __init__(self, folder: Path, library: Path, gpus: int = 1) -> None:
-        """State and counts go to `folder`; `library` is what `build` returned."""
+    def __init__(self, folder: Path, library: Path, gpus: int = 1, *, latencies: Path | None = None) -> None:
+        """State and counts go to `folder`; `library` is what `build` returned; `latencies` is a table of them."""
         folder.mkdir(parents=True, exist_ok=True)
         self.library = library
+        self.latencies = latencies
         self.state_file = folder / "state"
         self.counts_file = folder / "counts"
         self._lines: dict[str, str] = {}
@@ -128,6 +132,7 @@ class StubDriver:
             "LD_LIBRARY_PATH": str(self.library),
             "NVML_STUB_STATE": str(self.state_file),
             "NVML_STUB_COUNTS": str(self.counts_file),
+            **({} if self.latencies is None else {"NVML_STUB_LATENCIES": str(self.latencies)}),
         }
 
     def gpu(self, slot: int) -> StubGpu:
@@ -174,6 +179,10 @@ class StubDriver:
         """How often each function was called by the process that exited last; not after a kill."""
         lines = self.counts_file.read_text(encoding="ascii").splitlines()
         return {function: int(count) for function, count in (line.split() for line in lines)}
+
+    def busy_seconds(self) -> float:
+        """How long the calls of the process that exited last used the processor, by the table of latencies."""
+        return int(self.counts_file.with_name(f"{self.counts_file.name}.busy").read_text(encoding="ascii")) / 1e6
 
     def write(self, lines: Mapping[str, str]) -> None:
         """Put lines of the state file in place, all at once."""

@@ -41,6 +41,15 @@ static long long energy_millijoules(Gpu *gpu) {
     return gpu->energy + (long long)energy[slot].millijoules;
 }
 
+/* What the link, or all links, carried since the machine started, in KiB; `nvlink_grows` is KiB/s on a link. */
+static long long carried(const Gpu *gpu, const FieldValue *field) {
+    enum { THROUGHPUT_DATA_TX = 138, THROUGHPUT_DATA_RX = 139 };
+    if (field->id != THROUGHPUT_DATA_TX && field->id != THROUGHPUT_DATA_RX)
+        return 0;
+    double rate = (double)gpu->nvlink_grows * (field->scope == ALL_LINKS ? LINKS : 1);
+    return (long long)(stub_monotonic_seconds() * rate);
+}
+
 static int read_field(Gpu *gpu, FieldValue *field) {
     enum { ECC_DBE_VOL = 4, ECC_DBE_AGG = 6, MEMORY_TEMP = 82, ENERGY = 83, POWER_AVERAGE = 185, POWER_INSTANT = 186 };
     const Number rows[] = {
@@ -65,14 +74,18 @@ static int read_field(Gpu *gpu, FieldValue *field) {
             value = &defaults[i].value;
     if (!value)
         return NOT_SUPPORTED;
-    field->type = *value < 0 ? TYPE_INT : *value <= UINT_MAX && field->id != ENERGY ? TYPE_UINT : TYPE_ULLONG;
-    field->value = stub_typed(field->type, *value);
+    long long shown = *value + carried(gpu, field);
+    field->type = shown < 0 ? TYPE_INT : shown <= UINT_MAX && field->id != ENERGY ? TYPE_UINT : TYPE_ULLONG;
+    field->value = stub_typed(field->type, shown);
     return SUCCESS;
 }
 
 int nvmlDeviceGetFieldValues(Gpu *gpu, int size, FieldValue *fields) {
     ENTER(device, __func__, gpu);
-    for (int i = 0; i < size; i++)
+    stub_spend_each(__func__, (unsigned)size);
+    for (int i = 0; i < size; i++) {
+        fields[i].timestamp = (long long)stub_wall_microseconds();
         fields[i].code = read_field(gpu, &fields[i]);
+    }
     return SUCCESS;
 }

@@ -78,6 +78,7 @@ int nvmlGpmMetricsGet(MetricsGet *request) {
     ENTER(device, __func__, first->gpu);
     if (request->version != VERSION)
         return VERSION_MISMATCH;
+    stub_spend_each(__func__, request->count);
     for (unsigned i = 0; i < request->count; i++)  /* one id that it does not know spoils the whole */
         if (first->gpu->gpm_newest && (long long)request->metrics[i].id > first->gpu->gpm_newest)
             return INVALID_ARGUMENT;

@@ -20,6 +20,7 @@
  *                                         through a MIG handle; error.* is every call that measures
  *   gpu.3.delay.nvmlDeviceGetName = 5000  this call takes so many microseconds, -1 is for ever
  *
+ * NVML_STUB_LATENCIES names a table of how long calls take, see latency.c; without it they answer at once.
  * NVML_STUB_COUNTS names a file that gets `function calls` lines at exit. With -DNVML_STUB_OLD the library lacks the
  * functions that came after the R470 drivers.
  */
@@ -37,6 +38,12 @@ Gpu stub_gpus[SLOTS];
 int stub_gpu_count;
 static int driver_code, generation, initialised_generation, initialised;
 static struct { const char *function; long calls; } counts[FUNCTIONS];
+
+unsigned long long stub_wall_microseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+}
 
 double stub_monotonic_seconds(void) {
     struct timespec now;
@@ -191,6 +198,7 @@ int stub_forced(const Gpu *gpu, const char *function) {
 }
 
 void stub_count(const char *function) {
+    stub_spend(function);
     for (size_t i = 0; i < FUNCTIONS; i++)
         if (!counts[i].function || counts[i].function == function) {
             counts[i].function = function;

@@ -34,7 +34,7 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, device_id, subsy
     X(power_min, 200000) X(power_max, 700000) X(graphics_clock, 345) X(video_clock, 765) X(clock_max, 1980)           \
     X(pstate, 0) X(fan, 30) X(pcie_generation, 5) X(pcie_generation_max, 5) X(pcie_width, 16) X(pcie_width_max, 16)   \
     X(persistence, 1) X(compute_mode, 0) X(mig, 0) X(gpm, 1) X(gpm_newest, 0) X(xid, 0)                               \
-    X(xid_count, 0)
+    X(xid_count, 0) X(pcie_throughput, 0) X(nvlink_grows, 0)
 
 typedef struct { int set, count; Process entry[PROCESSES]; } Processes;
 typedef struct { unsigned id, scope; long long value; } Number;
@@ -74,7 +74,12 @@ int stub_forced(const Gpu *gpu, const char *function);
             return code_;                                                                                             \
     } while (0)
 
+/* The time that the function takes by the table of latencies, and that of so many entries. */
+void stub_spend(const char *function);
+void stub_spend_each(const char *function, unsigned entries);
+
 double stub_monotonic_seconds(void);
+unsigned long long stub_wall_microseconds(void);
 Value stub_typed(int type, long long number);
 const long long *stub_number(const Numbers *numbers, unsigned id, unsigned scope);
 int stub_text(char *buffer, unsigned size, const char *value);
