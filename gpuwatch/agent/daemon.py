@@ -1,7 +1,6 @@
 """The running agent: its parts put together, and what it answers. `agent/launch.py` starts it."""
 
 import logging
-import os
 import re
 import socket
 from collections.abc import Callable, Mapping
@@ -16,13 +15,13 @@ from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.evidence.base import Roots
-from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.exporter.exporter import Exporter, Page
 from gpuwatch.agent.exporter.groups import exported, groups_in
 from gpuwatch.agent.health.kernel_log import KernelLog
 from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
+from gpuwatch.agent.parts import assembled, host_name
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Snapshot
@@ -63,28 +62,9 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
         return _FAILED
     node_id = settings.node_id or discover_node_id()
-    host = HostSignals(
-        settings.evidence,
-        clock,
-        own_processes=settings.source == "nvml",
-        workloads=settings.workloads,
-        services=settings.services,
-    )
     health = _health(settings, clock)
-    core = AgentCore(
-        node_id=node_id,
-        clock=clock,
-        rules=settings.activity,
-        interval_seconds=settings.interval,
-        stale_after_seconds=settings.stale_after_seconds,
-        host=host.evidence,
-        health=health,
-        service_pids=host.service_pids,
-        owner=host.owner,
-        blind=host.blind.sentences,
-        local_disks=host.local_disks,
-    )
-    users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
+    parts = assembled(settings, clock, node_id=node_id, health=health)
+    core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
     instance = InstanceWatcher(settings.metadata, clock)
     exporter = Exporter(
         core,
@@ -100,9 +80,8 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         blind=host.blind.codes,
         groups=exported(settings),
     )
-    supervisor = ProbeSupervisor(core, settings, clock)
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
-    answers = routes(core, exporter, supervisor, clock, instance.status)
+    answers = routes(core, exporter, supervisor, clock, instance.status, parts.page)
     try:
         server = HttpServer(
             settings.host,
@@ -225,7 +204,7 @@ def _foreign(settings: AgentSettings, users: Attribution) -> Callable[[Snapshot,
 
     return Compatibility(
         settings.compat,
-        hostname=os.environ.get("NODE_NAME") or socket.gethostname(),
+        hostname=host_name(),
         top_processes=settings.top_processes,
         users=users.view,
         host=HostFigures(),
@@ -239,8 +218,9 @@ def routes(
     supervisor: ProbeSupervisor,
     clock: Clock,
     instance: Callable[[], InstanceStatus | None] = lambda: None,
+    page: Callable[[], object] | None = None,
 ) -> dict[str, Route]:
-    """The agent's routes by path."""
+    """The agent's routes by path; with `page`, the host's as well."""
 
     def serve_metrics(accept: str) -> Response:
         return _response(exporter.page(accept))
@@ -256,7 +236,10 @@ def routes(
         status = HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(body=body, content_type=_JSON, status=status)
 
-    return {"/metrics": serve_metrics, "/healthz": serve_health, "/v1/verdict": serve_verdict}
+    found: dict[str, Route] = {"/metrics": serve_metrics, "/healthz": serve_health, "/v1/verdict": serve_verdict}
+    if page is not None:
+        found["/v1/host"] = lambda _: Response(body=msgspec.json.encode(page()), content_type=_JSON)
+    return found
 
 
 def _response(page: Page) -> Response:

@@ -30,7 +30,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 # What `gpuwatch --help` lists under which heading; the rest comes last.
 SECTIONS = {
-    "On a GPU host": ("agent", "probe", "snooze"),
+    "On a GPU host": ("top", "agent", "probe", "snooze"),
     "Where the controller runs": ("controller", "config", "doctor", "notify"),
     "Look": ("status", "plan", "explain", "rounds", "audit", "unused"),
     "Order": ("pause", "resume", "acknowledge", "approve"),

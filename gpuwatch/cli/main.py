@@ -18,6 +18,7 @@ from gpuwatch.cli import (
 )
 from gpuwatch.cli.base import commands
 from gpuwatch.cli.doctor import command as doctor
+from gpuwatch.cli.top import command as top
 
 __all__ = [
     "agent",
@@ -37,6 +38,7 @@ __all__ = [
     "recommend",
     "recommend_commitments",
     "report",
+    "top",
 ]
 
 

@@ -9,7 +9,7 @@ def aligned(
     rows: Sequence[Sequence[str]], *, left: Collection[int] | None = (0,), widest: int | None = None
 ) -> list[str]:
     """A line for each row. Columns in `left` hold words (None: all do), the others numbers; longer cells are cut."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  a name may hold wide letters; agents have no rich
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  a name may hold wide letters; agents load no rich
 
     def fitted(cell: str) -> str:
         cell = legible(cell)

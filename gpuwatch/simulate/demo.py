@@ -117,7 +117,7 @@ def run_live(options: Options) -> None:
         ImportError: the extra `demo` is not installed.
 
     """
-    from rich.console import Console  # noqa: PLC0415  the extra `demo`
+    from rich.console import Console  # noqa: PLC0415  loaded by the live demo only
     from rich.live import Live  # noqa: PLC0415  likewise
 
     from gpuwatch.simulate.fleet.live_demo import opened  # noqa: PLC0415  likewise

@@ -21,7 +21,7 @@ from tests.support.markdown import blocks
 README = Path("README.md")
 REGION = "us-east-1"
 _SERVICES = {"agent", "controller"}  # they go on for ever; docs/quickstart.md starts them
-_OF_A_HOST = {"probe", "snooze"}  # they want a GPU, or a folder of the system; likewise
+_OF_A_HOST = {"probe", "snooze", "top"}  # they want a GPU, or a folder of the system; likewise
 _WANT_HISTORY = {"backtest", "recommend"}  # a ledger of one round has none
 
 

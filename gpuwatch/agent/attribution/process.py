@@ -7,11 +7,14 @@ from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
+from gpuwatch.model.legible import legible
 
 _MOST_BYTES = 64 * 1024
+_LONGEST_NAME = 64
 _MOST_ENVIRONMENT_BYTES = 2 * 1024 * 1024
 
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)  # the effective one, as ps shows it
+_STATUS_NAME = re.compile(rb"Name:\t([^\n]+)\n")
 _JOB_ID = re.compile(rb"(?:\A|\0)SLURM_JOB_ID=([0-9]{1,10})(?=\0|\Z)")
 _SLURMD = re.compile(r"(?:[^/]*_)?slurm(?:d|stepd)\.(?:service|scope)")
 _START_TIME = 19  # stat's field 22, counted behind the name
@@ -21,10 +24,11 @@ GONE = (FileNotFoundError, ProcessLookupError)  # not there, or ended while it w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who owns a process; None is not known."""
+    """Who owns a process; None is not known. `name` is the short name of the program that it was when it was read."""
 
     user: str | None = None
     placement: Placement = field(default_factory=Placement)
+    name: str | None = field(default=None, compare=False)
 
 
 def sees_host_pids(proc: Path) -> bool:
@@ -57,8 +61,9 @@ def read_owner(proc: Path, pid: int, *, users: bool, environment: bool) -> Owner
         job = job_in_environment(_try_read(folder / "environ", _MOST_ENVIRONMENT_BYTES))
         placement = replace(placement, slurm_job=job)
     contained = placement.container_id is not None or placement.pod_uid is not None
-    user = _user(_try_read(folder / "status"), named=not contained) if users else None
-    return Owner(user=user, placement=placement)
+    status = _try_read(folder / "status")
+    user = _user(status, named=not contained) if users else None
+    return Owner(user=user, placement=placement, name=_name(status))
 
 
 def _may_be_slurms(placement: Placement) -> bool:
@@ -76,6 +81,11 @@ def job_in_environment(environment: bytes) -> str | None:
     """The digits of SLURM_JOB_ID, and nothing else of it."""
     found = _JOB_ID.search(environment)
     return found[1].decode("ascii") if found else None
+
+
+def _name(status: bytes) -> str | None:
+    found = _STATUS_NAME.match(status)
+    return None if found is None else legible(found[1].decode("utf-8", "replace"), _LONGEST_NAME)
 
 
 def _user(status: bytes, *, named: bool) -> str | None:

@@ -93,11 +93,14 @@ class HostSignals:
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
-        self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self._process_view)
+        self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self.processes)
 
-    def start(self, readings: Callable[[], Iterable[GpuReading]]) -> None:
-        """Begin; `readings` returns those of the last cycle, which list the GPU processes."""
-        if "snooze" in self._signals:
+    def start(self, readings: Callable[[], Iterable[GpuReading]], *, prepare: bool = True) -> None:
+        """Begin; `readings` returns those of the last cycle, which list the GPU processes.
+
+        Without `prepare` nothing is made on the host, not even the directory of the snoozes.
+        """
+        if prepare and "snooze" in self._signals:
             directory = Path(self._settings.snooze.directory)
             try:
                 make_directory(directory)
@@ -123,7 +126,7 @@ class HostSignals:
 
     def owner(self, pid: int) -> WorkOwner | None:
         """The owner of a process, as of the newest look; None: it is not known."""
-        view = self._process_view()
+        view = self.processes()
         process = None if view is None else view.processes.get(pid)
         return None if process is None else owner_of(process, user_name(process.uid))
 
@@ -132,8 +135,8 @@ class HostSignals:
         pids = gpu_pids(self._readings())
         return None if pids is None else pids - self.service_pids(pids)
 
-    def _process_view(self) -> ProcessView | None:
-        """The newest look at the processes."""
+    def processes(self) -> ProcessView | None:
+        """The newest look at the processes; None: they are not looked at, or not yet."""
         signal = self._signals.get("processes")
         return signal.table.view if isinstance(signal, Processes) else None
 

@@ -111,7 +111,7 @@ def render_md() -> str:
         asked = f" Query: {query}." if query else ""
         lines.append(f"| {each.method} | `{PREFIX}{each.path}` | {each.summary}{asked}{body} |")
     lines.append(f"| GET | `{PREFIX}/openapi.json` | The description of all this in OpenAPI 3.1. |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + f"\n{_AGENT}"
 
 
 _PAGE = """# The API
@@ -130,4 +130,44 @@ curl --user ann --json '{"pool": "training", "seconds": 7200, "reason": "upgrade
 
 `/fleet` and `/cost` have an ETag that lasts a round: send it back in `If-None-Match`, and 304 costs next to nothing.
 What acts is written to the ledger with the user's name and address.
+"""
+
+_AGENT = """
+## The agent's port
+
+Each agent (9460) answers GET with JSON as well; [TLS and users](tls-and-auth.md) hold for all of these, times are ISO
+8601 in UTC, `null` is not known, and no command line is in any of them.
+
+| | |
+| --- | --- |
+| `/v1/verdict` | What the node does, with the evidence: what a controller decides by. |
+| `/v1/host` | The host for people, what `gpuwatch top --json` prints: below. |
+| `/healthz` | The agent itself, 503 if it does not work. |
+
+`/v1/host` has `schema` (1; a field that goes, or changes its meaning, raises it), `hostname`, `why` (a sentence),
+`verdict` (as `/v1/verdict`), `driver_version`, `cuda_version`, `trouble` (cause, detail, remedy, if the GPUs as a whole
+cannot be read), `snoozes`, and:
+
+| `gpus[]` | |
+| --- | --- |
+| `uuid`, `index`, `name`, `pci_bus_id` | which one |
+| `state`, `held_seconds`, `why` | busy, parked, stalled, idle or unknown, for so long, and a sentence |
+| `health` | healthy, degraded, failing or unknown ([health.md](health.md)) |
+| `down` | cause, detail and remedy if it could not be read; then all measurements are `null` |
+| `utilization_ratio`, `utilization_max_ratio`, `sm_activity_ratio` | 0 to 1 |
+| `memory_used_bytes`, `memory_total_bytes`, `power_watts`, `power_limit_watts` | |
+| `temperature_celsius`, `clock_events` | names of what holds the clocks down |
+| `processes_listed` | whether the driver gave a list of its processes |
+| `instances[]` | of MIG, each with `id`, `profile`, `process_count`, its memory and `sm_activity_ratio` |
+
+| `processes[]` | largest first, 512 at most; `processes_left_out` is how many more there are |
+| --- | --- |
+| `pid`, `program`, `user` | the program's short name |
+| `kind` | people, session, service or kernel ([idle-detection.md](idle-detection.md)) |
+| `cpu_cores` | over the last minute |
+| `gpus[]` | `uuid`, `index`, `kind` (compute or graphics), `memory_bytes`, `gpu_instance`, `compute_instance` |
+| `namespace`, `pod`, `pod_uid`, `container`, `slurm_job`, `unit` | where it runs |
+| `dead` | the driver lists it, and the host no longer has it |
+
+`gpuwatch top --json` adds `note`: what is particular about where the page comes from, such as that no agent runs.
 """

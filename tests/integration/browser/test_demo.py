@@ -222,7 +222,7 @@ def test_the_live_demo_needs_no_clouds_package() -> None:
 
 def test_without_the_extra_the_demo_says_what_to_install() -> None:
     """A missing part is one sentence with the command that brings it."""
-    script = "import sys; sys.modules['rich'] = None; from gpuwatch.__main__ import main; sys.exit(main())"
+    script = "import sys; sys.modules['sqlalchemy'] = None; from gpuwatch.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", script, "demo"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 

@@ -131,6 +131,7 @@ def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> N
     [
         (("probe", "--once", "--source", "simulated"), '"uuid"'),
         (("snooze", "--list"), "No snooze holds."),
+        (("top", "--once"), "Simulated GPU"),
         (("--version",), "gpuwatch"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -138,8 +139,9 @@ def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> N
 def test_one_file_is_what_a_host_needs(
     bare_python: Path, pyz: Path, tmp_path: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    """Probe and keep, too."""
+    """Probe, snooze and top, too."""
     environment = {**os.environ, "SHIV_ROOT": str(tmp_path / "shiv"), "HOME": str(tmp_path)}
+    environment |= {"GPUWATCH_AGENT__PORT": "1", "GPUWATCH_AGENT__SOURCE": "simulated"}  # no agent is there
     environment["GPUWATCH_AGENT__EVIDENCE__SNOOZE__DIRECTORY"] = str(tmp_path / "snoozes")
     done = subprocess.run([bare_python, pyz, *arguments], env=environment, capture_output=True, text=True, check=False)
 

@@ -18,10 +18,13 @@ from tests.support.paths import ROOT
 
 ROOM = ROOT / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
-# The probe's own protocol, the agent's two orders, the IAM policy, the hand-over of settings, the demo, the log.
+# The probe's own protocol, the agent's two orders, the IAM policy, the hand-over of settings, the demo, the log,
+# and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
 WRITERS = {
     "agent/launch.py",
     "agent/probe/main.py",
+    "cli/top/console.py",
+    "cli/top/live.py",
     "clouds/aws/iam.py",
     "config/handover.py",
     "runtime/log_format.py",

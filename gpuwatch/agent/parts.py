@@ -1,0 +1,72 @@
+"""The parts that read a host and judge it, put together: for the running agent, and for `gpuwatch top` without one."""
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gpuwatch.agent.attribution.attribution import Attribution
+from gpuwatch.agent.evidence.registry import HostSignals
+from gpuwatch.agent.health.watch import HealthWatch
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.agent.state import AgentCore
+from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from gpuwatch.model.host_page import HostPage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What reads and judges one host; nothing has begun. `page` is the host as it is known at that moment."""
+
+    core: AgentCore
+    host: HostSignals
+    users: Attribution
+    supervisor: ProbeSupervisor
+    page: Callable[[], "HostPage"]
+
+
+def host_name() -> str:
+    """The host's name for people; in a pod, that of its node."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
+    """The parts for these settings."""
+    real = settings.source == "nvml"  # other sources report processes of another host
+    host = HostSignals(
+        settings.evidence, clock, own_processes=real, workloads=settings.workloads, services=settings.services
+    )
+    core = AgentCore(
+        node_id=node_id,
+        clock=clock,
+        rules=settings.activity,
+        interval_seconds=settings.interval,
+        stale_after_seconds=settings.stale_after_seconds,
+        host=host.evidence,
+        health=health,
+        service_pids=host.service_pids,
+        owner=host.owner,
+        blind=host.blind.sentences,
+        local_disks=host.local_disks,
+    )
+    users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))
+
+    def page() -> "HostPage":
+        from gpuwatch.agent.host_page import Known, page_now  # noqa: PLC0415  loaded once somebody looks
+
+        def known(pids: frozenset[int]) -> Known:
+            return Known.of(users.view(), host.processes(), host.service_pids(pids), clock.monotonic())
+
+        return page_now(core, clock, hostname=host_name(), known=known, snoozes=host.snoozes())
+
+    return Parts(
+        core=core,
+        host=host,
+        users=users,
+        supervisor=ProbeSupervisor(core, settings, clock),
+        page=page,
+    )

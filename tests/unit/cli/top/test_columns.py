@@ -1,0 +1,57 @@
+"""cli/top/columns: words and columns within a width, whatever the words are."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gpuwatch.cli.top.columns import Column, cut, laid_out, wrapped
+
+
+@given(st.text(max_size=60), st.integers(0, 40))
+def test_what_is_cut_fits_and_says_so(words: str, width: int) -> None:
+    """Wide letters count twice; nothing of it can move the cursor."""
+    shown = cut(words, width)
+
+    assert cell_len(shown) <= width
+    assert shown.isprintable()
+    assert shown == words or shown.endswith("…") or not shown or not words.isprintable()
+
+
+@given(st.lists(st.text("abcdefgh", min_size=1, max_size=12), min_size=1, max_size=12), st.integers(14, 60))
+def test_wrapped_words_are_whole_where_there_is_room(words: list[str], width: int) -> None:
+    """On two lines at most; where the second one ends with no sign, no word is missing."""
+    sentence = " ".join(words)
+    lines = wrapped(sentence, width, 2)
+
+    assert len(lines) <= 2
+    assert all(cell_len(line) <= width for line in lines)
+    assume(not lines[-1].endswith("…"))
+    assert " ".join(line.strip() for line in lines) == sentence
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [(80, "A  B     C  WHY"), (17, "A B    C WHY"), (15, "A    C  WHY"), (14, "A   C WHY"), (9, "A WHY")],
+)
+def test_columns_go_in_their_order_and_the_last_one_stays(width: int, titles: str) -> None:
+    """The one with the highest number goes first; the gaps get narrower before."""
+    columns = [
+        Column(title="A", cells=["1"]),
+        Column(title="B", cells=["22"], spare=2),
+        Column(title="C", cells=["333"], right=True, spare=1),
+        Column(title="WHY", cells=["because"]),
+    ]
+
+    assert laid_out(columns, width)[0].plain == titles
+
+
+def test_a_column_without_a_value_is_left_out() -> None:
+    """One that may go: the others have their place whatever is in them."""
+    columns = [
+        Column(title="A", cells=["-"]),
+        Column(title="B", cells=["-", ""][:1], spare=1),
+        Column(title="C", cells=["x"]),
+    ]
+
+    assert [line.plain for line in laid_out(columns, None)] == ["A  C", "-  x"]
