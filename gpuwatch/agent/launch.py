@@ -10,12 +10,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
+
+if TYPE_CHECKING:
+    from gpuwatch.agent.probe.parked import ParkedProbe
 
 _FAILED = 1
 _M_ARENA_MAX = -8  # of glibc's malloc.h
@@ -44,23 +47,55 @@ def main(argv: Sequence[str]) -> int:
     _one_arena()
     overrides = _overrides(arguments)
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
-    import msgspec  # noqa: PLC0415  loaded while the settings are judged
+    parked = _park()
+    try:
+        handed, mistakes = _loading(judge)
+        sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
+        if judge.returncode != 0:
+            return judge.returncode if judge.returncode > 0 else _FAILED
+        status = _serve(handed, parked, lambda: _judge(arguments.config, overrides, stderr=subprocess.PIPE))
+    finally:
+        if parked is not None:
+            parked.dismiss()
+    return _begin_anew(argv) if status is None else status
+
+
+def _park() -> "ParkedProbe | None":
+    """The first probe, as a fork of this process that has loaded what a probe needs; None: it could not be forked."""
+    import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  loaded while the settings are judged
+    from gpuwatch.agent.probe.main import told  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.parked import ParkedProbe  # noqa: PLC0415  as above
+
+    try:
+        return ParkedProbe(told)
+    except (OSError, RuntimeError):
+        return None  # then it is started as a program, and says why if that fails, too
+
+
+def _loading(judge: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    """The settings and the mistakes in them; what the agent will run is loaded meanwhile."""
+    import gpuwatch.agent.daemon  # noqa: F401, PLC0415
+
+    return judge.communicate()
+
+
+def _serve(handed: bytes, parked: "ParkedProbe | None", judge: Callable[[], "subprocess.Popen[bytes]"]) -> int | None:
+    """Run the agent with these settings; the result is that of `daemon.serve`."""
+    import msgspec  # noqa: PLC0415  loaded while the settings were judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.main import flags as probe_flags  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.supervisor import probe_command  # noqa: PLC0415  as above
     from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  as above
 
-    handed, mistakes = judge.communicate()
-    sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
-    if judge.returncode != 0:
-        return judge.returncode if judge.returncode > 0 else _FAILED
-
     def reread() -> AgentSettings:
-        judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
-        return msgspec.json.decode(_judged(judge), type=AgentHandover).agent
+        return msgspec.json.decode(_judged(judge()), type=AgentHandover).agent
 
     begin = msgspec.json.decode(handed, type=AgentHandover)
-    status = serve(begin.agent, reread, begin.log_format)
-    return _begin_anew(argv) if status is None else status
+    if parked is not None:
+        command = probe_command(begin.agent)
+        parked.begin(vars(probe_flags().parse_args(command[command.index("probe") + 1 :])))
+    return serve(begin.agent, reread, begin.log_format, parked)
 
 
 def _one_arena() -> None:
@@ -113,7 +148,8 @@ def _order(verb: str, argv: Sequence[str]) -> int:
 def _judge(config: Path | None, overrides: Mapping[str, str], stderr: int | None = None) -> subprocess.Popen[bytes]:
     """Start the validator: it prints the settings, or prints every mistake on stderr and ends with status 2."""
     command = own_command("handover", *([str(config)] if config else []))
-    environment = {**os.environ, **overrides}
+    # pydantic would look through all that is installed here for plugins, of which none is ours.
+    environment = {"PYDANTIC_DISABLE_PLUGINS": "__all__", **os.environ, **overrides}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr)  # noqa: S603  ours
 
 

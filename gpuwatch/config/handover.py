@@ -7,17 +7,22 @@ from pathlib import Path
 
 import msgspec
 
-from gpuwatch.config import ConfigError, load_handed
+from gpuwatch.config.agent_alone import plainly
 
 _BAD_CONFIGURATION = 2
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the settings, or every mistake on stderr; the result is the exit status."""
-    try:
-        handed = load_handed(Path(argv[0]) if argv else None, os.environ)
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return _BAD_CONFIGURATION
+    path = Path(argv[0]) if argv else None
+    handed = plainly(path, os.environ)
+    if handed is None:
+        from gpuwatch.config import ConfigError, load_handed  # noqa: PLC0415  loads all settings there are
+
+        try:
+            handed = load_handed(path, os.environ)
+        except ConfigError as error:
+            sys.stderr.write(f"{error}\n")
+            return _BAD_CONFIGURATION
     sys.stdout.buffer.write(msgspec.json.encode(handed))
     return 0

@@ -27,6 +27,7 @@ from pydantic_settings import (
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds.settings import unknown_regions
 from gpuwatch.config import keys, minimum_waits, yaml_file
+from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
@@ -35,9 +36,6 @@ from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
-
-DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
-FILE_VARIABLE = "GPUWATCH_CONFIG"
 
 _KEYS = keys.declared(Settings)
 _VARIABLES = [key.variable for key in _KEYS.values() if key.kind not in GROUPS]
@@ -55,13 +53,6 @@ _WRONG |= dict.fromkeys(("string_too_long", "too_long"), "is too long")
 _WRONG |= {"literal_error": "is not one of the choices", "finite_number": "is not finite"}
 _WRITTEN = {Kind.DURATION: ", written as 90s, 30m, 1h30m or 2d", Kind.LIST: ", written as [one, another]"}
 _UNKNOWN = {"unexpected_keyword_argument", "extra_forbidden"}
-
-
-def default_path(env: Mapping[str, str]) -> Path | None:
-    """The file that is read unless another is named: $GPUWATCH_CONFIG, else the one in /etc, else none."""
-    if env.get(FILE_VARIABLE):
-        return Path(env[FILE_VARIABLE])
-    return DEFAULT_PATH if DEFAULT_PATH.exists() else None
 
 
 def load(path: Path | None, env: Mapping[str, str]) -> Settings:

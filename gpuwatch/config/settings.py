@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
-from gpuwatch.agent.evidence import loopback
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.clouds import settings as cloud_settings
 from gpuwatch.clouds.settings import CloudSettings
+from gpuwatch.config import agent_alone
 from gpuwatch.controller.observe import settings as signal_settings
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.web.settings import ControllerSettings
@@ -130,40 +130,7 @@ def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
     """What no single setting's bounds can check."""
     agent, signals = settings.agent, settings.signals
-    if agent.activity.max_gap <= agent.interval:
-        gap, interval = format_duration(agent.activity.max_gap), format_duration(agent.interval)
-        yield Contradiction(
-            keys=(("agent", "activity", "max_gap"), ("agent", "interval")),
-            wrong=f"agent.activity.max_gap ({gap}) does not exceed agent.interval ({interval}): no time counts",
-            right=f"an agent.activity.max_gap of several intervals, such as {format_duration(10 * agent.interval)}",
-        )
-    if agent.restart_max < agent.restart_min:
-        longest, first = format_duration(agent.restart_max), format_duration(agent.restart_min)
-        yield Contradiction(
-            keys=(("agent", "restart_max"), ("agent", "restart_min")),
-            wrong=f"agent.restart_max ({longest}) is shorter than agent.restart_min ({first})",
-            right=f"an agent.restart_max of {first} or more",
-        )
-    if agent.compat_only and not agent.compat:
-        yield Contradiction(
-            keys=(("agent", "compat_only"), ("agent", "compat")),
-            wrong="agent.compat_only is set, but agent.compat names no exporter: the page would be empty",
-            right="agent.compat: a list of dcgm, nvidia_smi, nvitop; or no agent.compat_only",
-        )
-    if agent.source == "replay" and agent.capture is None:
-        yield Contradiction(
-            keys=(("agent", "source"),),
-            wrong="agent.source is replay, but agent.capture names no recording",
-            right="agent.capture: the file of a recorded probe stream",
-        )
-    yield from loopback.contradictions(agent.evidence.model_servers)
-    yield from access.contradictions(agent, "agent")
-    if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
-        yield Contradiction(
-            keys=(("agent", "notice_users"), ("agent", "users_file")),
-            wrong="agent.notice_users is set without authentication: the agent would refuse every notice",
-            right="agent.users_file or agent.tls_client_ca",
-        )
+    yield from agent_alone.contradictions(agent)
     yield from access.contradictions(settings.controller, "controller")
     yield from signal_settings.contradictions(signals)
     yield from ledger_settings.contradictions(settings.ledger, settings.interval)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from gpuwatch.agent.probe.main import NEEDS_FRESH_PROCESS
+from gpuwatch.agent.probe.parked import ParkedProbe
 from gpuwatch.agent.state import Interruption
 
 _LOG = logging.getLogger(__name__)
@@ -32,9 +33,9 @@ class ProbeExit:
 class ProbeChild:
     """A probe process and the threads that drain its two pipes."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start it in a session of its own, so that it can be killed with all that it started."""
-        self.process = subprocess.Popen(  # noqa: S603  our own command line
+    def __init__(self, command: Sequence[str], running: ParkedProbe | None = None) -> None:
+        """Start it in a session of its own, so that it can be killed with all that it started; or take a running one."""
+        self.process = running or subprocess.Popen(  # noqa: S603  our own command line
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
 from gpuwatch.agent.exporter.groups import read
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
+from gpuwatch.agent.probe.parked import ParkedProbe
 from gpuwatch.agent.probe.retry import Trial
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
@@ -55,8 +56,18 @@ def probe_command(settings: AgentSettings) -> tuple[str, ...]:
 class ProbeSupervisor:
     """The probe of one node, watched by one thread."""
 
-    def __init__(self, core: AgentCore, settings: AgentSettings, clock: Clock, command: Sequence[str] = ()) -> None:
-        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU that is not read."""
+    def __init__(
+        self,
+        core: AgentCore,
+        settings: AgentSettings,
+        clock: Clock,
+        command: Sequence[str] = (),
+        first: ParkedProbe | None = None,
+    ) -> None:
+        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU that is not read.
+
+        `first` is the first probe, where one runs already.
+        """
         self._core = core
         self._settings = settings
         self._clock = clock
@@ -66,6 +77,7 @@ class ProbeSupervisor:
         self._resting = False  # released, and the loop has noticed
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
+        self._first = first
         self._child: ProbeChild | None = None
         self._trial: Trial | None = None
         self._stuck: list[ProbeChild] = []
@@ -189,10 +201,10 @@ class ProbeSupervisor:
             child, heard = trial.child, trial.cycle
         else:
             try:
-                child = ProbeChild(self._skipping(self._hung))
+                child = ProbeChild(self._skipping(self._hung), self._first)
             except OSError as error:
                 return ProbeExit(why=Interruption.EXIT, detail=f"it could not be started: {error}")
-        self._child = child
+        self._child, self._first = child, None
         if self._called:
             child.lines.put(None)
         try:

@@ -110,7 +110,7 @@ def _settings(path: Path | None) -> "AgentSettings":
     """
     from gpuwatch.agent.settings import AgentSettings  # noqa: PLC0415  likewise
     from gpuwatch.config import ConfigError, load_agent  # noqa: PLC0415  likewise
-    from gpuwatch.config.reader import DEFAULT_PATH, FILE_VARIABLE  # noqa: PLC0415  likewise
+    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE  # noqa: PLC0415  likewise
 
     usual = path is None and not os.environ.get(FILE_VARIABLE)
     try:

@@ -1,0 +1,92 @@
+"""runtime/later.py: what a lean process does not use is not loaded, and is there as soon as it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+
+BEGIN = """
+import sys
+from gpuwatch.runtime.later import loaded_later, missing
+loaded_later()
+with missing("typing_extensions"):
+    import annotated_types, msgspec
+loaded = lambda *names: [name for name in names if type(sys.modules.get(name)).__module__ == "builtins"]
+"""
+
+
+def said(program: str) -> str:
+    """What a fresh process with stand-ins prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("room", "unused"),
+    [
+        ("gpuwatch.agent.daemon, gpuwatch.agent.launch", "inspect ssl html hashlib hmac tempfile zoneinfo"),
+        ("gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml", "inspect ssl subprocess ipaddress random"),
+    ],
+    ids=["agent", "probe"],
+)
+def test_what_is_seldom_used_is_not_loaded(room: str, unused: str) -> None:
+    """Neither by the agent nor by its probe; prometheus-client and typing_extensions are not even found."""
+    program = f"import {room}; print(loaded(*{unused.split()!r}), sys.modules.keys() & {{'prometheus_client', '_ssl'}})"
+
+    assert said(program) == "[] set()"
+    assert said(f"import {room}; print('typing_extensions' in sys.modules)") == "False"
+
+
+def test_what_is_used_is_there() -> None:
+    """By attribute, by name, after others have taken it, from several threads; and it is one module for all."""
+    program = """
+import ssl, json, hashlib, threading, random as first
+found = []
+threads = [threading.Thread(target=lambda: found.append(ssl.SSLContext)) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+from random import Random
+import random as second
+print(json.dumps([1]), hashlib.sha256(b"").hexdigest()[:4], len({id(each) for each in found}), len(found))
+print(first.Random is Random is second.Random, loaded("ssl", "json", "hashlib", "random"))
+"""
+
+    assert said(program).splitlines() == ["[1] e3b0 1 8", "True ['ssl', 'json', 'hashlib', 'random']"]
+
+
+def test_what_a_module_lacks_is_an_attribute_error() -> None:
+    """As it is without a stand-in."""
+    assert said("import json\ntry: json.nothing\nexcept AttributeError as error: print(error)").endswith("'nothing'")
+
+
+def test_classes_without_a_docstring_are_not_described() -> None:
+    """`dataclasses` makes do with a placeholder; the signature of a function is the real one."""
+    program = """
+from dataclasses import dataclass
+@dataclass
+class A: x: int
+print(A.__doc__, loaded("inspect"))
+import inspect
+print(inspect.signature(lambda a, b: 0), loaded("inspect"))
+"""
+
+    assert said(program).splitlines() == ["A(...) []", "(a, b) ['inspect']"]
+
+
+def test_a_missing_module_is_missing_for_a_while() -> None:
+    """Afterwards it can be imported, and one that was loaded before never is missing."""
+    program = """
+with missing("zlib"), missing("typing_extensions"):
+    try: import typing_extensions; print("there")
+    except ImportError: print("missing")
+    import zlib
+import typing_extensions
+print(zlib.crc32(b""), typing_extensions.__name__)
+"""
+
+    assert said("import zlib" + program).splitlines() == ["missing", "0 typing_extensions"]
