@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, signals, simulation
+from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, sick_gpu, signals, simulation
 from benchmarks.figures import Figure, table
 from benchmarks.pages import put
 
@@ -34,14 +34,15 @@ def main() -> int:
         "backtest": backtest.measure,
         "page": page.measure,
         "crowd": crowd.measure,
+        "sick": lambda: sick_gpu.measure(arguments.hang_seconds),
     }
-    chosen = arguments.sections or list(sections)
+    chosen = arguments.sections or [name for name in sections if name != "sick"]  # minutes more
     for name in chosen:
         if name not in (*sections, *_RECORDINGS):
             parser.error(f"{name!r} is no section; there are {', '.join([*sections, *_RECORDINGS])}")
-    if "agent" in chosen and shutil.which("cc") is None:
+    if {"agent", "sick"} & set(chosen) and shutil.which("cc") is None:
         parser.error(
-            "the agent's section compiles a stand-in driver and needs a C compiler; on Debian: apt install gcc"
+            "sections agent and sick compile a stand-in driver and need a C compiler; on Debian: apt install gcc"
         )
     began = os.getloadavg()[0]
     rows: list[tuple[str, list[Figure]]] = []
@@ -72,12 +73,14 @@ def _parser() -> argparse.ArgumentParser:
         "backtest",
         "page",
         "crowd",
+        "sick",
         *_RECORDINGS,
     )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last three)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last four)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
+    parser.add_argument("--hang-seconds", type=float, default=60.0, metavar="S", help="sick: length of a hang (60)")
     parser.add_argument("--peer", action="store_true", help="also measure nvitop-exporter, fetched with pip")
     parser.add_argument("--cycles", type=int, default=200, metavar="N", help="cycles that memory is watched for (200)")
     parser.add_argument("--page", type=Path, metavar="FILE", help="also put the table into its place in this page")

@@ -84,8 +84,8 @@ def _serve(handed: bytes, parked: "ParkedProbe | None", judge: Callable[[], "sub
     import msgspec  # noqa: PLC0415  loaded while the settings were judged
 
     from gpuwatch.agent.daemon import serve  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  as above
     from gpuwatch.agent.probe.main import flags as probe_flags  # noqa: PLC0415  as above
-    from gpuwatch.agent.probe.supervisor import probe_command  # noqa: PLC0415  as above
     from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  as above
 
     def reread() -> AgentSettings:

@@ -1,6 +1,6 @@
 """What the agent's core publishes after a cycle; readers see it whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -29,6 +29,16 @@ class Statistics:
     cycle_duration_seconds: float | None = None
     complete_at: datetime | None = None
     complete_monotonic_seconds: float | None = None
+    abandoned: int = 0  # probes that could not be ended and still run
+    implausible: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by uuid and field: cycles
+
+
+def implausible_values(before: Statistics, readings: Iterable[GpuReading]) -> Mapping[tuple[str, str], int]:
+    """The count of values that could not be true, after one more cycle."""
+    found = [(reading.info.uuid, name) for reading in readings for name in reading.implausible]
+    if not found:
+        return before.implausible
+    return {**before.implausible, **{key: before.implausible.get(key, 0) + 1 for key in found}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,12 @@ class AgentSettings(ServerSettings):
     deadline: Annotated[
         Seconds, Ge(0.1), Le(300), Setting("A GPU not read within this time hangs: its probe is killed and replaced.")
     ] = 5.0
+    late: Annotated[
+        Seconds,
+        Ge(0.1),
+        Le(300),
+        Setting("A GPU not read within this time is suspect: a second probe leaves it out, and takes over if faster."),
+    ] = 1.5
     start_deadline: Annotated[
         Seconds,
         Ge(0.5),

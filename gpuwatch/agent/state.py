@@ -16,15 +16,16 @@ from enum import StrEnum
 
 from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Sample, fold
-from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
-from gpuwatch.agent.published import Published, Statistics, Trouble
+from gpuwatch.agent.published import Published, Statistics, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.gpu_identity import STAND_IN, fuller
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.histogram import Histogram
@@ -126,6 +127,8 @@ class AgentCore:
 
         """
         match message:
+            case Step():
+                pass  # the supervisor's affair
             case Cycle():
                 if self._cycle is not None:
                     raise OutOfOrderError(f"cycle {message.seq} began before cycle {self._cycle.seq} ended")
@@ -138,7 +141,9 @@ class AgentCore:
             case Reading():
                 self._take(message.seq, message.reading)
             case Down():
-                self._take(message.seq, message.down)
+                down = message.down  # a probe that leaves a GPU alone knows less of it than was known before
+                info = self._expected.get(down.info.uuid, down.info)
+                self._take(message.seq, replace(down, info=info))
             case End():
                 self._end(message)
             case Unavailable():
@@ -147,22 +152,47 @@ class AgentCore:
 
     def interrupt(self, why: Interruption, detail: str) -> None:
         """The probe is gone: what its cycle has read is kept, the rest is down."""
-        statistics = self._published.statistics
-        counts = {**statistics.interruptions, why.value: statistics.interruptions.get(why.value, 0) + 1}
-        self._published = replace(self._published, statistics=replace(statistics, interruptions=counts))
         if why is Interruption.RENEW:
-            self._read, self._cycle = {}, None
+            self.replaced(why)
             return
+        self._count(why)
         cause = DownCause.HANG if why is Interruption.HANG else DownCause.ERROR
         # What was read before a hang is as old as its cycle.
         at = self._cycle.monotonic_seconds if self._cycle is not None and self._read else self._clock.monotonic()
         self._give_up(Trouble(cause=why.value, detail=detail), cause, at)
+
+    def replaced(self, why: Interruption) -> None:
+        """Another probe has taken over with a whole cycle, which follows: the broken one counts for nothing."""
+        self._count(why)
+        self._read, self._cycle = {}, None
+
+    def cannot_open(self, trouble: Trouble, why: Interruption | None = None) -> None:
+        """The driver cannot be opened: all GPUs are down. With `why`, the probe is replaced for that."""
+        if why is not None:
+            self._count(why)
+        self._give_up(trouble, DownCause.DRIVER, self._clock.monotonic())
+
+    def note_abandoned(self, count: int) -> None:
+        """So many probes could not be ended; for the feeding thread."""
+        if count != self._published.statistics.abandoned:
+            statistics = replace(self._published.statistics, abandoned=count)
+            self._published = replace(self._published, statistics=statistics)
+
+    def _count(self, why: Interruption) -> None:
+        statistics = self._published.statistics
+        counts = {**statistics.interruptions, why.value: statistics.interruptions.get(why.value, 0) + 1}
+        self._published = replace(self._published, statistics=replace(statistics, interruptions=counts))
 
     def withhold(self, detail: str) -> None:
         """The GPUs were released on purpose: all are down, also those that the broken cycle has read."""
         self._read, self._cycle = {}, None
         trouble = Trouble(cause=DownCause.RELEASED.value, detail=detail, remedy="gpuwatch agent acquire")
         self._give_up(trouble, DownCause.RELEASED, self._clock.monotonic())
+
+    @property
+    def expected(self) -> Mapping[str, GpuInfo]:
+        """Each GPU that was ever listed, by uuid; for the feeding thread."""
+        return self._expected
 
     @property
     def awaited(self) -> GpuInfo | None:
@@ -215,13 +245,14 @@ class AgentCore:
         self._read[entry.info.uuid] = entry
 
     def _expect(self, gpus: tuple[GpuInfo, ...]) -> None:
-        """Rule 2; but an index is that of the GPU that is listed with it."""
-        listed = {info.uuid: info for info in gpus}
+        """Rule 2; but an index is that of the GPU that is listed with it, and a stand-in is nobody once it is gone."""
+        before = self._expected
+        listed = {info.uuid: fuller(info, before.get(info.uuid)) for info in gpus}
         taken = {info.index for info in gpus}
         self._expected = listed | {
             uuid: replace(info, index=None) if info.index in taken else info
-            for uuid, info in self._expected.items()
-            if uuid not in listed
+            for uuid, info in before.items()
+            if uuid not in listed and not uuid.startswith(STAND_IN)
         }
 
     def _listed(self, seq: int, uuid: str) -> None:
@@ -288,7 +319,7 @@ class AgentCore:
         if memory is before.memory:
             self._published = replace(before, trouble=trouble or before.trouble)
             return
-        statistics = before.statistics
+        statistics = replace(before.statistics, implausible=implausible_values(before.statistics, readings))
         if end is not None:
             self.cycle_durations.observe(end.duration_seconds)
             statistics = replace(

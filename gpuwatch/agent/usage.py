@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
 from gpuwatch.agent.activity import Memory
 from gpuwatch.model.fleet import GpuUse, State, Tally
@@ -14,6 +15,7 @@ _OVER_SECONDS = 60.0
 _PART_SECONDS = 5.0
 
 _Sums = dict[tuple[str, str], tuple[int, float]]  # by GPU and measure: how many samples, and their sum
+_NONE = (0, 0.0)
 
 
 class UsageCounters:
@@ -77,13 +79,18 @@ class RecentUtilization:
     def __init__(self) -> None:
         """Begin without a sample."""
         self._parts: deque[_Part] = deque()
+        self._earlier: _Sums = {}  # of all parts but the last
 
     def look(self, ended: float, readings: Iterable[GpuReading]) -> Mapping[str, GpuUse]:
         """The use of each GPU that was read in the cycle that ended then, on the monotonic clock."""
+        known = len(self._parts)
         while self._parts and self._parts[0].begin <= ended - _OVER_SECONDS:
             self._parts.popleft()
         if not self._parts or self._parts[-1].begin <= ended - _PART_SECONDS:
             self._parts.append(_Part(ended))
+            known = 0
+        if len(self._parts) != known:
+            self._earlier = _added(part.sums for part in islice(self._parts, len(self._parts) - 1))
         sums = self._parts[-1].sums
         read = []
         for reading in readings:
@@ -104,8 +111,19 @@ class RecentUtilization:
         )
 
     def _mean(self, uuid: str, name: str) -> float | None:
-        sums = [part.sums[uuid, name] for part in self._parts if (uuid, name) in part.sums]
-        return sum(total for _, total in sums) / sum(count for count, _ in sums) if sums else None
+        earlier, now = self._earlier.get((uuid, name), _NONE), self._parts[-1].sums.get((uuid, name), _NONE)
+        count = earlier[0] + now[0]
+        return (earlier[1] + now[1]) / count if count else None
+
+
+def _added(parts: Iterable[_Sums]) -> _Sums:
+    """The sums of several parts together."""
+    added: _Sums = {}
+    for part in parts:
+        for key, (count, total) in part.items():
+            before = added.get(key, _NONE)
+            added[key] = before[0] + count, before[1] + total
+    return added
 
 
 def _measured(reading: GpuReading) -> tuple[tuple[str, float | None], ...]:

@@ -55,7 +55,8 @@ class GpuReading(LinkReading):
 
     `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
     "nobody", None is "could not be listed"; with `processes_partial` there may be more of them. `mig_instances` is None
-    on a GPU that MIG does not split, or if they could not all be listed.
+    on a GPU that MIG does not split, or if they could not all be listed. `implausible` names the fields
+    without a value because the driver's could not be true.
     """
 
     info: GpuInfo
@@ -211,6 +212,7 @@ class GpuReading(LinkReading):
     processes: tuple[GpuProcess, ...] | None = None
     processes_partial: bool | None = None
     mig_instances: tuple[MigInstance, ...] | None = None
+    implausible: tuple[str, ...] = ()
 
 
 # nvml.h: nvmlClocksEventReason*. gpu_idle and applications_clocks are states, not faults.

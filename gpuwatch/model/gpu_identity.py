@@ -1,8 +1,10 @@
 """Which GPUs there are: who each is, what holds it, and why one gives no reading."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
+
+STAND_IN = "unidentified-"  # begins the uuid of a GPU that never gave its own
 
 
 class ProcessKind(StrEnum):
@@ -46,6 +48,15 @@ class GpuInfo:
     def key(self) -> tuple[str, str | None]:
         """The labels `uuid` and `gpu`."""
         return gpu_key(self.uuid, self.index)
+
+
+def fuller(info: GpuInfo, before: GpuInfo | None) -> GpuInfo:
+    """What is known of a GPU now, and what was known before where it is not; its index is as it is now."""
+    if before is None or info == before:
+        return info
+    facts = {each.name: getattr(info, each.name) for each in fields(info)}
+    missing = {name: getattr(before, name) for name, fact in facts.items() if fact is None and name != "index"}
+    return replace(info, **missing)
 
 
 def gpu_key(uuid: str, index: int | None) -> tuple[str, str | None]:

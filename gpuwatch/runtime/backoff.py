@@ -44,6 +44,11 @@ class Backoff(Generic[What]):
         trying.not_before = self.clock.monotonic() + wait
         return wait
 
+    def at_once(self, what: What) -> None:
+        """It may be tried again now; what failed once more would wait all the longer."""
+        if what in self._trying:
+            self._trying[what].not_before = self.clock.monotonic()
+
     def forget_all_but(self, kept: Collection[What]) -> None:
         """Forget all failures but those of `kept`."""
         self._trying = {what: trying for what, trying in self._trying.items() if what in kept}

@@ -15,11 +15,36 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_SELDOM = (
-    "ast bz2 calendar dis hashlib hmac html ipaddress json linecache locale lzma mimetypes quopri random secrets shutil "
-    "ssl subprocess tempfile textwrap tokenize traceback zoneinfo "
-    "msgspec.inspect msgspec.msgpack msgspec.toml msgspec.yaml"
-).split()
+_SELDOM = [
+    "ast",
+    "bz2",
+    "calendar",
+    "dis",
+    "hashlib",
+    "hmac",
+    "html",
+    "ipaddress",
+    "json",
+    "linecache",
+    "locale",
+    "lzma",
+    "mimetypes",
+    "quopri",
+    "random",
+    "secrets",
+    "shutil",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "textwrap",
+    "tokenize",
+    "traceback",
+    "zoneinfo",
+    "msgspec.inspect",
+    "msgspec.msgpack",
+    "msgspec.toml",
+    "msgspec.yaml",
+]
 _SWITCH = threading.Lock()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuwatch.agent.health.causes import DOWN, LEVELS, RECOVERY, xid_finding
 from gpuwatch.agent.health.settings import HealthRules
+from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.health import Finding
 from gpuwatch.model.xid import CATALOGUE_SOURCE, XIDS
@@ -38,6 +39,36 @@ Where each begins is set under `agent.health`. Reaching the power limit under lo
 
 {down}
 
+## A GPU that hangs
+
+The driver is called in a process of its own, the probe. When a GPU is not read within `agent.late` ({late}), a second
+probe starts that does not touch that GPU: it attaches no GPU, opens each of the others by its PCI bus id, and asks the
+sick one nothing, not even who it is. If it has read the others first, it takes over: they stay fresh. The sick GPU is
+down with the cause `hang`, under the names and numbers known before. Without a second probe the limit is
+`agent.deadline` ({deadline}).
+
+After `agent.hung_retry` ({hung_retry}, doubled with each failure) a probe beside the one at work tries the GPU again,
+and takes over if it answers twice. A GPU that did answer within `agent.deadline` was only slow: it is tried again at
+once, but not twice within `agent.hung_retry`.
+
+A GPU that hangs before it said who it is is called `unidentified-` with its number, until it is well.
+
+If nvmlInit itself does not return, all GPUs are down with the cause `driver`, and `gpuwatch_probe_down_info` has
+`init_hang`. The next probe attaches no GPU, and so finds which one it is. It is tried without end, after longer waits.
+
+A process inside such a call may be beyond SIGKILL. Such probes are counted in `gpuwatch_probe_abandoned`. While there
+are two, no GPU that hung is tried again; while there are three, a hang for which no GPU can be blamed has no successor.
+A GPU that can be blamed is left out from then on, so there are never more of them than GPUs and two.
+
+A machine with such a GPU is unknown, never idle, unless something on it is busy.
+
+## Figures that cannot be true
+
+4294967295 degrees, 250 percent, more memory in use than there is: such a value is left out and counted in
+`gpuwatch_gpu_implausible_values_total` by its field. If it would show use (utilization, activity, memory, power,
+energy, traffic), the GPU is unknown, never idle. A GPU that gives no uuid, or that of another one, is down with the
+cause `error`.
+
 ## What the driver asks for
 
 {recovery}
@@ -55,10 +86,14 @@ and not judged; those of severity `application` are a program's fault.
 
 def render_health_md() -> str:
     """The page."""
+    settings = AgentSettings()
     return _PAGE.format(
         recover_after=format_duration(HealthRules().recover_after),
         levels=_findings(level.finding for level in LEVELS),
         down=_findings(finding for finding, _ in DOWN.values()),
+        late=format_duration(settings.late),
+        deadline=format_duration(settings.deadline),
+        hung_retry=format_duration(settings.hung_retry),
         recovery=_findings(RECOVERY.values()),
         source=CATALOGUE_SOURCE,
         xids=_table(("XID", "severity", "code", "what", "health", "remedy"), _xids()),

@@ -1,11 +1,19 @@
 """PURE: why a GPU that does not look busy is not proven to be at rest."""
 
+import re
+
 from gpuwatch.model.fleet import Evidence
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.mig import MigInstance
 
 REST_INSTANCE_BYTES = 64 * 1024 * 1024  # the driver's own in an instance is below 32 MiB, a CUDA context above 100
 _REST_POWER_RATIO = 0.25  # A100 and A30 at rest draw 11 to 18 % of their limit, instances or not
+
+# What a figure that cannot be true makes doubtful: these tell of use. A fan or a thermometer does not.
+_OF_USE = re.compile(
+    r"(?!.*(_celsius|_hertz)$)(utilization|memory_|encoder|decoder|jpeg|ofa|graphics_activity|sm_|tensor|dram|fp|power_|"
+    r"energy|pcie_[tr]x|nvlink_.*[tr]x|c2c|processes|mig)"
+)
 
 
 def unread(reading: GpuReading) -> str | None:
@@ -19,6 +27,9 @@ def unread(reading: GpuReading) -> str | None:
         return "its utilization could not be read"
     if reading.processes is None:
         return "its processes could not be listed"
+    doubtful = [name for name in reading.implausible if _OF_USE.match(name)]
+    if doubtful:
+        return f"its driver gives figures that cannot be true: {', '.join(doubtful)}"
     if reading.processes_partial:
         return "not all processes that hold it can be seen; the agent needs the host's PID namespace (--pid=host)"
     return None

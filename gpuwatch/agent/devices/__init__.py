@@ -4,6 +4,8 @@ from typing import Protocol, runtime_checkable
 
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 
+HUNG = "not read: it hung an earlier probe"
+
 
 class DeviceSource(Protocol):
     """What the probe reads from. Calls may hang; the supervisor holds the deadline."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpuwatch.agent.devices.messages import Cycle, Event, Message, Unavailable, decode, encode
+from gpuwatch.agent.devices.messages import Cycle, Event, Message, Step, Unavailable, decode, encode
 from gpuwatch.agent.devices.replay import CAPTURE_ENDED
 
 _SECRET_KEY = re.compile(r"uuid|guid|serial", re.IGNORECASE)
@@ -85,8 +85,8 @@ class Recorder:
             ) from error
 
     def say(self, message: Message) -> None:
-        """Write one message. That another capture, which was played, has ended is no part of this one."""
-        if isinstance(message, Unavailable) and message.cause == CAPTURE_ENDED:
+        """Write one message. Steps are no part of a capture, nor that another one, which was played, has ended."""
+        if isinstance(message, Step) or (isinstance(message, Unavailable) and message.cause == CAPTURE_ENDED):
             return
         self._file.write(self._mask.apply(message))
         if not isinstance(message, Cycle | Event):

@@ -2,12 +2,25 @@
 
 A cycle is `cycle`, then `event` for each error reported since the last one, then `reading` or `down` for each GPU as
 soon as it is read, then `end`: so the supervisor knows at which GPU a probe hangs. `unavailable` stands for a cycle in
-which nothing can be read.
+which nothing can be read. Where the driver is opened or GPUs are looked for before a cycle, a `step` says what is about
+to be done: that may hang, too.
 """
+
+from typing import Literal
 
 import msgspec
 
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field="kind"):
+    """The probe is about to open the driver, or to look for one GPU; of that it says what is known before."""
+
+    what: Literal["init", "gpu"]
+    seq: int = 0  # steps are not counted
+    index: int | None = None
+    pci_bus_id: str | None = None
+    uuid: str | None = None
 
 
 class Cycle(msgspec.Struct, frozen=True, kw_only=True, tag="cycle", tag_field="kind"):
@@ -62,7 +75,7 @@ class Unavailable(msgspec.Struct, frozen=True, kw_only=True, tag="unavailable", 
     remedy: str
 
 
-Message = Cycle | Event | Reading | Down | End | Unavailable
+Message = Step | Cycle | Event | Reading | Down | End | Unavailable
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.agent.devices import SourceUnavailableError
-from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, decode
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable, decode
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuReading
 
 CAPTURE_ENDED = "capture_ended"
@@ -80,6 +80,8 @@ def _cycles(capture: Path) -> Iterator[_Recorded]:
     for number, message in _messages(capture):
         where = f"{capture}:{number}"
         match message:
+            case Step():  # how a probe came to its GPUs is its own affair
+                continue
             case Cycle() if cycle is None:
                 cycle, results, events = message, [], []
             case Event() if cycle is not None and message.seq == cycle.seq:

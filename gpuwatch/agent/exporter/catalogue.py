@@ -109,6 +109,13 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "the probe",
     ),
     (
+        "gpuwatch_gpu_implausible_values_total",
+        Kind.COUNTER,
+        (*GPU, "field"),
+        "Cycles in which the driver's value of this field could not be true, and was left out; absent without any.",
+        "the probe",
+    ),
+    (
         "gpuwatch_gpu_clock_event_active",
         Kind.GAUGE,
         (*GPU, "event"),
@@ -318,7 +325,7 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "gpuwatch_probe_down_info",
         INFO,
         ("cause",),
-        "Why the probe reads nothing, such as library_not_found, hang, exit or released; /healthz has the words.",
+        "Why the probe reads nothing, such as library_not_found, init_hang, hang or released; /healthz has the words.",
         "the supervisor",
     ),
     (
@@ -326,6 +333,13 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         Kind.COUNTER,
         ("cause",),
         "Probes replaced: hang, exit, garbage, or renew (on purpose: a new driver library, a hung GPU answers again).",
+        "the supervisor",
+    ),
+    (
+        "gpuwatch_probe_abandoned",
+        Kind.GAUGE,
+        (),
+        "Probes that could not be ended, because they sleep in the kernel; each still holds its GPUs.",
         "the supervisor",
     ),
     (

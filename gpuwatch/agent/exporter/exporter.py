@@ -220,6 +220,7 @@ class Exporter:
             yield from health_rows(gpu)
             if users is not None:
                 yield from holder_rows(gpu.key, users)
+        yield from implausible_rows(snapshot.statistics.implausible, snapshot.verdict.gpus)
         yield from xid_rows(snapshot.xids, snapshot.verdict.gpus)
         for down in snapshot.downs:
             key = down.info.key
@@ -244,6 +245,7 @@ class Exporter:
             yield "gpuwatch_agent_kernel_log_up", (), snapshot.kernel_log_up
         for cause in Interruption:
             yield "gpuwatch_probe_restarts_total", (cause.value,), statistics.interruptions.get(cause.value, 0)
+        yield "gpuwatch_probe_abandoned", (), statistics.abandoned
         silent = "silent" if snapshot.stale else "starting" if snapshot.version == 0 else None
         cause_now = trouble.cause if trouble is not None else silent
         yield "gpuwatch_probe_up", (), 0 if cause_now is not None else 1
@@ -343,6 +345,14 @@ def health_rows(gpu: GpuVerdict) -> Rows:
         yield "gpuwatch_gpu_health_cause_info", (*key, finding.code, finding.remedy.value), 1
     if gpu.health.since is not None:
         yield "gpuwatch_gpu_health_since_timestamp_seconds", key, gpu.health.since.timestamp()
+
+
+def implausible_rows(counts: Mapping[tuple[str, str], int], gpus: Sequence[GpuVerdict]) -> Rows:
+    """Each field of a GPU that ever had a value which could not be true."""
+    keys = {gpu.uuid: gpu.key for gpu in gpus}
+    for (uuid, name), count in counts.items():
+        if uuid in keys:
+            yield "gpuwatch_gpu_implausible_values_total", (*keys[uuid], name), count
 
 
 def xid_rows(counts: Counts, gpus: Sequence[GpuVerdict]) -> Rows:

@@ -28,6 +28,7 @@ class ProbeExit:
 
     why: Interruption
     detail: str
+    culprit: bool = False  # one GPU is to blame, and will be left out
 
 
 class ProbeChild:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.agent.devices import DeviceSource, EventSource, PacedSource, SourceUnavailableError
-from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, encode
+from gpuwatch.agent.devices import HUNG, DeviceSource, EventSource, PacedSource, SourceUnavailableError
+from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.metric_groups import NAMES, GroupName
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -40,7 +40,20 @@ _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sa
 def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  only the chosen source is loaded
 
-    return NvmlSource(clock, arguments.metrics)
+    known = {info.uuid: info for info in arguments.known}
+    return NvmlSource(
+        clock,
+        arguments.metrics,
+        barred=[known.pop(uuid) for uuid in arguments.skip if uuid in known],
+        known=known.values(),
+        attach=not arguments.no_attach,
+        root=arguments.root,
+        tell=_say if arguments.steps else _keep_quiet,
+    )
+
+
+def _keep_quiet(_: Step) -> None:
+    """Steps are for the supervisor."""
 
 
 def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
@@ -90,7 +103,7 @@ def sample(source: DeviceSource, seq: int, clock: Clock, skip: Collection[str] =
 
 
 def _skipped(gpu: GpuInfo, clock: Clock) -> GpuDown:
-    return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail="not read: it hung an earlier probe")
+    return GpuDown(info=gpu, at=clock.now(), cause=DownCause.HANG, detail=HUNG)
 
 
 def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] = lambda _: False) -> Iterator[bool]:
@@ -232,7 +245,18 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--metrics", type=_groups, default=NAMES, metavar="GROUPS", help="nvml: read for these, with commas (all)"
     )
-    parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not touch this GPU; repeatable")
+    parser.add_argument("--steps", action="store_true", help="also say what is about to be opened, as it may hang")
+    parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not read this GPU; repeatable")
+    parser.add_argument(
+        "--known",
+        action="append",
+        default=[],
+        type=_place,
+        metavar="UUID=INDEX=BUS",
+        help="where a GPU is: one with --skip, too, is then not touched at all; repeatable",
+    )
+    parser.add_argument("--no-attach", action="store_true", help="open NVML without attaching GPUs, then one by one")
+    parser.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="where /proc and /sys are (/)")
     return parser
 
 
@@ -242,6 +266,16 @@ def _groups(text: str) -> frozenset[GroupName]:
     if unknown:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(NAMES)}")
     return frozenset(name for name in NAMES if name in named)
+
+
+def _place(text: str) -> GpuInfo:
+    uuid, _, rest = text.partition("=")
+    index, _, bus = rest.partition("=")
+    if not uuid or not (index or bus) or not (index == "" or index.isdecimal()):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not UUID=INDEX=BUS, of which INDEX or BUS may be empty, such as GPU-6a=3=00000000:8D:00.0"
+        )
+    return GpuInfo(uuid=uuid, index=int(index) if index else None, pci_bus_id=bus or None)
 
 
 def _count(text: str) -> int:

@@ -125,8 +125,8 @@ def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
         for number, stream in enumerate(above):
             os.dup2(stream, number)
         os.closerange(_FIRST_FREE, os.sysconf("SC_OPEN_MAX"))
-        sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115, PTH123  as long as it lives
-        sys.stderr = open(2, "w", closefd=False, encoding="utf-8", buffering=1)  # noqa: SIM115, PTH123  as above
+        sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115  as long as it lives
+        sys.stderr = open(2, "w", closefd=False, encoding="utf-8", buffering=1)  # noqa: SIM115  as above
         with contextlib.suppress(OSError):
             Path("/proc/self/comm").write_bytes(_COMM)
         said = _line()

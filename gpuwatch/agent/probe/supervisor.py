@@ -1,56 +1,41 @@
 """Keeps one probe running and feeds its messages to the core. Whatever the probe does, this loop goes on.
 
 A driver call that hangs cannot be interrupted, only its process can be left behind. So each line has a deadline; a
-probe that misses it is killed, and abandoned if even that does not end it (it sleeps in the kernel). The next one skips
-the GPU that hung. A second probe finds out whether that GPU answers again, while the first one works (`retry.py`).
+probe that misses it is killed, and abandoned if even that does not end it (it sleeps in the kernel). The next one does
+not touch the GPU that hung. A second probe (`retry.py`) stands by as soon as the first is late with a GPU, and another
+finds out later whether that GPU answers again.
 """
 
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from gpuwatch.agent.devices.messages import End, Message, Unavailable, decode
-from gpuwatch.agent.exporter.groups import read
+from gpuwatch.agent.devices.messages import End, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
+from gpuwatch.agent.probe.command import leaving_out, probe_command
+from gpuwatch.agent.probe.late import Lateness, SilentError
+from gpuwatch.agent.probe.leavers import Leavers
+from gpuwatch.agent.probe.outage import Outage
 from gpuwatch.agent.probe.parked import ParkedProbe
-from gpuwatch.agent.probe.retry import Trial
+from gpuwatch.agent.probe.retry import STAND_BY_CYCLES, WAKE, Trial, patience
+from gpuwatch.agent.probe.suspect import suspect
+from gpuwatch.agent.probe.witness import Witness
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.gpu import GpuInfo
 from gpuwatch.model.gpu_identity import called
 from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.reexec import own_command
 
 _LOG = logging.getLogger(__name__)
 
 _RELEASE_SECONDS = 2 * (TERMINATE_SECONDS + KILL_SECONDS) + 1.0
-_MOST_STUCK = 3  # abandoned probes; then a new one waits until one of them ends, and a trial does one earlier
+_MOST_STUCK = 3  # abandoned probes; see leavers.py
 _GOOD_CYCLES = 5  # after so many the next failure counts as the first one
 _LONGEST_RETRY_FACTOR = 64  # the longest wait for a GPU that hangs again and again, in times of `hung_retry`
 _PROBE = "the probe"
-
-
-def probe_command(settings: AgentSettings) -> tuple[str, ...]:
-    """The command line of the probe for these settings."""
-    command = own_command("probe")
-    command += [
-        "--on-request",
-        "--source",
-        settings.source,
-        "--interval",
-        str(settings.interval),
-        "--seed",
-        str(settings.seed),
-        "--metrics",
-        ",".join(sorted(read(settings))),
-    ]
-    for flag, value in (("--script", settings.script), ("--capture", settings.capture)):
-        if value is not None:
-            command += [flag, value]
-    return tuple(command)
 
 
 class ProbeSupervisor:
@@ -64,7 +49,7 @@ class ProbeSupervisor:
         command: Sequence[str] = (),
         first: ParkedProbe | None = None,
     ) -> None:
-        """`command` replaces the probe of the settings; `--skip UUID` is appended for each GPU that is not read.
+        """`command` replaces the probe of the settings; flags are appended for GPUs that are not to be touched.
 
         `first` is the first probe, where one runs already.
         """
@@ -80,7 +65,16 @@ class ProbeSupervisor:
         self._first = first
         self._child: ProbeChild | None = None
         self._trial: Trial | None = None
-        self._stuck: list[ProbeChild] = []
+        self._late = Lateness(clock, self._dismiss)
+        self._heir: Trial | None = None  # which of the two takes over
+        self._witness = Witness(clock, settings.hung_retry)
+        self._doubted: tuple[str, float] | None = None  # the GPU to blame, and the seconds that it has left
+        self._leavers = Leavers()
+        self._outage = Outage(clock)
+        self._step: Step | None = None  # what the probe was about to do, unless it has said more since
+        self._nameless: dict[str, GpuInfo] = {}  # GPUs that hung before they said who they are, by stand-in
+        self._held_back = False  # no trial begins, for fear of one more that cannot be ended
+        self._careful = False  # the last probe hung in opening the driver: the next one attaches no GPU
         self._hung, self._failures = self._forgotten()
         self._turns = 0
 
@@ -122,8 +116,9 @@ class ProbeSupervisor:
         self._call()
         with self._changed:
             self._changed.wait_for(lambda: self._resting, _RELEASE_SECONDS)
-            child, trial = self._child, self._trial
-        held = [*self._stuck, *([] if child is None else [child]), *([] if trial is None else [trial.child])]
+            child = self._child
+        seconds = [each.child for each in (self._trial, self._late.standby) if each is not None]
+        held = [*self._leavers.alive, *(each for each in (child, self._witness.child) if each is not None), *seconds]
         return tuple(each.process.pid for each in held if each.process.poll() is None)
 
     def acquire(self) -> None:
@@ -149,11 +144,9 @@ class ProbeSupervisor:
         """Wake the loop, whatever it waits for."""
         with self._changed:
             self._changed.notify_all()
-        child, trial = self._child, self._trial
+        child = self._child
         if child is not None:
-            child.lines.put(None)
-        if trial is not None:
-            trial.call_off()
+            child.lines.put(WAKE)
 
     def _wait(self, seconds: float) -> None:
         """Wait for that time, unless the loop is called."""
@@ -162,7 +155,7 @@ class ProbeSupervisor:
 
     def _rest(self) -> None:
         """Publish in each interval that the GPUs are released, until they are acquired: the verdict stays fresh."""
-        self._end_trial()
+        self._end_seconds()
         with self._changed:
             self._resting = True
             self._changed.notify_all()
@@ -172,6 +165,7 @@ class ProbeSupervisor:
                 self._changed.wait(self._settings.interval)
             self._resting = False
         self._hung, self._failures = self._forgotten()  # a reset may have mended them
+        self._nameless.clear()
 
     def _run(self) -> None:
         """Run one probe after another until `stop`."""
@@ -183,48 +177,70 @@ class ProbeSupervisor:
             ending = self._one_probe()
             if self._called:
                 continue
+            self._wait(self._account(ending))
+            if self._heir is None and not ending.culprit:
+                self._await_stuck()
+        self._end_seconds()
+
+    def _account(self, ending: ProbeExit) -> float:
+        """Tell the core and the log why the probe is replaced; the seconds until the next one starts."""
+        init_hang = ending.why is Interruption.HANG and self._opening
+        seamless = self._heir is not None and bool(self._heir.cycle)
+        if init_hang:
+            self._core.cannot_open(self._outage.init_hang(ending.detail), ending.why)
+        elif seamless:
+            self._core.replaced(ending.why)
+        else:
             self._core.interrupt(ending.why, ending.detail)
-            failed = ending.why is not Interruption.RENEW
-            delay = self._failures.failed(_PROBE) if failed else 0.0
-            level = logging.WARNING if failed else logging.INFO
-            _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
-            self._wait(delay)
-            self._await_stuck()
-        self._end_trial()
+        self._careful = init_hang
+        at_once = ending.culprit or ending.why is Interruption.RENEW
+        delay = 0.0 if at_once else self._failures.failed(_PROBE)
+        quiet = self._outage and (init_hang or ending.why is Interruption.RENEW)  # it was told already
+        level = logging.DEBUG if quiet else logging.INFO if ending.why is Interruption.RENEW else logging.WARNING
+        _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
+        return delay
 
     def _one_probe(self) -> ProbeExit:
-        """Start a probe, or take over a trial that has passed, and listen to it until it must be replaced."""
+        """Start a probe, or take over a second one, and listen to it until it must be replaced."""
         heard: tuple[bytes, ...] = ()
-        if self._trial is not None and self._trial.cycle:
-            trial, self._trial = self._trial, None
-            self._hung.worked(trial.uuid)
-            child, heard = trial.child, trial.cycle
+        heir, self._heir = self._heir, None
+        self._step = None
+        if heir is not None:
+            child, heard = heir.hand_over()
         else:
             try:
-                child = ProbeChild(self._skipping(self._hung), self._first)
+                child = ProbeChild(self._leaving_out(self._hung), self._first)
             except OSError as error:
                 return ProbeExit(why=Interruption.EXIT, detail=f"it could not be started: {error}")
         self._child, self._first = child, None
         if self._called:
-            child.lines.put(None)
+            child.lines.put(WAKE)
         try:
             return self._listen(child, heard)
         finally:
             self._child = None
-            child.end()
-            self._leave_behind(child)
+            self._part_with(child)
 
-    def _skipping(self, uuids: Iterable[str]) -> list[str]:
+    def _part_with(self, child: ProbeChild) -> None:
+        """End a probe; one that was replaced before its time was over may still show that the GPU is only slow."""
+        doubted, self._doubted = self._doubted, None
+        if doubted is None:
+            self._leavers.end(child)
+        else:
+            self._hear_witness()
+            self._witness.watch(child, *doubted)
+
+    def _hear_witness(self) -> None:
+        """End a probe that was late. A GPU that it could read after all is tried again at once."""
+        child, uuid = self._witness.part()
+        if child is not None:
+            self._leavers.end(child)
+        if uuid is not None:
+            self._hung.at_once(uuid)
+
+    def _leaving_out(self, uuids: Iterable[str]) -> list[str]:
         """The command line of a probe that leaves these GPUs alone."""
-        return [*self._command, *(part for uuid in uuids for part in ("--skip", uuid))]
-
-    def _leave_behind(self, child: ProbeChild) -> None:
-        """Remember a killed probe that has not ended."""
-        if child.process.poll() is None:
-            self._stuck.append(child)
-            _LOG.error(
-                "probe %d cannot be killed, because it sleeps in the kernel; it is left behind", child.process.pid
-            )
+        return leaving_out(self._command, uuids, {**self._nameless, **self._core.expected}, careful=self._careful)
 
     def _listen(self, child: ProbeChild, heard: Iterable[bytes]) -> ProbeExit:
         """Feed the core line by line, first what was `heard`; the result is why there will be no more."""
@@ -232,11 +248,14 @@ class ProbeSupervisor:
         backlog = deque(heard)
         while True:
             try:
-                line = backlog.popleft() if backlog else child.lines.get(timeout=allowed)
-            except queue.Empty:
-                return self._hang(allowed, doing)
+                line = backlog.popleft() if backlog else self._next_line(child, allowed, good_cycles)
+            except SilentError as silence:
+                self._heir = self._late.take()
+                return self._hang(allowed, doing, silence.left)
             if self._called:
                 return ProbeExit(why=Interruption.EXIT, detail="it is no longer wanted")
+            if line == WAKE:
+                continue
             if line is None:
                 return child.farewell()
             try:
@@ -247,7 +266,8 @@ class ProbeSupervisor:
                 return ProbeExit(
                     why=Interruption.GARBAGE, detail=f"it wrote {line[:80]!r}, which is not a message: {error}"
                 )
-            allowed, doing = self._after(message)
+            self._note(message)
+            allowed, doing = patience(self._settings, message)
             if not isinstance(message, End):
                 continue
             good_cycles += 1
@@ -256,48 +276,119 @@ class ProbeSupervisor:
             if not backlog and self._try_again():
                 return ProbeExit(why=Interruption.RENEW, detail="a GPU that hung answers again")
 
-    def _after(self, message: Message) -> tuple[float, str]:
-        """How long the next line may take, and what it should bring."""
-        deadline = self._settings.deadline
-        if isinstance(message, End | Unavailable):
-            return self._settings.interval + deadline, "list its GPUs"
-        return deadline, "end its cycle"
+    def _note(self, message: Message) -> None:
+        """What a message says beyond its readings."""
+        self._step = message if isinstance(message, Step) else None
+        if isinstance(message, Unavailable):
+            self._outage.note(message.cause, message.detail, message.remedy)
+        elif self._outage and isinstance(message, Reading):
+            self._outage.over()
+
+    def _next_line(self, child: ProbeChild, allowed: float, good_cycles: int) -> bytes | None:
+        """The next line; see `Lateness`."""
+        # Where GPUs are looked for first, each may have to be initialised; later none does.
+        late = self._settings.late if self._step is None or good_cycles else self._settings.deadline
+        told = 0.0
+
+        def look(waited: float) -> None:
+            nonlocal told
+            self._turns += 1
+            if self._opening and waited - told >= self._settings.deadline:
+                told = waited
+                detail = f"nvmlInit has not returned for {format_duration(round(waited, 1))}"
+                self._core.cannot_open(self._outage.init_hang(detail))
+
+        return self._late.next_line(child, late=late, allowed=allowed, begin=self._stand_by, look=look)
+
+    def _stand_by(self) -> Trial | None:
+        """A second probe that leaves out the GPU with which the first is late."""
+        gpu = self._suspect
+        if gpu is None:
+            return None
+        try:
+            command = self._leaving_out(dict.fromkeys([*self._hung, gpu.uuid]))
+            return Trial(command, gpu.uuid, self._settings, STAND_BY_CYCLES)
+        except OSError as error:
+            _LOG.warning("no second probe could be started: %s", error)
+            return None
+
+    def _dismiss(self, second: Trial) -> None:
+        """End a second probe that is not needed."""
+        self._leavers.end(second.hand_over()[0])
+
+    @property
+    def _opening(self) -> bool:
+        """Whether the probe is opening the driver."""
+        return self._step is not None and self._step.what == "init"
+
+    @property
+    def _suspect(self) -> GpuInfo | None:
+        """The GPU that the probe is busy with."""
+        if self._step is None:
+            return self._core.awaited
+        gpu = suspect(self._step, {**self._nameless, **self._core.expected})
+        if gpu is not None and gpu.uuid not in self._core.expected:
+            self._nameless[gpu.uuid] = gpu
+        return gpu
 
     def _try_again(self) -> bool:
         """Between two cycles, begin or conclude a trial; True if it has passed and shall replace this probe."""
         trial = self._trial
+        if self._witness.over:
+            self._hear_witness()
         self._reap()
         if trial is not None:
-            if not trial.over or trial.cycle:
-                return trial.over
+            if not trial.over:
+                return False
             self._trial = None
-            self._leave_behind(trial.child)
+            if trial.cycle:
+                self._heir = trial
+                self._hung.worked(trial.uuid)
+                self._nameless.pop(trial.uuid, None)
+                return True
+            self._leavers.end(trial.child)
             self._postpone(trial.uuid, trial.failure)
             return False
         hung = tuple(self._hung)
-        if not hung or not self._hung.over(hung[0]) or len(self._stuck) >= _MOST_STUCK - 1:
+        if not hung or not self._hung.over(hung[0]):
             return False
+        if len(self._leavers.alive) >= _MOST_STUCK - 1:
+            if not self._held_back:
+                self._held_back = True
+                _LOG.warning("%s is not tried again before one of the probes left behind has ended", hung[0])
+            return False
+        self._held_back = False
         try:
-            self._trial = Trial(self._skipping(hung[1:]), hung[0], self._settings)
+            self._trial = Trial(self._leaving_out(hung[1:]), hung[0], self._settings)
         except OSError as error:
             self._postpone(hung[0], f"no probe could be started: {error}")
         return False
 
-    def _end_trial(self) -> None:
-        """Forget the probe, which has ended."""
-        trial, self._trial = self._trial, None
-        if trial is not None:
-            trial.stop()
-            self._leave_behind(trial.child)
+    def _end_seconds(self) -> None:
+        """End each probe but the one at work, and wait until each has ended, as far as it can be ended."""
+        self._late.stop()
+        self._hear_witness()
+        for second in (self._trial, self._heir):
+            if second is not None:
+                self._dismiss(second)
+        self._trial = self._heir = None
+        self._leavers.settle()
 
-    def _hang(self, allowed: float, doing: str) -> ProbeExit:
-        """Note which GPU it was, so that the next probe serves the others."""
-        gpu = self._core.awaited
+    def _hang(self, allowed: float, doing: str, left: float) -> ProbeExit:
+        """Note which GPU it was, so that the next probe serves the others. So many seconds were `left` for it."""
+        gpu = self._suspect
         if gpu is None:
-            return ProbeExit(why=Interruption.HANG, detail=f"it did not {doing} within {format_duration(allowed)}")
-        why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(allowed)}"
+            what = "nvmlInit did not return" if self._opening else f"it did not {doing}"
+            why = f"{what} within {format_duration(allowed)}"
+            return ProbeExit(why=Interruption.HANG, detail=why)
+        limit = self._settings.late if left else allowed
+        why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(limit)}"
         self._postpone(gpu.uuid, why)
-        return ProbeExit(why=Interruption.HANG, detail=why)
+        self._doubted = (gpu.uuid, left) if left else None
+        if self._trial is not None:  # it does not leave this GPU out
+            self._dismiss(self._trial)
+            self._trial = None
+        return ProbeExit(why=Interruption.HANG, detail=why, culprit=True)
 
     def _postpone(self, uuid: str, why: str) -> None:
         """Do not read a GPU for some time, longer after each hang."""
@@ -306,13 +397,16 @@ class ProbeSupervisor:
 
     def _reap(self) -> None:
         """Forget abandoned probes that have ended."""
-        self._stuck = [child for child in self._stuck if child.process.poll() is None]
+        self._leavers.reap()
+        self._core.note_abandoned(len(self._leavers.stuck))
 
     def _await_stuck(self) -> None:
         """Wait while there are too many abandoned probes."""
+        self._leavers.settle()
+        last = self._leavers.stuck[-1:]
         while not self._called:
             self._turns += 1
             self._reap()
-            if len(self._stuck) < _MOST_STUCK:
+            if last != self._leavers.stuck[-1:] or len(self._leavers.stuck) < _MOST_STUCK:
                 return
             self._wait(self._settings.restart_max)

@@ -31,7 +31,7 @@ class AgentCase:
     run: Path = Path("/run")
     dmi: Path = DMI
     roots: Roots = field(default_factory=Roots)
-    probe: Sequence[str] = field(default_factory=lambda: own_command("probe", "--cycles", "1"))
+    probe: Sequence[str] = field(default_factory=lambda: own_command("probe", "--cycles", "1", "--steps"))
 
 
 class ControllerCase:

@@ -4,7 +4,7 @@ import queue
 import re
 from collections.abc import Iterator
 
-from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Unavailable, decode
+from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write
 from gpuwatch.cli.doctor.findings import KINDS, found
@@ -32,7 +32,12 @@ def driver(case: AgentCase) -> Iterator[Finding]:
             return
     cycle = next((message for message in messages if isinstance(message, Cycle)), None)
     if cycle is None:
-        yield found("driver.hangs", where, f"no answer within {format_duration(PROBE_SECONDS)}{last_words}{beside}")
+        step = next((message for message in reversed(messages) if isinstance(message, Step)), None)
+        text = f"no answer within {format_duration(PROBE_SECONDS)}{last_words}{beside}"
+        if step is not None and step.what == "init":
+            yield found("driver.init_hang", where, text)
+        else:
+            yield found("driver.hangs", where if step is None else f"GPU {step.index}", text)
         return
     version = next((gpu.driver_version for gpu in cycle.gpus if gpu.driver_version), "of unknown version")
     yield fine("driver", where, f"NVML answers, driver {version}{beside}")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.agent.probe.supervisor import ProbeSupervisor, probe_command
+from gpuwatch.agent.probe.command import probe_command
+from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Snapshot
 from gpuwatch.model.fleet import State
@@ -189,10 +190,10 @@ def test_trials_that_cannot_be_killed_leave_room_for_a_probe(watch: Watch, monke
     with monkeypatch.context() as unkillable:
         unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch("hangs", IMPATIENT)
-        watched.until(lambda: len(watched.supervisor._stuck) == 2)
+        watched.until(lambda: len(watched.supervisor._leavers.stuck) == 2)
         cycles = watched.shown.statistics.cycles
         watched.until(lambda: watched.shown.statistics.cycles > cycles + 20)
-        starts, stuck = watched.starts, list(watched.supervisor._stuck)
+        starts, stuck = watched.starts, list(watched.supervisor._leavers.stuck)
     for child in stuck:
         child.process.kill()
     watched.until(lambda: watched.starts > starts)
@@ -250,10 +251,10 @@ def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
         watched = watch(
             "silent,silent,silent,steady", AgentSettings(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
         )
-        watched.until(lambda: len(watched.supervisor._stuck) == 3)
+        watched.until(lambda: len(watched.supervisor._leavers.stuck) == 3)
         SystemClock().sleep(1.0)
         held_back = watched.starts
-    stuck = list(watched.supervisor._stuck)
+    stuck = list(watched.supervisor._leavers.stuck)
     stuck[0].process.kill()
     watched.until(lambda: watched.up == [0, 1])
     for child in stuck:
@@ -298,7 +299,7 @@ def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: p
         watched = watch("steady")
         watched.until(lambda: watched.up == [0, 1])
         held = watched.supervisor.release("released by alice")
-    (stuck,) = watched.supervisor._stuck
+    (stuck,) = watched.supervisor._leavers.stuck
     stuck.process.kill()
     stuck.process.wait()
     again = watched.supervisor.release("released by bob")

@@ -9,7 +9,7 @@ Every change takes effect at the next driver call of every process that uses it.
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -39,6 +39,19 @@ def build(folder: Path, *, old: bool = False) -> Path:
     library = folder / "libnvidia-ml.so.1"
     subprocess.run(["cc", *options, *variant, "-o", str(library), *map(str, _SOURCES)], check=True)
     return folder
+
+
+# What a sick GPU answers for one figure, in the units of the stub's table.
+GARBAGE: dict[str, dict[str, int]] = {
+    "temperature": {"temperature": 2**32 - 1},
+    "memory temperature": {"memory_temperature": 2**32 - 1},
+    "utilization": {"utilization": 250},
+    "power": {"power": 2**32 - 1},
+    "clock": {"sm_clock": 2**32 - 1},
+    "memory": {"memory_used": 2**40, "memory_total": 2**36},
+    "fan": {"fan": 2**32 - 1},
+    "energy": {"energy": 2**63 - 1},
+}
 
 
 class StubGpu:
@@ -105,6 +118,24 @@ class StubGpu:
         """These functions are not supported."""
         return self._write({f"error.{function}": str(NOT_SUPPORTED) for function in functions})
 
+    def block(self) -> Self:
+        """No call about it ever returns, in no process: not even who it is, as after a time-out of its GSP."""
+        return self.set(block=1)
+
+    def slow(self, seconds: float) -> Self:
+        """Each call about it takes so long."""
+        return self.set(call_us=round(seconds * 1e6))
+
+    def garbage(self, what: str) -> Self:
+        """One figure of it is a number that cannot be true, of the table GARBAGE; or its `uuid` is none."""
+        return self._write({"uuid": "%%"}) if what == "uuid" else self.set(**GARBAGE[what])
+
+    def sound(self, what: str) -> Self:
+        """That figure is as it was at first."""
+        keys = ("uuid",) if what == "uuid" else GARBAGE[what]
+        self._driver.forget(f"{self._prefix}.{key}" for key in keys)
+        return self
+
     def _write(self, values: Mapping[str, str]) -> Self:
         self._driver.write({f"{self._prefix}.{key}": value for key, value in values.items()})
         return self
@@ -152,8 +183,8 @@ class StubDriver:
         self.gpu(slot).set(lost=1)
 
     def find(self, slot: int) -> None:
-        """The GPU is back."""
-        self.gpu(slot).set(lost=0, absent=0, hang=0)
+        """The GPU is back, and well."""
+        self.gpu(slot).set(lost=0, absent=0, hang=0, block=0, attach_blocks=0, call_us=0)
 
     def unplug(self, slot: int) -> None:
         """The driver no longer lists the GPU."""
@@ -162,6 +193,15 @@ class StubDriver:
     def hang(self, slot: int) -> None:
         """Measurements of the GPU never return; a call that hangs already stays so when the GPU is found."""
         self.gpu(slot).set(hang=1)
+
+    def init_takes(self, seconds: float | None) -> None:
+        """How long nvmlInit takes; None is for ever."""
+        self.write({"init": "-1" if seconds is None else str(round(seconds * 1e6))})
+
+    def deafen(self) -> Self:
+        """A call that never returns ignores SIGTERM from now on."""
+        self.write({"deaf": "1"})
+        return self
 
     def remove(self, code: int = DRIVER_NOT_LOADED) -> None:
         """Every call answers that code."""
@@ -183,6 +223,12 @@ class StubDriver:
     def busy_seconds(self) -> float:
         """How long the calls of the process that exited last used the processor, by the table of latencies."""
         return int(self.counts_file.with_name(f"{self.counts_file.name}.busy").read_text(encoding="ascii")) / 1e6
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Take lines out of the state file."""
+        for key in keys:
+            self._lines.pop(key, None)
+        self.write({})
 
     def write(self, lines: Mapping[str, str]) -> None:
         """Put lines of the state file in place, all at once."""

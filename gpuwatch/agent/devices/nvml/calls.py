@@ -8,6 +8,9 @@ from typing import Any
 
 import pynvml as nvml
 
+from gpuwatch.agent.devices.nvml.buffers import FieldBatch, SampleBuffer
+from gpuwatch.agent.devices.nvml.plausible import bounds, plausible
+
 
 class Absence(Enum):
     """Why a call gave no value."""
@@ -25,7 +28,7 @@ class GpuLostError(Exception):
 _NOTHING = {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_NO_DATA}
 _MISSING = {nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH}  # in an older driver
 _UNSUPPORTED = {nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_DEPRECATED, *_MISSING}
-_LOST = {nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_GPU_NOT_FOUND}
+LOST = {nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_GPU_NOT_FOUND}
 
 # Errors of the whole driver: cause for machines, remedy for people. After version_mismatch only a fresh process helps,
 # because the old library stays mapped in this one.
@@ -67,6 +70,7 @@ class Table:
     def __init__(self, rows: Mapping[str, tuple[Way, ...]]) -> None:
         """Rows by the name of the field that they fill."""
         self.rows = rows
+        self.limits = {name: bounds(name) for name in rows}
         ways = [way for row in rows.values() for way in row]
         self.fields = tuple(dict.fromkeys(key for way in ways for key in way.fields))
         self.gpm = tuple(dict.fromkeys(metric for way in ways for metric in way.gpm))
@@ -87,6 +91,9 @@ class Device:
     slow: dict[str, Any] = field(default_factory=dict)  # the slow rows, as last read
     steady: dict[str, Any] = field(default_factory=dict)  # likewise
     holders: dict[str, Any] = field(default_factory=dict)  # who held it when that was last asked
+    implausible: dict[str, frozenset[str]] = field(default_factory=dict)  # by table, what could not be true
+    batches: "dict[Table, FieldBatch]" = field(default_factory=dict)
+    samples: SampleBuffer = field(default_factory=SampleBuffer)
     parts: dict[Any, "Device"] = field(default_factory=dict)  # its MIG instances
 
     def forget(self) -> None:
@@ -105,10 +112,20 @@ class Visit:
     now: float  # of the monotonic clock
     answers: dict[object, Any] = field(default_factory=dict)
     failure: str = ""
+    implausible: set[str] = field(default_factory=set)  # rows with a value that could not be true
+    _false: bool = False  # in the row at hand
 
     def read(self) -> dict[str, Any]:
-        """The value of each row of the table."""
-        return {name: self.learn(ways) for name, ways in self.table.rows.items()}
+        """The value of each row of the table, without what cannot be true."""
+        return {name: self._row(name, ways) for name, ways in self.table.rows.items()}
+
+    def _row(self, name: str, ways: Sequence[Way]) -> Any:  # noqa: ANN401  the row knows the type
+        self._false = False
+        learnt = self.learn(ways)
+        value = plausible(learnt, self.table.limits[name])
+        if self._false or value is not learnt:
+            self.implausible.add(name)
+        return value
 
     def learn(self, ways: Sequence[Way]) -> Any:  # noqa: ANN401  the row knows the type
         """The value of the first way that is supported and has one."""
@@ -117,6 +134,7 @@ class Visit:
             if value is Absence.FAILED:
                 return None
             if not isinstance(value, Absence):
+                self._false = self._false or value is None
                 return value
         return None
 
@@ -133,8 +151,12 @@ class Visit:
 
     def ask(self, key: object, name: str, *args: object) -> Any:  # noqa: ANN401  as above
         """The answer of a function of pynvml, or an Absence."""
+        return self.answer(key, name, lambda: getattr(nvml, name)(*args))
+
+    def answer(self, key: object, name: str, ask: Callable[[], Any]) -> Any:  # noqa: ANN401  as above
+        """What `ask` gives, or an Absence; `name` is the function that it calls."""
         try:
-            return getattr(nvml, name)(*args)
+            return ask()
         except (AttributeError, nvml.NVMLLibraryMismatchError):  # an older binding, an older driver
             self.device.unsupported.add(key)
             return Absence.UNSUPPORTED
@@ -149,7 +171,7 @@ class Visit:
         if code in _NOTHING:
             return Absence.NOTHING
         error = nvml.NVMLError(code)
-        if code in _LOST:
+        if code in LOST:
             raise GpuLostError(f"{name}: {error}") from error
         if code in DRIVER_GONE:
             raise error
@@ -179,12 +201,12 @@ class Call(Way):
 
 
 # nvmlValueType_t in its order: double, unsigned, unsigned long, unsigned and signed long long, int, unsigned short.
-_UNION = ("@d", "@I", "@L", "@Q", "@q", "@i", "@H")
+_UNION = tuple(struct.Struct(member).unpack_from for member in ("@d", "@I", "@L", "@Q", "@q", "@i", "@H"))
 
 
 def number(value_type: int, union: Any) -> Any:  # noqa: ANN401  pynvml is untyped
     """The member of an nvmlValue_t that its type names; None for a type to come."""
-    return struct.unpack_from(_UNION[value_type], union)[0] if value_type < len(_UNION) else None
+    return _UNION[value_type](union)[0] if value_type < len(_UNION) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +237,14 @@ class Field(Way):
         return None if value is None else self.convert(value)
 
 
-# nvmlFieldValue_t: id, scope, time stamp, latency, type, return code, union. Read as a whole, because pynvml's own
-# structures take a Python call for each member, which would be most of a cycle.
-_ENTRY = struct.Struct("@IIqqii8s")
-
-
 def _batch(visit: Visit) -> Any:  # noqa: ANN401  pynvml is untyped
     """The type, return code and union of each entry by its key."""
-    wanted = [key for key in visit.table.fields if key not in visit.device.unsupported]
-    answer = visit.call("fields", "nvmlDeviceGetFieldValues", wanted)
-    if isinstance(answer, Absence):
-        return answer
-    return {(entry[0], entry[1]): entry[4:] for entry in _ENTRY.iter_unpack(bytes(answer))}
+    device = visit.device
+    wanted = tuple(key for key in visit.table.fields if key not in device.unsupported)
+    batch = device.batches.get(visit.table)
+    if batch is None or batch.wanted != wanted:
+        batch = device.batches[visit.table] = FieldBatch(wanted)
+    return visit.answer("fields", "nvmlDeviceGetFieldValues", lambda: batch.ask(device.handle))
 
 
 @dataclass(frozen=True, slots=True)

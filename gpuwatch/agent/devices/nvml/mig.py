@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuwatch.agent.devices.nvml.calls import Absence, Device, Table, Visit, Way
 from gpuwatch.agent.devices.nvml.gpm import release
+from gpuwatch.agent.devices.nvml.plausible import impossible_sizes
 from gpuwatch.agent.devices.nvml.processes import compute_pids
 from gpuwatch.model.mig import MigDevice, MigInstance
 
@@ -34,6 +35,9 @@ class Mig(Way):
         within = Visit(part, self.table, visit.now)
         values = within.read()
         visit.failure = visit.failure or within.failure
+        wrong = impossible_sizes(values)
+        values |= dict.fromkeys(wrong)
+        visit.implausible |= within.implausible | wrong
         return MigInstance(
             id=key[0],
             devices=key[1],

@@ -45,6 +45,7 @@ _HOLDERS = {"processes", "processes_partial"}
 _LINK_COUNT = Table({"count": (Field(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT, int),)})
 _LINK_FIELDS = {138, 139, 161, 162, 163, 202, 204, 208, 211, 215, 219}
 _PERCENT = 100
+_OVERSHOOT_PERCENT = 120
 
 
 # From the driver's units to base units; None is what cannot be true.
@@ -71,7 +72,8 @@ def _mean(percents: Sequence[float]) -> float:
 
 
 def _activity(percent: float) -> float | None:
-    return None if percent < 0 else min(percent / 100, 1.0)  # a quotient of two counters may overshoot a little
+    # A quotient of two counters may overshoot a little; by more it is garbage.
+    return min(percent / 100, 1.0) if 0 <= percent <= _OVERSHOOT_PERCENT else None
 
 
 def _milli(value: float) -> float:
@@ -234,7 +236,7 @@ ROWS: dict[str, _Ways] = {
         ),
     ),
     "performance_state": (
-        Call("nvmlDeviceGetPerformanceState", lambda state: None if state == _PSTATE_UNKNOWN else state),
+        Call("nvmlDeviceGetPerformanceState", lambda state: Absence.NOTHING if state == _PSTATE_UNKNOWN else state),
     ),
     "fan_speed_ratio": (Call("nvmlDeviceGetFanSpeed", lambda percent: percent / 100),),  # it may exceed 100
     "pcie_link_generation": (Call("nvmlDeviceGetCurrPcieLinkGeneration", int),),
@@ -354,14 +356,14 @@ def absent_links(tables: Tables, device: Device, now: float) -> set[FieldKey]:
 
 def _fresh_percents(visit: Visit) -> list[float] | Absence:
     device, seen = visit.device, visit.device.samples_seen
-    answer = visit.call("samples", "nvmlDeviceGetSamples", nvml.NVML_GPU_UTILIZATION_SAMPLES, seen or 0)
+    answer = visit.answer("samples", "nvmlDeviceGetSamples", lambda: device.samples.ask(device.handle, seen or 0))
     if answer is Absence.NOTHING:
         device.samples_seen = seen or 0
     if isinstance(answer, Absence):
         return answer
     value_type, samples = answer
-    fresh = [sample for sample in samples if sample.timeStamp > (seen or 0)]
-    device.samples_seen = max((sample.timeStamp for sample in fresh), default=seen or 0)
-    percents = [number(value_type, sample.sampleValue) for sample in fresh]
+    fresh = [(at, union) for at, union in samples if at > (seen or 0)]
+    device.samples_seen = max((at for at, _ in fresh), default=seen or 0)
+    percents = [number(value_type, union) for _, union in fresh]
     valid = [percent for percent in percents if percent is not None and 0 <= percent <= _PERCENT]
     return valid if valid and seen is not None else Absence.NOTHING

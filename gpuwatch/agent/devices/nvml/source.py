@@ -1,26 +1,37 @@
-"""The GPUs of this host: finding them, reading each once a cycle, losing and finding them again."""
+"""The GPUs of this host: finding them, reading each once a cycle, losing and finding them again.
+
+A GPU that hangs any call about it must not be touched, not even to ask who it is. Where there is one, NVML is opened
+without attaching GPUs, and each of the others is opened by its own PCI bus id: that initialises this GPU alone
+(nvmlDeviceGetHandleByPciBusId_v2; the lookup by uuid may initialise others). Else GPUs are opened by their index.
+"""
 
 import contextlib
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pynvml as nvml
 
-from gpuwatch.agent.devices import SourceUnavailableError
-from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, Device, GpuLostError, Table, Visit
+from gpuwatch.agent.devices import HUNG, SourceUnavailableError
+from gpuwatch.agent.devices.messages import Step
+from gpuwatch.agent.devices.nvml.buses import bus_ids, canonical
+from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, LOST, Device, GpuLostError, Table, Visit
 from gpuwatch.agent.devices.nvml.events import XidEvents
 from gpuwatch.agent.devices.nvml.gpm import release
+from gpuwatch.agent.devices.nvml.plausible import impossible_sizes
 from gpuwatch.agent.devices.nvml.rows import Tables, absent_links
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
-from gpuwatch.model.gpu_identity import order
+from gpuwatch.model.gpu_identity import STAND_IN, order
 from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS
 from gpuwatch.model.metric_groups import NAMES, GroupName
 from gpuwatch.runtime.clock import Clock
 
 FORGET_SECONDS = 600  # what was not supported may be, once NVLinks are trained or a mode has changed
 
-_STAND_IN = "unidentified-"
+_UUID = re.compile(r"[0-9A-Za-z-]{8,96}")  # of Tegra without the GPU-
+_NO_ATTACH = 2  # NVML_INIT_FLAG_NO_ATTACH
 
 
 @dataclass(slots=True)
@@ -68,36 +79,58 @@ class _Gpu:
 class NvmlSource:
     """The GPUs of this host. One NVML client is kept open, so that the driver stays loaded between cycles."""
 
-    def __init__(self, clock: Clock, groups: Collection[GroupName] = NAMES) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        groups: Collection[GroupName] = NAMES,
+        *,
+        barred: Iterable[GpuInfo] = (),
+        known: Iterable[GpuInfo] = (),
+        attach: bool = True,
+        root: Path = Path("/"),
+        tell: Callable[[Step], None] = lambda _: None,
+    ) -> None:
         """Touch nothing yet: the driver is opened by the first `gpus()`, and again after it was gone.
 
-        What only other `groups` of metrics show is not read.
+        What only other `groups` of metrics show is not read. `barred` are never touched; each has a PCI bus id or at
+        least an index. `known` are other GPUs that there were. Without `attach` NVML is opened without attaching GPUs,
+        as it also is while one is barred. /proc and /sys are under `root`. `tell` hears of each step that may hang,
+        before it.
         """
         self._tables = Tables.of(groups)
         self.whole = True
         self._clock = clock
+        self._barred = {info.uuid: info for info in barred}
+        self._known = {bus: info for info in known if (bus := canonical(info.pci_bus_id or "")) is not None}
+        self._attach = attach and not self._barred
+        self._root = root
+        self._tell = tell
         self._gpus: dict[str, _Gpu] = {}
+        self._seen = set[str]()  # in this listing
+        self._gone: set[str] = set()  # barred, and no longer there
         self._count = 0
         self._open = False
         self._events = XidEvents()
 
     def gpus(self) -> tuple[GpuInfo, ...]:
-        """The GPUs that the driver lists or ever listed, by index; one lost before it gave its uuid has a stand-in."""
+        """The GPUs that the driver lists or ever listed, by index; one without a known uuid has a stand-in."""
         self.whole = True
         try:
-            if not self._open:
-                nvml.nvmlInit()
-                self._open, self._count = True, -1
+            self._init()
             count = nvml.nvmlDeviceGetCount()
             if count != self._count or any(gpu.device is None for gpu in self._gpus.values()):
                 self._enumerate(count)
         except nvml.NVMLError as error:
             raise self._failed(error) from error
-        return tuple(sorted((gpu.info for gpu in self._gpus.values()), key=lambda info: order(info.uuid, info.index)))
+        infos = [gpu.info for gpu in self._gpus.values()]
+        infos += [info for uuid, info in self._barred.items() if uuid not in self._gone]
+        return tuple(sorted(infos, key=lambda info: order(info.uuid, info.index)))
 
     def read(self, gpu: GpuInfo) -> GpuReading | GpuDown:
         """Read one GPU once."""
         at = self._clock.now()
+        if gpu.uuid in self._barred:
+            return GpuDown(info=gpu, at=at, cause=DownCause.HANG, detail=HUNG)
         known = self._gpus.get(gpu.uuid) or _Gpu(info=gpu, cause=DownCause.MISSING, detail="never listed here")
         values = dict[str, Any]()
         try:
@@ -142,22 +175,23 @@ class NvmlSource:
             gpu.asked_at = now
         asked: dict[str, Any] = {}
 
-        def read(table: Table) -> dict[str, Any]:
+        def read(name: str, table: Table) -> dict[str, Any]:
             visits.append(Visit(device, table, now))
             values = visits[-1].read()  # nothing of the last time outlives a failure
+            device.implausible[name] = frozenset(visits[-1].implausible)
             asked.update(values)
             return values
 
         if gpu.slow_at is None or now - gpu.slow_at >= SLOW_SECONDS:
-            device.slow, gpu.slow_at = read(tables.slow), now
-        fast, whole = read(tables.fast), True
+            device.slow, gpu.slow_at = read("slow", tables.slow), now
+        fast, whole = read("fast", tables.fast), True
         if gpu.steady_due(now):
-            device.steady, gpu.steady_at = read(tables.steady), now
+            device.steady, gpu.steady_at = read("steady", tables.steady), now
             gpu.steady_reads = 0 if visits[-1].failure else gpu.steady_reads + 1
         else:
             whole = False
         if gpu.holders_due(now, memory := fast.get("memory_used_bytes")):
-            device.holders, gpu.listed_memory = read(tables.holders), memory
+            device.holders, gpu.listed_memory = read("holders", tables.holders), memory
             gpu.listed_at = None if visits[-1].failure else now
         else:
             whole = False
@@ -165,7 +199,10 @@ class NvmlSource:
         failure = next((visit.failure for visit in visits if visit.failure), "")
         if failure and all(value is None for value in asked.values()):
             gpu.gone(DownCause.ERROR, failure)
-        return device.slow | device.steady | device.holders | fast
+        values = device.slow | device.steady | device.holders | fast
+        wrong = impossible_sizes(values)
+        implausible = wrong.union(*device.implausible.values())
+        return values | dict.fromkeys(wrong) | {"implausible": tuple(sorted(implausible))}
 
     def _failed(self, error: nvml.NVMLError) -> SourceUnavailableError:
         if error.value in DRIVER:
@@ -173,9 +210,21 @@ class NvmlSource:
         cause, remedy = DRIVER.get(error.value, ("nvml_error", "look at `nvidia-smi` and `dmesg | grep NVRM`"))
         return SourceUnavailableError(cause, f"NVML error {error.value}: {error}", remedy)
 
+    def _init(self) -> None:
+        """Open the driver if it is not; one that gave nothing but errors without attached GPUs attaches them."""
+        if self._open and not self._attach and self._gpus and all(map(_is_mute, self._gpus.values())):
+            self.close()
+            self._attach = True
+        if not self._open:
+            self._tell(Step(what="init"))
+            nvml.nvmlInitWithFlags(0 if self._attach else _NO_ATTACH)
+            self._open, self._count = True, -1
+
     def _enumerate(self, count: int) -> None:
-        listed = [self._find(index) for index in range(count)]
-        self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in listed or not uuid.startswith(_STAND_IN)}
+        placed = all(info.pci_bus_id for info in self._barred.values())
+        self._seen.clear()
+        listed = list(self._by_bus() if self._barred and placed else self._by_index(count))
+        self._gpus = {uuid: gpu for uuid, gpu in self._gpus.items() if uuid in listed or not uuid.startswith(STAND_IN)}
         for uuid in self._gpus.keys() - set(listed):
             missing = self._gpus[uuid]
             missing.gone(DownCause.MISSING, "the driver no longer lists it")
@@ -183,30 +232,91 @@ class NvmlSource:
                 missing.info = replace(missing.info, index=None)  # it is another one's now
         self._count = count
 
-    def _find(self, index: int) -> str:
+    def _by_index(self, count: int) -> Iterator[str]:
+        """Open each GPU by its number but those that are barred; then their places are what the others leave."""
+        barred = {info.index for info in self._barred.values()}
+        for index in range(count):
+            if index not in barred:
+                infos = [*(gpu.info for gpu in self._gpus.values()), *self._known.values()]
+                there = next((info for info in infos if info.index == index), None)
+                expected = there or GpuInfo(uuid=f"{STAND_IN}{index}", index=index)
+                yield self._find(expected, "nvmlDeviceGetHandleByIndex", index)
+        lacking = sorted((info for info in self._barred.values() if not info.pci_bus_id), key=_by_index)
+        taken = {gpu.info.pci_bus_id for gpu in self._gpus.values()} | {
+            info.pci_bus_id for info in self._barred.values()
+        }
+        left = [bus for bus in bus_ids(self._root) if bus not in taken] if lacking else []
+        if len(left) == len(lacking):
+            for info, bus in zip(lacking, left, strict=True):
+                self._barred[info.uuid] = replace(info, pci_bus_id=bus)
+
+    def _by_bus(self) -> Iterator[str]:
+        """Open each GPU by its place on the bus but those that are barred."""
+        barred = {canonical(info.pci_bus_id or ""): uuid for uuid, info in self._barred.items()}
+        there = bus_ids(self._root)
+        self._gone = {uuid for bus, uuid in barred.items() if there and bus not in there}
+        known = self._known | {gpu.info.pci_bus_id: gpu.info for gpu in self._gpus.values() if gpu.info.pci_bus_id}
+        for bus in sorted({*there, *known} - barred.keys()):
+            expected = known.get(bus) or GpuInfo(uuid=f"{STAND_IN}{bus}", index=None, pci_bus_id=bus)
+            try:
+                yield self._find(expected, "nvmlDeviceGetHandleByPciBusId", bus.encode())
+            except _NotListedError:
+                continue
+
+    def _find(self, expected: GpuInfo, function: str, place: int | bytes) -> str:
         """Open the GPU that the driver lists there; returns its uuid, or that of the GPU last seen there."""
+        uuid = None if expected.uuid.startswith(STAND_IN) else expected.uuid
+        self._tell(Step(what="gpu", index=expected.index, pci_bus_id=expected.pci_bus_id, uuid=uuid))
+        by_bus = isinstance(place, bytes)
         try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = nvml.nvmlDeviceGetUUID(handle)
+            handle = getattr(nvml, function)(place)
+            uuid, index = nvml.nvmlDeviceGetUUID(handle), expected.index
+            if by_bus:
+                index = nvml.nvmlDeviceGetIndex(handle)
         except nvml.NVMLError as error:
             if error.value in DRIVER_GONE:
                 raise
-            stand_in = GpuInfo(uuid=f"{_STAND_IN}{index}", index=index)
-            info = next((gpu.info for gpu in self._gpus.values() if gpu.info.index == index), stand_in)
-            gpu = self._gpus.setdefault(info.uuid, _Gpu(info=info))
-            barred = error.value == nvml.NVML_ERROR_NO_PERMISSION
-            gpu.gone(DownCause.ERROR if barred else DownCause.LOST, f"nvmlDeviceGetHandleByIndex({index}): {error}")
-            return info.uuid
+            if by_bus and error.value == nvml.NVML_ERROR_NOT_FOUND:
+                raise _NotListedError from error
+            lost = error.value != nvml.NVML_ERROR_NO_PERMISSION and (self._attach or error.value in LOST)
+            where = place.decode() if isinstance(place, bytes) else place
+            return self._unknown(expected, DownCause.LOST if lost else DownCause.ERROR, f"{function}({where}): {error}")
+        except UnicodeDecodeError:
+            uuid, index = "", expected.index
+        another = uuid in self._barred or uuid in self._seen
+        if another or not _UUID.fullmatch(uuid):
+            what = "that of another GPU" if another else "no uuid"
+            return self._unknown(expected, DownCause.ERROR, f"nvmlDeviceGetUUID answers {uuid[:96]!r}, which is {what}")
+        self._seen.add(uuid)
         gpu = self._gpus.setdefault(uuid, _Gpu(info=GpuInfo(uuid=uuid, index=index)))
         if gpu.device is None:
             gpu.found(Device(handle=handle), _identify(handle, uuid, index))
         else:
             gpu.device.handle = handle
         gpu.info = replace(gpu.info, index=index)
-        return str(uuid)
+        return uuid
+
+    def _unknown(self, expected: GpuInfo, cause: DownCause, detail: str) -> str:
+        """Note that the GPU which is expected at a place does not say who it is."""
+        gpu = self._gpus.setdefault(expected.uuid, _Gpu(info=expected))
+        gpu.gone(cause, detail)
+        return expected.uuid
 
 
-def _identify(handle: Any, uuid: str, index: int) -> GpuInfo:  # noqa: ANN401  pynvml is untyped
+class _NotListedError(Exception):
+    """The driver has no GPU at that place."""
+
+
+def _is_mute(gpu: _Gpu) -> bool:
+    """Whether a GPU gives nothing but errors, none of which says that it is lost."""
+    return gpu.device is None and gpu.cause is DownCause.ERROR
+
+
+def _by_index(info: GpuInfo) -> int:
+    return info.index or 0
+
+
+def _identify(handle: Any, uuid: str, index: int | None) -> GpuInfo:  # noqa: ANN401  pynvml is untyped
     cuda = _answer(nvml.nvmlSystemGetCudaDriverVersion)
     return GpuInfo(
         uuid=uuid,
@@ -221,6 +331,6 @@ def _identify(handle: Any, uuid: str, index: int) -> GpuInfo:  # noqa: ANN401  p
 
 
 def _answer(question: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401  pynvml is untyped
-    with contextlib.suppress(nvml.NVMLError):
+    with contextlib.suppress(nvml.NVMLError, UnicodeDecodeError):
         return question(*args)
     return None

@@ -2,9 +2,8 @@
 #include "stub.h"
 
 int nvmlInitWithFlags(unsigned flags) {
-    (void)flags;
     stub_count(__func__);
-    return stub_open();
+    return stub_open(flags);
 }
 
 int nvmlShutdown(void) {
@@ -49,9 +48,31 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Gpu **handle) {
     for (int slot = 0; slot < stub_gpu_count; slot++)
         if (!stub_gpus[slot].absent && index-- == 0) {
             *handle = &stub_gpus[slot];
+            stub_touch(*handle);
             return stub_gpus[slot].lost ? GPU_IS_LOST : stub_forced(&stub_gpus[slot], __func__);
         }
     return INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, Gpu **handle) {
+    unsigned domain, bus, device;
+    ENTER(system, __func__);
+    if (sscanf(bus_id, "%x:%x:%x", &domain, &bus, &device) != 3)
+        return INVALID_ARGUMENT;
+    int slot = (int)bus - 1;
+    if (domain || device || slot < 0 || slot >= stub_gpu_count || stub_gpus[slot].absent)
+        return NOT_FOUND;
+    *handle = &stub_gpus[slot];
+    stub_touch(*handle);
+    return stub_gpus[slot].lost ? GPU_IS_LOST : stub_forced(&stub_gpus[slot], __func__);
+}
+
+int nvmlDeviceGetIndex(const Gpu *gpu, unsigned *index) {
+    ENTER(identity, __func__, gpu);
+    *index = 0;
+    for (const Gpu *before = stub_gpus; before < gpu; before++)
+        *index += !before->absent;
+    return SUCCESS;
 }
 
 int nvmlDeviceGetUUID(void *handle, char *buffer, unsigned size) {
@@ -59,6 +80,8 @@ int nvmlDeviceGetUUID(void *handle, char *buffer, unsigned size) {
     Gpu *gpu = stub_gpu(handle);
     Instance *instance = stub_instance(handle);
     ENTER(identity, __func__, gpu);
+    if (gpu->uuid[0])
+        return stub_text(buffer, size, gpu->uuid);
     if (instance) {
         snprintf(uuid, sizeof uuid, "MIG-%08d-0000-4000-8000-%04u%08u", (int)(gpu - stub_gpus), instance->id, instance->compute);
         return stub_text(buffer, size, uuid);

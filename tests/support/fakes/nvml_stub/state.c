@@ -4,6 +4,9 @@
  *
  *   gpus = 8                              slots 0..7 exist (16 at most)
  *   driver = 9                            every call answers this code (9 DRIVER_NOT_LOADED); 0 or absent: loaded
+ *   init = 3000000                        nvmlInit takes so many microseconds, -1 is for ever
+ *   unattached = 999                      each call about a GPU answers this code after an nvmlInit with NO_ATTACH
+ *   deaf = 1                              a call that never returns ignores SIGTERM, too
  *   generation = 2                        a change is a driver reload: UNINITIALIZED until the next nvmlInit
  *   gpu.3.temperature = 61                a number of the table NUMBERS below; `gpu.*.` means each GPU
  *   gpu.3.samples = 1000:10 2000:90       utilization samples, microseconds:percent. An empty value means none;
@@ -19,6 +22,10 @@
  *                                         metric; error.mig.nvmlDeviceGetComputeRunningProcesses_v3 is that call
  *                                         through a MIG handle; error.* is every call that measures
  *   gpu.3.delay.nvmlDeviceGetName = 5000  this call takes so many microseconds, -1 is for ever
+ *   gpu.3.block = 1                       no call about this GPU ever returns, in no process: also who it is, its handle
+ *   gpu.3.attach_blocks = 1               nor does nvmlInit, unless it leaves the GPUs alone (NO_ATTACH)
+ *   gpu.3.call_us = 3000000               each call about this GPU takes that long, in microseconds
+ *   gpu.3.uuid = garbage                  instead of a good one; the other kinds of garbage are numbers of the table
  *
  * NVML_STUB_LATENCIES names a table of how long calls take, see latency.c; without it they answer at once.
  * NVML_STUB_COUNTS names a file that gets `function calls` lines at exit. With -DNVML_STUB_OLD the library lacks the
@@ -36,7 +43,8 @@ static const struct { const char *name; size_t offset; } lists[] = {
 };
 Gpu stub_gpus[SLOTS];
 int stub_gpu_count;
-static int driver_code, generation, initialised_generation, initialised;
+static int driver_code, generation, initialised_generation, initialised, deaf, attached, unattached_code;
+static long long init_us;
 static struct { const char *function; long calls; } counts[FUNCTIONS];
 
 unsigned long long stub_wall_microseconds(void) {
@@ -121,6 +129,8 @@ static void set_gpu(Gpu *gpu, const char *key, char *value) {
         set_error(gpu, key + 6, atoi(value));
     if (strncmp(key, "delay.", 6) == 0)
         set_delay(gpu, key + 6, atoll(value));
+    if (strcmp(key, "uuid") == 0)
+        snprintf(gpu->uuid, sizeof gpu->uuid, "%.*s", (int)strcspn(value, "\n"), value);
     if (strcmp(key, "samples") == 0)
         set_samples(gpu, value);
     if (strcmp(key, "instances") == 0)
@@ -142,6 +152,12 @@ static void set(char *key, char *value) {
         stub_gpu_count = atoi(value) < SLOTS ? atoi(value) : SLOTS;
     else if (strcmp(key, "driver") == 0)
         driver_code = atoi(value);
+    else if (strcmp(key, "init") == 0)
+        init_us = atoll(value);
+    else if (strcmp(key, "unattached") == 0)
+        unattached_code = atoi(value);
+    else if (strcmp(key, "deaf") == 0)
+        deaf = atoi(value);
     else if (strcmp(key, "generation") == 0)
         generation = atoi(value);
     else if (strncmp(key, "gpu.*.", 6) == 0)
@@ -172,7 +188,8 @@ static void refresh(void) {
         return;
     seen = now;
     memset(stub_gpus, 0, sizeof stub_gpus);
-    stub_gpu_count = driver_code = generation = 0;
+    stub_gpu_count = driver_code = generation = deaf = unattached_code = 0;
+    init_us = 0;
     for (int slot = 0; slot < SLOTS; slot++) {
 #define INITIAL(name, initial) stub_gpus[slot].name = initial;
         NUMBERS(INITIAL)
@@ -223,15 +240,35 @@ int enter_system(const char *function) {
 }
 
 static void stall(long long microseconds) {
+    if (microseconds < 0 && deaf) {
+        sigset_t set;
+        sigemptyset(&set);
+        sigaddset(&set, SIGTERM);
+        sigprocmask(SIG_BLOCK, &set, NULL);
+    }
     while (microseconds < 0)  /* for ever */
         pause();
-    usleep((useconds_t)microseconds);
+    while (microseconds > 0) {  /* usleep takes less than a second */
+        long long part = microseconds < 500000 ? microseconds : 500000;
+        usleep((useconds_t)part);
+        microseconds -= part;
+    }
+}
+
+/* What a sick GPU does to each call about it. */
+void stub_touch(const Gpu *gpu) {
+    if (gpu->block)
+        stall(-1);
+    stall(gpu->call_us);
 }
 
 int enter_identity(const char *function, const Gpu *gpu) {
     int code = enter_system(function);
     if (code)
         return code;
+    if (!attached && unattached_code)
+        return unattached_code;
+    stub_touch(gpu);
     for (size_t i = 0; i < DELAYS && gpu->delays[i].function[0]; i++)
         if (strcmp(gpu->delays[i].function, function) == 0)
             stall(gpu->delays[i].microseconds);
@@ -242,8 +279,8 @@ int enter_identity(const char *function, const Gpu *gpu) {
 
 int enter_device(const char *function, const Gpu *gpu) {
     int code = enter_identity(function, gpu);
-    while (gpu->hang)  /* only measurements hang: what a GPU is called, the driver knows without asking it */
-        pause();
+    if (gpu->hang)  /* only measurements hang: what a GPU is called, the driver may know without asking it */
+        stall(-1);
     if (gpu->latency_us)
         usleep((useconds_t)gpu->latency_us);
     return code ? code : stub_forced(gpu, "*");
@@ -258,10 +295,16 @@ __attribute__((destructor)) static void write_counts(void) {
         fclose(file);
 }
 
-int stub_open(void) {
+int stub_open(unsigned flags) {
+    enum { NO_ATTACH = 2 };
     refresh();
+    stall(init_us);
+    for (int slot = 0; slot < stub_gpu_count && !(flags & NO_ATTACH); slot++)
+        if (stub_gpus[slot].attach_blocks && !stub_gpus[slot].absent)
+            stall(-1);
     if (driver_code)
         return driver_code;
+    attached = !(flags & NO_ATTACH);
     initialised = 1;
     initialised_generation = generation;
     return SUCCESS;

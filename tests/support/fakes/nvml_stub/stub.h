@@ -1,5 +1,6 @@
 /* Shared by the files of the stand-in libnvidia-ml.so.1; see state.c for what it shows. */
 #include <limits.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, device_id, subsy
     X(power_min, 200000) X(power_max, 700000) X(graphics_clock, 345) X(video_clock, 765) X(clock_max, 1980)           \
     X(pstate, 0) X(fan, 30) X(pcie_generation, 5) X(pcie_generation_max, 5) X(pcie_width, 16) X(pcie_width_max, 16)   \
     X(persistence, 1) X(compute_mode, 0) X(mig, 0) X(gpm, 1) X(gpm_newest, 0) X(xid, 0)                               \
-    X(xid_count, 0) X(pcie_throughput, 0) X(nvlink_grows, 0)
+    X(xid_count, 0) X(pcie_throughput, 0) X(nvlink_grows, 0) X(block, 0) X(attach_blocks, 0) X(call_us, 0)
 
 typedef struct { int set, count; Process entry[PROCESSES]; } Processes;
 typedef struct { unsigned id, scope; long long value; } Number;
@@ -43,6 +44,7 @@ typedef struct { unsigned id, compute; char profile[32]; long long total, used, 
 typedef struct {
 #define DECLARE(name, initial) long long name;
     NUMBERS(DECLARE)
+    char uuid[64];
     int samples_set, sample_count;
     Sample samples[SAMPLES];
     Processes compute, compute_v2, graphics, mps;
@@ -60,7 +62,8 @@ extern int stub_gpu_count;
 
 /* What every call passes: it is counted, sees the latest state, and gives the answer that the state asks for. */
 void stub_count(const char *function);
-int stub_open(void);
+int stub_open(unsigned flags);
+void stub_touch(const Gpu *gpu);
 void stub_close(void);
 int enter_system(const char *function);
 int enter_identity(const char *function, const Gpu *gpu);

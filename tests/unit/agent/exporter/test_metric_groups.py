@@ -13,8 +13,8 @@ from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.agent.exporter.compat import DIALECTS, load
 from gpuwatch.agent.exporter.exporter import _MOST_PARTS, Exporter
 from gpuwatch.agent.exporter.groups import exported, groups_in, read
+from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.main import flags
-from gpuwatch.agent.probe.supervisor import probe_command
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.metric_groups import DEFAULT, GROUPS, NAMES, GroupName, chosen

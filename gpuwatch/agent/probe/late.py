@@ -1,0 +1,79 @@
+"""Waiting for a probe's next line. For one that is late with a GPU a second begins, which leaves that GPU out."""
+
+import contextlib
+import queue
+from collections.abc import Callable
+
+from gpuwatch.agent.probe.child import ProbeChild
+from gpuwatch.agent.probe.retry import Trial
+from gpuwatch.runtime.clock import Clock
+
+_LOOK_SECONDS = 0.05  # how often both probes are looked at
+
+
+class SilentError(Exception):
+    """The line did not come in time, or the second probe was first: then some seconds are `left` for it."""
+
+    def __init__(self, left: float) -> None:
+        """`left` is 0 if its time was over."""
+        super().__init__(left)
+        self.left = left
+
+
+class Lateness:
+    """Who stands by for the probe at work."""
+
+    def __init__(self, clock: Clock, dismiss: Callable[[Trial], None]) -> None:
+        """`dismiss` ends a second probe that is not needed."""
+        self.standby: Trial | None = None
+        self._clock = clock
+        self._dismiss = dismiss
+
+    def next_line(
+        self,
+        child: ProbeChild,
+        *,
+        late: float,
+        allowed: float,
+        begin: Callable[[], Trial | None],
+        look: Callable[[float], None],
+    ) -> bytes | None:
+        """The next line; None at the end of the probe's output.
+
+        `begin` starts a second probe once the line is `late`, if that can help; `look` is called now and then with the
+        seconds waited. All in seconds.
+
+        Raises:
+            SilentError: the line did not come within `allowed`, or the second probe has passed, or another GPU holds it
+                up: so both are to blame. `standby` is the heir.
+
+        """
+        start, pause, tried = self._clock.monotonic(), min(late, allowed), False
+        while True:
+            with contextlib.suppress(queue.Empty):
+                line = child.lines.get(timeout=pause)
+                self.stop()
+                return line
+            waited = self._clock.monotonic() - start
+            look(waited)
+            if waited >= allowed:
+                raise SilentError(0.0)
+            if not tried:
+                tried = True
+                self.standby = begin()
+            elif self.standby is not None and (self.standby.over or self.standby.stalled):
+                if self.standby.cycle or self.standby.stalled:
+                    raise SilentError(allowed - waited)
+                self.stop()
+            pause = min(late if self.standby is None else _LOOK_SECONDS, allowed - waited)
+
+    def take(self) -> Trial | None:
+        """The probe that stands by; it is the caller's from now on."""
+        standby, self.standby = self.standby, None
+        return standby
+
+    def stop(self) -> None:
+        """Nobody needs to stand by."""
+        standby = self.take()
+        if standby is not None:
+            self._dismiss(standby)
