@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, sick_gpu, signals, simulation
-from benchmarks.figures import Figure, table
-from benchmarks.pages import put
+from benchmarks.figures import Figure, put, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
 _RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing", "forecast": "benchmarks.forecast"}

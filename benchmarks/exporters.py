@@ -121,7 +121,7 @@ class NvitopExporter:
         return self._asked(driver, gpus, 2 * _PEER_SECONDS).since(short)
 
     def _asked(self, driver: StubDriver, gpus: int, seconds: float) -> Asked:
-        """By a run that long. It asks for the fan of each GPU once a cycle, which tells the cycles."""
+        """By a run that long. It asks for the fan of each GPU once a cycle: so the cycles are counted."""
         with subprocess.Popen(
             [*self._command(free_port()), "--interval", "0.25"],
             env=driver.environment,

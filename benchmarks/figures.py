@@ -1,7 +1,9 @@
-"""A measured figure beside its floor, and the table of them."""
+"""A measured figure with its floor, and the table of them, also on its page of the documentation."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 
@@ -82,3 +84,21 @@ def _spread(runs: Sequence[float]) -> str:
 def _number(value: float) -> str:
     """Three digits, more where the whole part has more."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def put(page: Path, section: str, table: str) -> None:
+    """Replace the block after the line `<!-- measured: SECTION -->`.
+
+    Raises:
+        ValueError: the page has no such place.
+
+    """
+    text = page.read_text(encoding="utf-8")
+    place = re.compile(rf"(<!-- measured: {re.escape(section)} -->\n```text\n).*?(\n```\n)", re.DOTALL)
+    written, count = place.subn(lambda found: found[1] + table + found[2], text)
+    if count != 1:
+        message = (
+            f"{page} has {count} places for the table of {section}; expected one line <!-- measured: {section} -->"
+        )
+        raise ValueError(message)
+    page.write_text(written, encoding="utf-8")

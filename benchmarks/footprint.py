@@ -18,7 +18,7 @@ _LEAST = 4  # samples for a slope
 
 
 def growth(driver: StubDriver, gpus: int, cycles: int) -> Iterator[Figure]:
-    """Its memory at the end beside that after some cycles, and the slope of the second half: the first warms up."""
+    """Its memory after some cycles and at the end, and the slope of the second half: the first warms up."""
     fast = GpuwatchAgent(interval=f"{1 / _HERTZ}s")
     samples = list[tuple[float, float]]()
     with fast.on(driver) as started:

@@ -86,7 +86,7 @@ def _rolled_up(pid: int, what: str) -> int:
     text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
     found = re.search(rf"^{what}:\s+(\d+) kB$", text, re.MULTILINE)
     if found is None:
-        message = f"/proc/{pid}/smaps_rollup tells no {what}; Linux 5.9 does"
+        message = f"/proc/{pid}/smaps_rollup has no {what}; Linux 5.9 has it"
         raise RuntimeError(message)
     return int(found.group(1))
 
@@ -113,7 +113,7 @@ def peak_rss_bytes() -> int:
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of these processes and of those of their children that have ended.
 
-    Ended threads count too. A living process' time is told in nanoseconds (clock_getcpuclockid(3)).
+    Ended threads count too. A living process' time comes in nanoseconds (clock_getcpuclockid(3)).
     """
     return sum(map(_own_seconds, pids))
 

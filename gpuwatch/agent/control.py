@@ -73,7 +73,7 @@ class ControlServer(UnixStreamServer):
 
     def start(self) -> None:
         """Accept orders from now on."""
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.25}, name="control", daemon=True).start()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.5}, name="control", daemon=True).start()
 
     def close(self) -> None:
         """Accept no more orders and remove the socket."""

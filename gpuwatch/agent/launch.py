@@ -99,7 +99,7 @@ def _serve(handed: bytes, parked: "ParkedProbe | None", judge: Callable[[], "sub
 
 
 def _one_arena() -> None:
-    """Let malloc have one arena, here and in every child: they are in no hurry, and each arena costs memory for ever."""
+    """Let malloc have one arena, here and in every child: each arena costs memory for ever."""
     if "MALLOC_ARENA_MAX" in os.environ:  # whoever has started us has seen to it
         return
     os.environ["MALLOC_ARENA_MAX"] = "1"

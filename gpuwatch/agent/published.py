@@ -11,6 +11,10 @@ from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth
 
 
+class OutOfOrderError(ValueError):
+    """A message that cannot follow the ones before it; it counts as garbage, like a broken line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """Why the probe gives nothing: a stable code, a text, and what to do."""

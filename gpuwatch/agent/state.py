@@ -20,7 +20,7 @@ from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Re
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
-from gpuwatch.agent.published import Published, Statistics, Trouble, implausible_values
+from gpuwatch.agent.published import OutOfOrderError, Published, Statistics, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
@@ -40,10 +40,6 @@ class Interruption(StrEnum):
     EXIT = "exit"  # it ended by itself
     GARBAGE = "garbage"  # it wrote something that is not a message
     RENEW = "renew"  # replaced on purpose: to map a new driver library, or because a GPU that hung answers again
-
-
-class OutOfOrderError(ValueError):
-    """A message that cannot follow the ones before it; it counts as garbage, like a broken line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 A removal rests on answers that grow old: the node's, the cloud's and the ledger's. Time passes between them and the
 moment the call leaves: credentials are fetched, calls are paced, connections opened, the process may be suspended, and
-another controller may take the lead. So whoever sends the call checks the permit as the last thing before it leaves.
+another controller may take the lead. So the sender checks the permit as the last thing before the call leaves.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ class Permit:
 
     @classmethod
     def asked_now(cls, clock: Clock, max_age_seconds: float, leads: Callable[[], bool]) -> Self:
-        """A permit whose questions are about to be asked."""
+        """A permit for a change; its questions are about to be asked."""
         return cls(
             clock=clock,
             leads=leads,

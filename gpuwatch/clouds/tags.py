@@ -25,7 +25,7 @@ class Claims(TypedDict):
 
 
 def claims(tags: Mapping[str, str], *, fleet: str, now: datetime) -> Claims:
-    """Whose machine it is, where it belongs, and why or until when it must not be touched at this moment."""
+    """Who owns the machine, where it belongs, and why or until when it must not be touched at this moment."""
     unreadable, snoozed = _snoozed(tags, now)
     return Claims(
         enrolled=tags.get(FLEET_TAG) == fleet,
@@ -82,7 +82,7 @@ def _time(value: str) -> datetime:
     """An aware time.
 
     Raises:
-        ValueError: the text is none; the message goes on from "which".
+        ValueError: the text is not such a time; the message goes on from "which".
 
     """
     try:

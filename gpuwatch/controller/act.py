@@ -187,7 +187,7 @@ def _same(arguments: Mapping[str, str], move: Step) -> bool:
 
 
 def _whose(observation: Observation, move: Step) -> tuple[str | None, Decimal | None]:
-    """Whose the target is and what its hour costs, for the limits of the hours to come."""
+    """Who owns the target and what its hour costs, for the limits of the hours to come."""
     node, group = observation.fleet.find(move.node_id), observation.fleet.group(move.node_id)
     kind = node.instance_type if node is not None else group.instance_type if group is not None else None
     price = observation.prices.get(kind or move.arguments.get("instance_type", ""))

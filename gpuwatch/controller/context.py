@@ -30,7 +30,7 @@ class Missing:
 
 @dataclass(slots=True, kw_only=True)
 class Memory:
-    """What a process knows between its rounds beside the ledger; without it waits are longer, and nothing else."""
+    """What a process knows between its rounds besides the ledger; without it waits are longer, and nothing else."""
 
     missing: dict[str, Missing] = field(default_factory=dict)
     clock_steps: ClockSteps = field(default_factory=ClockSteps)
@@ -65,7 +65,7 @@ class ControllerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveParts(ControllerContext):
-    """The parts of a controller whose page and commands ask its ledger about the past."""
+    """The parts of a controller; its page and commands ask its ledger about the past."""
 
     ledger: Ledger
 

@@ -1,4 +1,4 @@
-"""What people tell the controllers, and ask of the ledger, beside whichever controller runs."""
+"""What people order of the controllers, and ask of the ledger, while a controller may run."""
 
 import getpass
 import socket
@@ -88,7 +88,7 @@ def keep_backtest(settings: LedgerSettings, made: BacktestRecord) -> None:
 
 
 def untried(settings: LedgerSettings, clock: Clock, rules: Rulebook) -> Iterator[tuple[str, Finding]]:
-    """The pools of the settings whose rules remove nodes and may not for want of a backtest, with the guard's word."""
+    """The pools with rules that remove nodes, but may not because no backtest is recorded, and the guard's finding."""
     if rules.limits.require_backtest is None:
         return
     kept: tuple[BacktestRecord, ...] = ()
@@ -204,7 +204,7 @@ def trail_object(traces: tuple[AuditRecord, ...]) -> list[dict[str, object]]:
 
 
 def pause_line(pause: Pause) -> str:
-    """Which, until when, by whom and why."""
+    """Which pool, until when, who paused it and why."""
     until = "until somebody resumes it" if pause.until is None else f"until {format_time(pause.until, seconds=True)}"
     why = f": {pause.reason}" if pause.reason else ""
     return f"{_pool(pause.pool)} {until}, by {pause.who}{why}"
@@ -271,7 +271,7 @@ class Waiting:
 
 
 def waiting(fleet: Fleet, ledger: LedgerView, rules: Rulebook) -> tuple[Node, ...]:
-    """The nodes that have had a notice which takes an approval, and have none."""
+    """The nodes with a notice that needs an approval, and without that approval."""
     noticed = [(node, each) for each in ledger.notices if (node := fleet.find(each.node_id)) is not None]
     return tuple(
         node

@@ -3,7 +3,7 @@
 Rules:
 
 1. What the cloud shows done is done, however the call was answered, also if it is no longer wanted.
-2. A call whose answer is not on record may have been carried out. That is written down at the first look.
+2. A call without an answer on record may have been carried out. That is written down at the first look.
 3. A cloud's answers may be old. A removal that may have been carried out is "not carried out" only when the cloud still
    does not show it SETTLE_TIMEOUT after that.
 4. What may have been carried out is not given up before SETTLE_TIMEOUT, and never as "nothing was done".

@@ -1,4 +1,4 @@
-"""What makes a controller begin paused: a ledger that is not as it was left, or that lacks what machines tell of.
+"""What makes a controller begin paused: a ledger that is not as it was left, or that lacks what machines show.
 
 `plan` shows the same pauses and writes none.
 """

@@ -1,8 +1,8 @@
 """When the controller could act: it was not paused, enforced, and made its rounds. Notices rest on it.
 
-What begins or ends such a time is a record of its own in `controls`: people's orders (`pause`, `resume`), the first
-round that only observes and the first that enforces again (`observe`, `enforce`), and the first round after a time
-without any (`away`, whose `reason` is the time of the round before).
+What begins or ends such a time is a record of its own in `controls`. These are people's orders (`pause`, `resume`), the
+first round that only observes and the first that enforces again (`observe`, `enforce`), and the first round after a
+time without rounds (`away`; its `reason` is the time of the round before).
 """
 
 import sys
@@ -99,7 +99,7 @@ def controls(db: Connection, since: datetime) -> tuple[Control, ...]:
 
 
 def between(controls: Sequence[Control], absence: Interruption | None = None) -> Iterator[Between]:
-    """The interruptions that records tell of, and an absence that ends only now."""
+    """The interruptions on record, and an absence that ends only now."""
     if absence is not None:
         yield Between(pool=None, first=_NEVER, last=_NEVER, interruption=absence)
     held: dict[int, Control] = {}

@@ -1,7 +1,7 @@
 """The hash chain: every record's link hashes the one before it, so that no record changes without being seen.
 
-What it cannot tell by itself: a forger who rewrites the records, all later links and the head. Whoever keeps a head's
-hash elsewhere can (`gpuwatch audit verify` prints it).
+What it cannot show by itself: that a forger rewrote the records, all later links and the head. A head's hash that was
+kept elsewhere shows it (`gpuwatch audit verify` prints the hash).
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def audit(db: Connection, anchor: tuple[int, str] | None) -> Audit:
 
 @dataclass(slots=True)
 class _Walk:
-    """One walk: records of all kinds beside the chain, each in the order of its ids."""
+    """One walk along the chain, and along the records of each kind, in the order of their ids."""
 
     db: Connection
     anchor: tuple[int, str] | None

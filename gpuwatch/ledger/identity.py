@@ -1,4 +1,4 @@
-"""Which ledger this is: whether it may be trusted, and whose decisions the fleet's machines bear."""
+"""Which ledger this is: whether it may be trusted, and which decisions on the fleet's machines are not its own."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,7 +12,7 @@ _KEYS_AT_ONCE = 500  # of a database's variables
 
 
 class Identity:
-    """The part of a ledger that tells it from others."""
+    """The part of a ledger that distinguishes it from others."""
 
     def __init__(self, store: Store) -> None:
         """Of an open ledger."""
@@ -25,7 +25,7 @@ class Identity:
 
     @property
     def doubt(self) -> str | None:
-        """How it is not as it was left here: whoever begins with it begins paused. None: it is."""
+        """How it is not as it was left here: a controller that begins with it begins paused. None: it is."""
         return self._store.doubt
 
     def begin_paused(self) -> None:

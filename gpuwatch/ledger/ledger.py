@@ -61,7 +61,7 @@ class Ledger:
 
     @classmethod
     def connect(cls, settings: LedgerSettings, *, read_only: bool = False, controls_only: bool = False) -> Self:
-        """The ledger of the settings: for a controller, to read it, or beside a controller for pause and resume alone.
+        """The ledger of the settings: for a controller, to read it, or for pause and resume alone.
 
         Raises:
             LedgerError: it is not there, another controller holds the file, it is of another version, or no file can be
@@ -163,7 +163,7 @@ class Ledger:
         """A past round, whole.
 
         Raises:
-            LedgerError: there is none of that id, or compaction has dropped what it saw.
+            LedgerError: no round has that id, or compaction has dropped what it saw.
 
         """
         query = select(ROUNDS.c.at, BODIES.c.codec, BODIES.c.body).outerjoin(BODIES).where(ROUNDS.c.id == round_id)
@@ -296,7 +296,7 @@ class Ledger:
             return views.pauses(writer.db, at)
 
     def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
-        """Somebody's word that a sudden mass idleness up to now is true; `pool` None is all. It ends no pause."""
+        """Somebody confirms that a sudden mass idleness up to now is true; `pool` None is all. It ends no pause."""
         row = {"at": text(at), "verb": "acknowledge", "pool": pool, "who": who, "reason": reason, "until": None}
         with self.store.writing(fenced=False) as writer:
             writer.append("control", row)

@@ -55,8 +55,8 @@ def from_3(db: Connection) -> None:
 def from_4(db: Connection) -> None:
     """Schema 4: gpuwatch's own scale-in protection was not distinguished from others'.
 
-    It was set only where there was none. So the newest settled word on a node tells; the next round forgets those that
-    it sees without protection.
+    gpuwatch set it only on nodes without protection. So the newest settled action on a node shows it; the next round
+    forgets those that it sees without protection.
     """
     METADATA.create_all(db)
     query = (

@@ -1,7 +1,7 @@
 """How a connection to PostgreSQL is kept from others: beyond this machine by TLS with a verified certificate.
 
-libpq's own default, sslmode=prefer, gives the password in the clear to whoever says that it knows no TLS. Less than
-verify-full holds where it is written in the URL, and nowhere else: not in PGSSLMODE, nor in a service file.
+libpq's own default, sslmode=prefer, gives the password in the clear to a server that says that it knows no TLS. Less
+than verify-full holds where it is written in the URL, and nowhere else: not in PGSSLMODE, nor in a service file.
 """
 
 import ipaddress

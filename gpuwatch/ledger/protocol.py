@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)  # how far back limits look
 
 
 class LedgerIdentity(Protocol):
-    """Whether a ledger may be trusted, and whose decisions the fleet's machines bear."""
+    """Whether a ledger may be trusted, and which decisions on the fleet's machines are not its own."""
 
     @property
     def trouble(self) -> str | None:

@@ -30,7 +30,7 @@ def compact(writer: Writer, now: datetime, settings: LedgerSettings) -> int:
 
 
 def _due(db: Connection, now: datetime, settings: LedgerSettings) -> Iterator[int]:
-    """Rounds whose bodies have had their time."""
+    """Rounds with bodies older than their retention."""
     acted = exists().where(INTENTS.c.round_id == BODIES.c.round_id)
     query = select(BODIES.c.round_id, BODIES.c.at, acted.label("acted")).order_by(BODIES.c.at, BODIES.c.round_id)
     quiet_since, kept_since = (

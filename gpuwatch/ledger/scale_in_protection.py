@@ -1,4 +1,4 @@
-"""Whose scale-in protection it is: which nodes gpuwatch protected, and nobody has let go of since."""
+"""Who set a scale-in protection: the nodes that gpuwatch protected, and that nobody has unprotected since."""
 
 from datetime import datetime, timedelta
 
@@ -37,7 +37,7 @@ _SHIELDS = (
 
 
 def shields(db: Connection) -> tuple[str, ...]:
-    """The nodes whose protection is gpuwatch's own."""
+    """The nodes with a protection of gpuwatch's own."""
     return tuple(sorted(db.scalars(_SHIELDS)))
 
 

@@ -126,7 +126,7 @@ def decode(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
 
 
 def _unreadable(round_id: int, error: Exception) -> LedgerError:
-    return LedgerError(f"round {round_id} cannot be read: {error}; `gpuwatch audit verify` tells more")
+    return LedgerError(f"round {round_id} cannot be read: {error}; `gpuwatch audit verify` says more")
 
 
 def frame_v1(observation: bytes, reviews: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A ledger in one file, or in memory: one controller at a time, readers and short orders beside it."""
+"""A ledger in one file, or in memory: one controller at a time, readers and short orders next to it."""
 
 import logging
 import sqlite3
@@ -59,7 +59,7 @@ class SqliteStore(Store):
     def beside(cls, path: Path, *, read_only: bool) -> Self:
         """A file that another process may hold: to read it for a moment, or for a person's short orders.
 
-        Where nobody has it open, SQLite makes no files beside it for a reader, and does not look for changes.
+        Where nobody has it open, SQLite makes no files next to it for a reader, and does not look for changes.
 
         Raises:
             LedgerError: it is not there, was lost, is no ledger; for orders also where it is not as it was left.
@@ -173,7 +173,7 @@ class SqliteStore(Store):
             )
 
     def _mark(self, *, anew: bool = False) -> None:
-        """Say beside the ledger how far it was written; without, a loss is noticed later or not at all."""
+        """Write next to the ledger how far it was written; without that, a loss is noticed later or not at all."""
         if self._marker is None or self._seen is None:
             return
         try:

@@ -61,7 +61,7 @@ def lost(path: Path, name: str) -> LedgerError:
     """What to say of a ledger that is gone and has left that file."""
     what = "is empty" if path.exists() else "is missing"
     return LedgerError(
-        f"{path} {what}, but {name} beside it shows that there was a ledger; nothing was changed. Put the ledger back "
+        f"{path} {what}, but {name} next to it shows that there was a ledger; nothing was changed. Put the ledger back "
         f"(docs/ledger.md, Restore), or move {name} away to begin a new one"
     )
 
@@ -79,7 +79,7 @@ class Marker:
         self.path = beside(path, _MARKER)
 
     def read(self) -> Mark | None:
-        """What it says; None where there is none.
+        """What it says; None without such a file.
 
         Raises:
             LedgerError: it says nothing that can be understood.
@@ -195,7 +195,7 @@ class HeldFile:
             raise LedgerError(f"{self.path} is damaged: a part of it is gone")
 
     def close(self) -> None:
-        """Let go of the locks."""
+        """Release the locks."""
         while self._files:
             os.close(self._files.pop())
 

@@ -1,8 +1,9 @@
 """Where a ledger lives: one connection, transactions that are ours, and the fence against a second leader.
 
-Every write of the leader's reads the head in its own transaction and must find its own epoch there. So whoever took the
-lead since then has shut it out, however long this process was away. And every write, as every look whether this process
-still leads, must find the ledger that it has known so far: its id, and in its chain the newest link that was seen.
+Every write of the leader's reads the head in its own transaction and must find its own epoch there. So a
+process that took the lead since then has shut it out, however long this process was away. And every write, as every
+look whether this process still leads, must find the ledger that it has known so far: its id, and in its chain the
+newest link that was seen.
 """
 
 import os
@@ -27,7 +28,7 @@ class Store:
     """An open database. `epoch` is the number of this process's lead; None where it does not lead.
 
     `trouble` is why nothing may be done by it now, as of the last look; None: nothing is known against it. `doubt` is
-    why whoever begins with it begins paused; None: it is as it was left.
+    why a controller that begins with it begins paused; None: it is as it was left.
     """
 
     def __init__(self, engine: Engine, place: str, controller: str) -> None:
@@ -99,7 +100,7 @@ class Store:
             return str(db.scalar(select(HEAD.c.leader)))
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection and the file."""
         self._drop()
         self._engine.dispose()
 
@@ -127,7 +128,7 @@ class Store:
         self._seen = (head.links, head.hash)
 
     def _difference(self, db: Connection, head: Row[Any], links: int, known: str) -> str | None:
-        """How it is another than the one whose newest link was that; None: it is not."""
+        """How it is another than the one with that newest link; None: it is not."""
         found = db.scalar(_ID)
         if found != self.id:
             return f"{self.place} is another ledger ({found}) than this controller's ({self.id}); {RESTART}"

@@ -1,4 +1,4 @@
-"""The schema, a contract once released: docs/ledger.md tells what each table is for.
+"""The schema, a contract once released: docs/ledger.md says what each table is for.
 
 Records are appended and never changed; each has its link in `chain`, with the same id, and is hashed as its columns
 stand here. Texts hold times (`YYYY-MM-DDTHH:MM:SS.ffffff+00:00`, which sort by time), JSON and decimal numbers, so that

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_SELDOM = [
+_SELDOM = (
     "ast",
     "bz2",
     "calendar",
@@ -44,7 +44,7 @@ _SELDOM = [
     "msgspec.msgpack",
     "msgspec.toml",
     "msgspec.yaml",
-]
+)
 _SWITCH = threading.Lock()
 
 

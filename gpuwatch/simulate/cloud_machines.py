@@ -72,7 +72,7 @@ class Machines:
         self._templates[name] = machine
 
     def add_group(self, group: NodeGroup, machine: Node) -> None:
-        """Put a group there whose members are all like `machine`; it fills itself up to its desired size."""
+        """Put a group there; its members are all like `machine`, and it fills itself up to its desired size."""
         owner = None if group.enrolled else f"Auto Scaling group {group.name}"
         self._groups[group.id] = (group, replace(machine, group=group.id, managed_by=owner))
         self._fill(group.id)
@@ -169,7 +169,7 @@ class Machines:
         heappush(self._due, (due, node_id, len(self._history[node_id]), state))
 
     def _reread(self, node_id: str) -> None:
-        """Ask the tags again, whose claims may have run out."""
+        """Read the tags again: their claims may have run out."""
         node = self._nodes[node_id]
         claimed = claims(node.tags, fleet=self._fleet, now=self._clock.now())
         if (claimed["protected"], claimed["snoozed"]) != (node.protected, node.snoozed):

@@ -77,7 +77,7 @@ class _PageClock:
         return self.real.monotonic()
 
     def uptime(self) -> float:
-        """Likewise."""
+        """Real seconds since the start of the machine."""
         return self.real.uptime()
 
     def sleep(self, seconds: float) -> None:

@@ -57,7 +57,7 @@ class NoIdentity:
         return ()
 
     def objections(self, foreign: Collection[str]) -> Iterator[str]:
-        """There is none."""
+        """No objection: nothing is foreign here."""
         del foreign
         yield from ()
 
@@ -93,7 +93,7 @@ class InMemoryLedger:
         return True
 
     def leading(self) -> bool:
-        """Likewise."""
+        """It leads as long as it lives."""
         return True
 
     @property
@@ -218,7 +218,7 @@ class InMemoryLedger:
         return self._in_force(at)
 
     def acknowledge(self, pool: str | None, who: str, reason: str, at: datetime) -> None:
-        """Somebody's word that a mass idleness is true."""
+        """Somebody confirms that a mass idleness is true."""
         del who, reason
         self._acknowledged.append((pool, at))
 

@@ -269,7 +269,7 @@ def test_a_controller_that_runs_and_the_orders_see_the_same_ledger(desk: Desk, p
     desk.ledger.close()
     path.unlink()
     for how in ({"read_only": True}, {"controls_only": True}):
-        with pytest.raises(LedgerError, match=r"is missing, but ledger\.db\.id beside it shows"):
+        with pytest.raises(LedgerError, match=r"is missing, but ledger\.db\.id next to it shows"):
             Ledger.connect(LedgerSettings(path=str(path)), **how)
     assert not LedgerSettings(path=str(path)).unwritten
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Unavailable, decode, encode
 from gpuwatch.agent.exporter.exporter import Exporter
-from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
+from gpuwatch.agent.published import OutOfOrderError
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import Activity, State
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.runtime.clock import ManualClock

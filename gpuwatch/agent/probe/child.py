@@ -35,7 +35,7 @@ class ProbeChild:
     """A probe process and the threads that drain its two pipes."""
 
     def __init__(self, command: Sequence[str], running: ParkedProbe | None = None) -> None:
-        """Start it in a session of its own, so that it can be killed with all that it started; or take a running one."""
+        """Start it in a session of its own, to be killed with all that it started; or take a running one."""
         self.process = running or subprocess.Popen(  # noqa: S603  our own command line
             command,
             stdin=subprocess.PIPE,

@@ -122,8 +122,8 @@ def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         above = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for stream in streams]
-        for number, stream in enumerate(above):
-            os.dup2(stream, number)
+        for place, stream in enumerate(above):
+            os.dup2(stream, place)
         os.closerange(_FIRST_FREE, os.sysconf("SC_OPEN_MAX"))
         sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115  as long as it lives
         sys.stderr = open(2, "w", closefd=False, encoding="utf-8", buffering=1)  # noqa: SIM115  as above

@@ -49,10 +49,7 @@ class ProbeSupervisor:
         command: Sequence[str] = (),
         first: ParkedProbe | None = None,
     ) -> None:
-        """`command` replaces the probe of the settings; flags are appended for GPUs that are not to be touched.
-
-        `first` is the first probe, where one runs already.
-        """
+        """`command` replaces that of the settings, and gets flags for GPUs to leave alone. `first` runs already."""
         self._core = core
         self._settings = settings
         self._clock = clock

@@ -176,7 +176,7 @@ class AwsCloud:
             yield permissions.launch(place, arguments, fleet=self._fleet)
 
     def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
-        """Templates whose machine type has no GPU of NVIDIA."""
+        """Why templates do not fit: their machine type has no GPU of NVIDIA."""
         for arguments in launches:
             place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
             why = self._no_gpu(place, arguments)
@@ -304,7 +304,7 @@ class AwsCloud:
 
 
 def _attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
-    """The answer, or why there is none."""
+    """The answer, or the error instead of it."""
     try:
         return ask()
     except CloudError as error:

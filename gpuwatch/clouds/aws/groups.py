@@ -90,7 +90,7 @@ def listed(place: Region) -> list[Group]:
 
 
 def named(place: Region, line: ClientPool, name: str) -> Group | None:
-    """The group of that name as it is now; None where there is none. Source: DescribeAutoScalingGroups."""
+    """The group of that name as it is now; None where no group has it. Source: DescribeAutoScalingGroups."""
     with place.asking(_DESCRIBE, service=SERVICE):
         groups = line.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
         return _group(groups[0]) if groups else None

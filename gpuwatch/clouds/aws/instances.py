@@ -161,7 +161,7 @@ class Translator:
         return any(name in self._types and self._types[name].gpu_count > 0 for name in types)
 
     def learn(self, place: Region, names: Iterable[str]) -> None:
-        """Look up machine types that are new, or whose time to be asked for again has come, in batches.
+        """Look up machine types that are new, or that are due to be asked for again, in batches.
 
         Source: DescribeInstanceTypes, by filter and not by name, because one name that EC2 does not describe (a retired
         type) fails a whole batch.
@@ -241,7 +241,7 @@ class Translator:
         )
 
     def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
-        """Whose it is besides ours: not its group's, where the group's owner consents and it serves there."""
+        """Which other system owns it: not its group, where the group's owner consents and it serves there."""
         operator = instance.described.get("Operator", {})
         if operator.get("Managed"):
             return operator.get("Principal", "an AWS service")

@@ -35,7 +35,7 @@ def _others(places: Regions, home: Region) -> Iterator[Region]:
 
 
 def _look(place: Region, translator: Translator, page_size: int) -> OtherRegion:
-    """One region; what it refuses to tell is no machine and no proof that there is none."""
+    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
     try:
         instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
         nodes = list(translator.nodes(place, instances, {}))

@@ -40,8 +40,9 @@ def managed_by(tags: Mapping[str, str], *, group: Mapping[str, str] | None = Non
     """Which other system owns a machine; None if none does.
 
     `group` are the tags of the Auto Scaling group that it is a member of, where the group's owner consents to gpuwatch:
-    then the group is no foreign owner, nor is the stack that made the group. A stack that made the machine itself is,
-    and so is whoever drives the group (EKS, Batch, ECS, a cluster autoscaler): consent is not theirs to be overruled.
+    then the group is no foreign owner, nor is the stack that made the group. A stack that made the machine itself is
+    a foreign owner, and so is a system that drives the group (EKS, Batch, ECS, a cluster autoscaler): the consent of
+    the group's owner does not overrule them.
     """
     if group is not None:
         tags = {key: tags[key] for key in tags if key not in _OF_A_GROUP and not _inherited(key, tags, group)}

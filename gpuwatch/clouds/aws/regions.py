@@ -203,7 +203,7 @@ class Regions:
         return list({id(place.session): place for place in reversed(self.all)}.values())[::-1]
 
     def everywhere(self, ask: Callable[[Region], Answer]) -> list[Answer]:
-        """Each place's answer; where one has none, there is none.
+        """Each place's answer; none at all if one place failed.
 
         Raises:
             CloudError: of the first place, in their order, that failed.
@@ -218,7 +218,7 @@ class Regions:
         """The first place of that region and account, where they are given.
 
         Raises:
-            NotFoundError: there is none in the settings.
+            NotFoundError: the settings have no such place.
 
         """
         for place in self.all:

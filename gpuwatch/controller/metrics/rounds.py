@@ -187,7 +187,7 @@ FAMILIES = (
         "Steps that were carried out or tried, by what came of the call.",
         "rounds",
     ),
-    counter("controller_intents_settled_total", ("status",), "Intents whose end was seen in the cloud.", "rounds"),
+    counter("controller_intents_settled_total", ("status",), "Intents that were seen to end in the cloud.", "rounds"),
     counter(
         "controller_notifications_total",
         ("destination", "event", "result"),
@@ -195,7 +195,9 @@ FAMILIES = (
         "address), moot (over before it was delivered), given_up (older than notify.max_age).",
         "ledger",
     ),
-    gauge("controller_open_intents", (), "Intents on record whose end is not known yet.", "ledger", _open_intents),
+    gauge(
+        "controller_open_intents", (), "Intents on record that are not known to have ended.", "ledger", _open_intents
+    ),
     gauge(
         "controller_oldest_open_intent_timestamp_seconds",
         (),

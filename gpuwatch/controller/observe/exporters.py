@@ -20,7 +20,7 @@ _FUTURE_TOLERANCE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """A metric that tells of use: at or above `limit`, in the metric's own unit, a GPU is `says`.
+    """A metric that shows use: at or above `limit`, in the metric's own unit, a GPU is `says`.
 
     Without a required one of every GPU at every moment nothing is known; any other counts where it is there.
     """
@@ -35,7 +35,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Another exporter: its signs, the label that tells its GPUs apart, and what shows that a GPU is split (MIG)."""
+    """Another exporter: its signs, the label that names its GPUs, and what shows that a GPU is split (MIG)."""
 
     name: str
     gpu_label: str
@@ -249,7 +249,7 @@ def _peak(metric: str, window: int) -> str:
 
 
 def _future(sign: Sign) -> str:
-    """Rows only where samples are from a time to come: the clock of whoever scrapes is ahead."""
+    """Rows only where samples are from the future: the clock of the scraper is ahead."""
     ahead = f"{sign.metric}{{$match}}[{STRETCH - _FUTURE_TOLERANCE}s] offset -{STRETCH}s"
     return f"count by ($by) (count_over_time({ahead}))"
 

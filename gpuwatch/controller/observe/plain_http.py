@@ -16,7 +16,7 @@ _PLAIN = frozenset({"", "identity"})
 
 
 def session(connector: "aiohttp.TCPConnector", headers: Mapping[str, str] | None = None) -> "aiohttp.ClientSession":
-    """For requests whose deadlines their callers set."""
+    """For requests; their callers set the deadlines."""
     import aiohttp  # noqa: PLC0415  a quarter of a second that only a controller needs
 
     return aiohttp.ClientSession(

@@ -43,7 +43,7 @@ def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str
     members = [node for node in roster.nodes if node.id in roster.members]
     measured = [node for node in members if math.isfinite(means.get(node.id, math.nan))]
     if not measured:
-        doubt = f"none of {len(members)} running nodes tells it" if members else "the pool has no running node"
+        doubt = f"none of {len(members)} running nodes reports it" if members else "the pool has no running node"
         return _unknown(query, at, doubt, samples=0, expected=len(members))
     weights = [float(max(1, node.known_gpus)) for node in measured]
     value = fmean([means[node.id] for node in measured], weights)
@@ -55,7 +55,7 @@ def pool_mean(query: MetricQuery, fleet: Fleet, at: datetime, means: Mapping[str
 def evaluated(
     api: PromApi, queries: Sequence[MetricQuery], at: datetime, max_age_seconds: float
 ) -> dict[MetricQuery, MetricValue]:
-    """Each expression's one sample or number. A plain series tells its age; what is made of several does not.
+    """Each expression's one sample or number. A plain series has an age; what is made of several has not.
 
     All are asked at once: one that takes long costs its own pool's number, and the round no more than its time-out.
     """
@@ -145,7 +145,7 @@ def with_pool(expression: str, pool: str) -> str:
 
 
 def _mean(node: Node, field: str) -> float | None:
-    """A node's mean over its GPUs; None unless each of them tells."""
+    """A node's mean over its GPUs; None unless each of them reports it."""
     gpus = () if node.verdict is None else node.verdict.gpus
     values = [None if gpu.use is None else _ratio(gpu.use, field) for gpu in gpus]
     known = [value for value in values if value is not None and math.isfinite(value)]

@@ -180,12 +180,12 @@ class PromApi:
         return Answer(doubt=doubt) if doubt is not None else read(response.status, body)
 
     def _skewed(self, date: str | None) -> str | None:
-        """Why the two clocks cannot be of one opinion; the header tells whole seconds."""
+        """Why the two clocks do not agree; the header has whole seconds."""
         try:
             theirs = parsedate_to_datetime(date or "")
             skew = (theirs - self.clock.now()).total_seconds()
         except (ValueError, TypeError, OverflowError):
-            return f"Prometheus does not tell its time (Date: {date})"
+            return f"Prometheus does not say what time it is (Date: {date})"
         if abs(skew) <= self.most_skew_seconds:
             return None
         return f"the clock of Prometheus is {format_duration(skew)} ahead of ours; check both"

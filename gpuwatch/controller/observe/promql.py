@@ -68,7 +68,7 @@ class PromqlSource:
         return Fleet(observed_at=self.clock.now(), nodes=seen)
 
     def confirm(self, node: Node) -> NodeReport:
-        """Its agent itself; where there is none, a second query if the settings let that do, and else a veto."""
+        """Its agent itself; without an agent, a second query if the settings let that do, and else a veto."""
         if self._agents:
             return self.agents.confirm(node)
         if not self.settings.act_without_confirm:
@@ -141,7 +141,7 @@ class PromqlSource:
         if owner.rival is not None:
             return f"{owner.rival} also is what {owner.targets[0].called} calls itself; see signals.promql.node_label"
         if not owner.targets:
-            return f"Prometheus has no target whose {self._node_label} is its id, name or address"
+            return f"Prometheus has no target with its id, name or address as {self._node_label}"
         if len(owner.targets) > 1:
             return f"{len(owner.targets)} targets claim to be it: {owner.targets[0].called}, {owner.targets[1].called}"
         return None
@@ -175,7 +175,7 @@ class PromqlSource:
         return f'{self._node_label}=~"{quoted}"'
 
     def _means(self, fleet: Fleet, answers: Mapping[str, Answer], name: str) -> dict[str, float] | str:
-        """A measure by node id, for those whose own target alone tells it."""
+        """A measure by node id, for the nodes with one target of their own that reports it."""
         asked = {query: answer for query, answer in answers.items() if query in {"who", name}}
         doubt = next((answer.doubt for answer in asked.values() if answer.doubt is not None), None)
         if doubt is not None:

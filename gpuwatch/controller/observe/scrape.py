@@ -134,7 +134,7 @@ class ScrapeSource:
                 return NodeReport(failure=f"it is {node.state.value}")
             base = self.settings.base_url(node)
             if base is None:
-                return NodeReport(failure="the cloud tells no address for it; set signals.targets")
+                return NodeReport(failure="the cloud reports no address for it; set signals.targets")
             async with limit:  # in the order in which they came
                 if self.clock.monotonic() > until:
                     return NodeReport(failure=_NO_TIME)

@@ -26,7 +26,7 @@ class PromqlSettings:
     )
     dialect: Annotated[
         Literal["gpuwatch", "dcgm", "nvidia_smi", "nvitop"],
-        Setting("Whose metrics it has: our agent's, or another exporter's, which tell less (docs/idle-detection.md)."),
+        Setting("The exporter of its metrics: our agent, or another, which shows less (docs/idle-detection.md)."),
     ] = "gpuwatch"
     timeout: Annotated[Seconds, Gt(0), Le(300), Setting("A query not answered in full by then leaves all unknown.")] = (
         30.0
@@ -87,7 +87,7 @@ class ObserveSettings:
         Literal["scrape", "promql"], Setting("scrape: each agent is asked. promql: a Prometheus-compatible API is.")
     ] = "scrape"
     scheme: Annotated[Literal["http", "https"], Setting("How agents are spoken to.")] = "http"
-    port: Annotated[int, Ge(1), Le(65535), Setting("The agents' port, at the address that the cloud tells.")] = 9460
+    port: Annotated[int, Ge(1), Le(65535), Setting("The agents' port, at the address that the cloud reports.")] = 9460
     timeout: Annotated[
         Seconds,
         Gt(0),
@@ -120,8 +120,8 @@ class ObserveSettings:
     act_without_confirm: Annotated[
         bool,
         Setting(
-            "With another exporter's metrics there is no agent to ask before a stop: let a second query do instead, "
-            "whose newest sample may be signals.promql.scrape_interval plus 5 s old."
+            "With another exporter's metrics there is no agent to ask before a stop: let a second query do instead. "
+            "Its newest sample may be signals.promql.scrape_interval plus 5 s old."
         ),
     ] = False
     promql: PromqlSettings = field(default_factory=PromqlSettings)

@@ -115,7 +115,9 @@ def _unproven(node: Node, target: Target, settings: PromqlSettings, dialect: Dia
     """Why a node that shows no work is still not known to do none."""
     values = target.values
     if values.get("split", 0.0) != 0.0:
-        return f"a GPU of it is split by MIG, whose parts' work {dialect.name} does not tell; run our agent there"
+        return (
+            f"a GPU of it is split by MIG, and {dialect.name} does not show the work of its parts; run our agent there"
+        )
     for sign in dialect.signs:
         if not _usable(values.get(f"max:{sign.name}", math.nan if sign.required else 0.0)):
             return f"{sign.metric} has samples that are no numbers"
@@ -167,7 +169,7 @@ def _source(metric: str, lookback_seconds: float) -> str:
 def _late(age: float, moment: Moment, *, ahead: bool) -> str | None:
     """Why its samples are not of now."""
     if ahead:
-        return "its samples are from a time to come; check the clock of whoever scrapes it"
+        return "its samples are from the future; check the clock of its scraper"
     if age > moment.max_age_seconds:
         return f"its newest sample is {format_duration(age)} old (limits.max_verdict_age); is it still scraped?"
     return None

@@ -83,7 +83,7 @@ async def _send_all(
         if note.stop_at is not None and note.stop_at <= now:
             return "its time has come"
         if base is None:
-            return "the cloud tells no address for it; set signals.targets"
+            return "the cloud reports no address for it; set signals.targets"
         async with limit:
             try:
                 async with (

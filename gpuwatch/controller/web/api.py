@@ -283,7 +283,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/nodes/{node}/approve",
-        summary="Let a node go as its notice says, where its pool waits for an operator's approval.",
+        summary="Approve the removal that a node's notice announces, where its pool waits for an operator's approval.",
         answer=Approval,
         call=_approve,
         body=schemas.ApproveOrder,

@@ -1,6 +1,6 @@
 """Who may see the page and ask its API, and who may act; the page's files; requests made into calls and answers.
 
-1. Without a user only this machine is answered, and it may only read. Signed links are answered beside that: `keeping`.
+1. Without a user only this machine is answered, and it may only read. Signed links are answered besides: `SnoozeLinks`.
 2. Only users named in the settings may act, from the page itself or without a browser: another site can
    make a browser send its user's password or certificate, but neither a header of its own nor another origin.
 3. Over plain http the Host is an address or a name that the settings know: no other site's name may lead here.
@@ -48,7 +48,7 @@ _NO_USER = (
 class Web:
     """The app of the controller's server. `names` are hosts' names by which browsers may ask over plain http.
 
-    `links` answers signed links; None: there are none.
+    `links` answers signed links; None: no link is answered.
     """
 
     state: State

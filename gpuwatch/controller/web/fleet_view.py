@@ -35,7 +35,7 @@ class PoolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the fleet; money only of running machines whose price is known, `unpriced` are the others."""
+    """Sums over the fleet; money only of running machines with a known price, `unpriced` are the others."""
 
     nodes: int
     running: int

@@ -1,6 +1,6 @@
 """Signed links in messages about a removal: the reader can postpone it without a login.
 
-1. A link is for one notice of one node, made out to somebody, and ends; only whoever has the secret can make one.
+1. A link is for one notice of one node, made out to somebody, and ends; only the owner of the secret can make one.
 2. The signature is compared in constant time. Nothing else than the very token passes.
 """
 
@@ -24,7 +24,7 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a link is for: the node, the notice (its key), to whom it was made out, and until when it holds."""
+    """What a link is for: the node, the notice (its key), the person it was made out to, and until when it holds."""
 
     node_id: str
     key: str

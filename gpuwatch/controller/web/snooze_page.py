@@ -2,9 +2,9 @@
 
 1. Looking does nothing: programs that scan mail open every link in it. Only a POST keeps.
 2. The link is the right, for the one node and notice that it was signed for. It needs no token against forged requests:
-   whoever can make a browser send one to its address knows the address, and so has the right already.
+   a person who can make a browser send one to its address knows the address, and so has the right already.
 3. It puts off and never hastens: for no longer than the pool allows, and never for less than somebody has said before.
-4. Beyond this machine it takes https, for whoever reads the address on its way may use it; or an explicit `insecure`.
+4. Beyond this machine it takes https, for anybody who reads the address on its way may use it; or `insecure`.
 """
 
 import logging
@@ -121,7 +121,7 @@ class SnoozeLinks:
 
 
 def links_of(named: str | None, state: State, *, insecure: bool) -> SnoozeLinks | None:
-    """As notify.link_key_file says; None where it names nothing, or nothing that can be used, which the log tells."""
+    """As notify.link_key_file says; None where it names nothing, or nothing that can be used, which is logged."""
     if named is None:
         return None
 
@@ -164,7 +164,7 @@ def _page(status: HTTPStatus, shown: SnoozePage, *more: tuple[str, str]) -> Resp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """A node whose notice is in force.
+    """A node with a notice in force.
 
     `goes` is what it would be, at `goes_at` at the earliest if nobody keeps it; None: as things are it stays. Nothing
     keeps it after `cap_at`: a pool's max_snooze counts from when the node was last in use.

@@ -94,7 +94,7 @@ class State:
         """The last round that saw the fleet.
 
         Raises:
-            UnseenError: there is none.
+            UnseenError: no round has seen the fleet.
 
         """
         return self._seen_round(self._seen)

@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What SPEND_MARKS holds. `open` are the sums of all rows whose day is not sealed."""
+    """What SPEND_MARKS holds. `open` are the sums of all rows of days that are not sealed."""
 
     marks: Marks
     open: tuple[int, ...] = (0,) * len(AMOUNTS)

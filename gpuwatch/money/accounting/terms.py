@@ -68,7 +68,7 @@ class _Known(dict[int, Terms]):
     """By number; a number without its terms is an error that says so."""
 
     def __missing__(self, number: int) -> Terms:
-        """Whoever deleted them is found out."""
+        """Raise: somebody deleted them."""
         raise LedgerError(f"the terms {number}, under which spending was billed, are gone; restore the ledger")
 
 
@@ -76,7 +76,7 @@ def all_terms(db: Connection) -> dict[int, Terms]:
     """By number.
 
     Raises:
-        LedgerError: at a number whose terms are gone.
+        LedgerError: at a number without its terms.
 
     """
     return _Known(

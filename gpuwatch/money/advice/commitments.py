@@ -2,7 +2,7 @@
 
 A unit (a GPU or a machine) that is reserved costs the same in every hour; one that is not costs only in the hours in
 which it is used. So the k-th unit is worth reserving if the hours in which the load reaches it would cost more
-otherwise: at the optimum the share of hours in use of the last unit is the ratio of the two prices (the quantile of
+otherwise. At the optimum the share of hours in use of the last unit is the ratio of the two prices (the quantile of
 the load duration curve, as of the newsvendor). docs/advice.md has the formulas. Load is known as float means;
 money is Decimal.
 """

@@ -2,8 +2,8 @@
 
 Rules, all of them:
 
-1. A candidate is the fewest machines of one offer whose GPUs hold the workload together, up to a given number. Where
-   recomputing activations is left open, it is done as little as the fewest machines allow.
+1. A candidate is the fewest machines of one offer that hold the workload on their GPUs together, up to a given number.
+   Where recomputing activations is left open, it is done as little as the fewest machines allow.
 2. Five factors from 0 to 1 are weighed, each relative to the best candidate; docs/advice.md defines them.
 3. What is not known counts as 0 in its factor and is named. An offer without a price is listed last, never left out.
 """

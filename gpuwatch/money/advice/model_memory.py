@@ -4,8 +4,9 @@ Rules, all of them:
 
 1. Weights, gradients and the optimizer's state are shared out over all GPUs (ZeRO-3, FSDP; tensor parallelism when
    serving), or held whole by each (`replicated`). Activations belong to each GPU's own micro-batch.
-2. A model's shape is what is given; what is not is derived from its parameters as of a decoder whose hidden size is 128
-   times its layers, with parameters = 12 * layers * hidden^2: 7e9 gives 33 layers of 4,224 (Llama's 7B: 32 of 4,096).
+2. A model's shape is what is given. What is not given is derived from its parameters as of a decoder with a hidden size
+   of 128 times its layers, with parameters = 12 * layers * hidden^2. 7e9 gives 33 layers of 4,224 (Llama's 7B: 32 of
+   4,096).
 3. Of each GPU's memory 1 GiB and 8 % are kept back for CUDA's context, communication buffers and fragmentation.
 """
 

@@ -31,7 +31,7 @@ class RightsizingReport:
 
 
 def make_report(settings: LedgerSettings, clock: Clock, over_seconds: float, provider: str) -> RightsizingReport:
-    """What the rounds of that time say; `provider` is the cloud whose machine types are compared.
+    """What the rounds of that time say; machine types of the cloud `provider` are compared.
 
     Raises:
         LedgerError: the ledger cannot be read, or keeps no round of that time whole.

@@ -6,7 +6,7 @@ Rules, all of them:
 2. The forecast is that plus the rest of the month by `forecast_month`, on days that end at the last full hour; with
    less than a day on record, the rest at what runs now.
 3. Thresholds are crossed once a month each, by what is spent, and by a forecast that rests on a day or more.
-4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past tells how far
+4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past shows how far
    it may be off.
 5. Hours without a known price are counted and reported: figures are then lower bounds.
 """

@@ -2,8 +2,8 @@
 
 A method reads holes as holes: it leaves them out and never takes them for zeros. Each is equivariant: were the past
 doubled or shifted by a constant, so would be its forecast. Those with a season work on the values without the season's
-profile, which is added again; a profile is shrunk by what of it chance alone would give (positive-part James-Stein,
-stricter the fewer cycles it was seen in), so that a series without a season gets none.
+profile, which is added again. A profile is shrunk by what of it chance alone would give (positive-part James-Stein,
+stricter the fewer cycles it was seen in), so that a series without a season gets no profile.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -151,7 +151,7 @@ def _seasons(values: Values, rhythm: Rhythm) -> tuple[list[float | None], Callab
 
 
 def _without(values: Sequence[float | None], shape: Sequence[float], block: int) -> list[float | None]:
-    """Less a shape whose places are so many steps long and which ends where the values end."""
+    """Less a shape that ends where the values end; each place of it is `block` steps long."""
     size = len(values)
     return [
         None if value is None else value - shape[((at - size) // block) % len(shape)] for at, value in enumerate(values)
@@ -159,7 +159,7 @@ def _without(values: Sequence[float | None], shape: Sequence[float], block: int)
 
 
 def _repeated(values: Values, period: int, steps: int) -> list[float]:
-    """The last known value of the same place in the period; where there is none, the mean."""
+    """The last known value of the same place in the period; where no value is known, the mean."""
     places: list[float | None] = []
     for place in range(period):
         same = range(len(values) - period + place, -1, -period)

@@ -41,7 +41,7 @@ def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> M
     Args:
         series: amounts per step up to now; a step that is not over belongs left out.
         now: aware; its zone says where months begin.
-        budget: the amount whose exceeding is asked for.
+        budget: the amount that the month may exceed; the answer says how probable that is.
 
     Raises:
         ValueError: no value is known, or a step begins after now.
@@ -90,7 +90,7 @@ def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
 
     No growth is assumed: a trend of weeks drawn out over a year is off by far more than it mends. Intervals are from
     how far 28 days' level was off as many months later in this series, beyond its length widened by the square root of
-    time; with less than 79 days of history there are none.
+    time; with less than 79 days of history the bounds are None.
 
     Raises:
         ValueError: no value is known.

@@ -33,7 +33,7 @@ class Rhythm:
 
     @classmethod
     def of(cls, step_seconds: float) -> "Rhythm":
-        """The rhythm at a step; one that does not divide a day or a week has none."""
+        """The rhythm at a step; a step that does not divide a day or a week has no season."""
         week = max(1, round(WEEK_SECONDS / step_seconds))
         if step_seconds < DAY_SECONDS and DAY_SECONDS % step_seconds == 0:
             return cls(season=round(DAY_SECONDS / step_seconds), memory=week, week=week)

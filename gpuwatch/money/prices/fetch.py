@@ -76,7 +76,7 @@ class Fetcher(Protocol):
     """One cloud's prices."""
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
-        """The prices of each machine type in its region, one after the other; none where the cloud has none.
+        """The prices of each machine type in its region, one after the other; empty where it has no price.
 
         Raises:
             FetchError: no usable answer; what was given before that is good.

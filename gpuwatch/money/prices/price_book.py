@@ -73,7 +73,7 @@ class Book:
         return None
 
     def find(self, hire: PriceKey, now: datetime) -> Price | NoPrice:
-        """The price, or why there is none."""
+        """The price, or why it is not known."""
         if now != self._now:
             self._now, self._own, self._found = now, self._reread(), {}
         if hire.region is None:

@@ -90,7 +90,7 @@ class Section:
 
 
 def usd(total: Total, cents: int) -> str:
-    """Unknown where no machine has a price, more than that where some have none."""
+    """Unknown where no machine has a price, more than that where some machines have no price."""
     if total.unpriced_ms and total.unpriced_ms == total.node_ms:
         return "unknown"
     return f"{format_cents(cents)}{'+?' if total.unpriced_ms else ''}"

@@ -126,7 +126,7 @@ class HttpServer(ThreadingMixIn, TCPServer):
 
     def start(self) -> None:
         """Serve in a thread of its own."""
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.25}, name="http", daemon=True).start()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.5}, name="http", daemon=True).start()
 
     def close(self) -> None:
         """Stop accepting and cut every connection."""

@@ -1,7 +1,7 @@
 """What each idle policy would have cost and saved over recorded gaps, compared with a policy that knows every end.
 
 A restart is charged as `restart` seconds of rental in the bill and in the cost alike. The ratio to the optimum scores
-the gaps whose end is known, as ADR 18 does; bill, restarts and the ratio to break-even take all gaps.
+the gaps with a known end, as ADR 18 does; bill, restarts and the ratio to break-even take all gaps.
 """
 
 import math
@@ -88,7 +88,7 @@ def policy_of(text: str) -> Policy:
     """The policy of a name.
 
     Raises:
-        ValueError: there is none; the text says what would be right.
+        ValueError: no policy has that name; the text says what would be right.
 
     """
     if text == "never":

@@ -161,7 +161,7 @@ class HistorySource:
         return self._ask(node, self.clock.monotonic())[0]
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Means of what the agents reported in this round; a recording has none."""
+        """Means of what the agents reported in this round; a recording has no metrics of its own."""
         return of_verdicts(fleet, queries, self.clock.now())
 
     def _ask(self, node: Node, now: float) -> tuple[NodeReport, float]:

@@ -1,7 +1,7 @@
 """A pool's own rules on trial: what of them is played, and how long they let a node be.
 
 They are played at their harshest. Left out is what only keeps nodes and of which a recording knows nothing: floors,
-`requires`, `demand`, and the hours of the schedule's windows, whose waits are trials of their own. A removal is played
+`requires`, `demand`, and the hours of the schedule's windows; their waits are trials of their own. A removal is played
 as a stop, so that a node that is needed again comes back and is tried again.
 """
 

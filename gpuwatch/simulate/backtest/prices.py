@@ -9,12 +9,12 @@ from gpuwatch.simulate.backtest.gaps import History
 
 
 def prices_of(history: History) -> dict[str, Price | None]:
-    """The list price of each machine type in a history; None where there is none."""
+    """The list price of each machine type in a history; None where it is not known."""
     return {kind: prices.lookup(kind) for kind in sorted({life.instance_type for life in history.lives})}
 
 
 def node_prices_of(history: History) -> dict[str, Price] | None:
-    """Each node's price; None where one has none."""
+    """Each node's price; None where that of one is not known."""
     listed = prices_of(history)
     known = {kind: price for kind, price in listed.items() if price is not None}
     return {life.name: known[life.instance_type] for life in history.lives} if len(known) == len(listed) else None

@@ -60,7 +60,7 @@ def learned_waits(
     """The wait that was over for each gap, infinite where it ended first; gaps of one node must not overlap.
 
     A node is asked about when its gap begins, at each bin's end up to break-even, when its wait is over, and every
-    minute while work waits for it. `queued` says for how long any has at a time, None if there is none.
+    minute while work waits for it. `queued` says for how long work has waited at a time, None if no work waits.
     """
     history = GapHistory()
     waited = [float("inf")] * len(recorded)

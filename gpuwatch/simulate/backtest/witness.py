@@ -8,7 +8,7 @@ What each property of the controller says of one stop, as far as a simulation ca
 - P11 it was needed since it was stopped before;
 - P12 (of every change) an open intent has that key; P13 a stop settles only when the cloud shows it stopped or gone;
 - P14 its notice promised this or worse, in this pool, and the promised time has come;
-- P15 its permit holds: what lets it go was asked a moment ago.
+- P15 its permit holds: what allows the removal was asked a moment ago.
 
 And of rounds that are planned first: P5 the round decides what its plan decided, unless it settled something before;
 P8 a node that the plan would remove is left alone when it is busy, silent, protected or not enrolled instead.

@@ -64,13 +64,13 @@ class Recording:
 
     @property
     def begin(self) -> float:
-        """The first moment that it tells of."""
+        """The first moment that it covers."""
         firsts = [rows[0].seconds for gpus in self.samples.values() for rows in gpus.values()]
         return min(firsts + [spans[0][0] for spans in self.intervals.values()])
 
     @property
     def end(self) -> float:
-        """The last moment that it tells of: a last row holds for one sampling interval."""
+        """The last moment that it covers: a last row holds for one sampling interval."""
         lasts = [rows[-1].seconds for gpus in self.samples.values() for rows in gpus.values()]
         held = [last + (self.sampling_seconds or 0.0) for last in lasts]
         return max(held + [spans[-1][1] for spans in self.intervals.values()])

@@ -1,7 +1,7 @@
 """Lives: what one node's GPUs do, who works at it, and when it fails; the demo fleet's are scripted here.
 
 The scripted lives begin at eight in the morning, on the simulation's time axis in seconds, and are whole seconds. In
-this fleet whoever is at work at a node has a notebook open there, which holds GPU memory from the first moment on.
+this fleet everybody who works at a node has a notebook open there, which holds GPU memory from the first moment on.
 """
 
 import random

@@ -208,7 +208,7 @@ class World:
         return started
 
     def witness_start(self, node_id: str) -> None:
-        """A start was accepted at this moment, whoever asked for it."""
+        """A start was accepted at this moment, no matter who asked for it."""
         host = self.hosts[node_id]
         if not host.running:
             host.start(self._clock.monotonic())
@@ -229,7 +229,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class WitnessedCloud(PassedOn):
-    """A Cloud that tells the world of every start and stop that was accepted."""
+    """A Cloud that reports every start and stop that was accepted to the world."""
 
     world: World
 

@@ -229,7 +229,7 @@ def test_a_pool_is_told_by_its_label(engine: str) -> None:
     history = a_range(engine, "gpuwatch", pool="agents").history(Options())
 
     assert {life.name for life in history.lives} == set(TOLD)
-    with pytest.raises(SourceError, match="tells of no node whose label pool is 'nobodys'"):
+    with pytest.raises(SourceError, match="shows no node with the label pool 'nobodys'"):
         a_range(engine, "gpuwatch", pool="nobodys").history(Options())
 
 

@@ -155,7 +155,7 @@ def test_what_cannot_be_a_source_is_refused_with_what_would_be_right(arguments: 
     [
         (["--from", "2020-01-01", "--to", "2020-01-02"], "has none of these metrics from 2020-01-01 00:00 to"),
         (["--dialect", "dcgm", *SPAN], "(dcgm) has no DCGM_FI_DEV_GPU_UTIL from"),
-        (["--pool", "c", *SPAN], "tells of no node whose label pool is 'c'"),
+        (["--pool", "c", *SPAN], "shows no node with the label pool 'c'"),
     ],
 )
 def test_a_prometheus_that_knows_nothing_of_it_is_no_source(url: str, arguments: list[str], complaint: str) -> None:

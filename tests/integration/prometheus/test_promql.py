@@ -93,7 +93,7 @@ STORIES = {
     "no number": Story(State.UNKNOWN, lambda _: during(-1800, -1700, math.nan), ""),
     "infinite memory": Story(State.UNKNOWN, lambda _: during(-1800, -1700, -math.inf, sign="memory_used"), ""),
     "a negative share": Story(State.UNKNOWN, lambda _: lambda _s, _g, p: [(at, -1.0) for at, _ in p], "no numbers"),
-    "samples of tomorrow": Story(State.UNKNOWN, lambda _: later(90), "a time to come"),
+    "samples of tomorrow": Story(State.UNKNOWN, lambda _: later(90), "from the future"),
     "scraped oftener than told": Story(State.UNKNOWN, lambda _: denser, "scrape_interval"),
     "eight GPUs where there are two": Story(State.UNKNOWN, gpus=8, why="8 GPUs"),
     "two exporters": Story(State.UNKNOWN, also="9500", why="2 targets claim"),

@@ -39,7 +39,7 @@ STORIES = {
     ),
     "unknown to its agent": Story(State.UNKNOWN, "its agent says so", {"state": State.UNKNOWN}, gpus={"unknown": 2}),
     "late": Story(State.UNKNOWN, "old", {"newest": -60.0}),
-    "of tomorrow": Story(State.UNKNOWN, "a time to come", {"newest": 60.0}),
+    "of tomorrow": Story(State.UNKNOWN, "from the future", {"newest": 60.0}),
     "called by its name": Story(State.IDLE, told={"node_id": "NAME"}, gpus={"idle": 2}),
     "without a name": Story(State.UNKNOWN, "no target", drop="gpuwatch_node_info"),
     "without a state": Story(State.UNKNOWN, "0 states", drop="gpuwatch_node_activity"),

@@ -9,7 +9,8 @@ import pytest
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Cycle, End, Reading, Unavailable
 from gpuwatch.agent.probe.main import sample
-from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
+from gpuwatch.agent.published import OutOfOrderError
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock

@@ -1,4 +1,4 @@
-"""Nodes as a source tells of them, stretch by stretch in the order of time, and the history that they make.
+"""Nodes as a source shows them, stretch by stretch in the order of time, and the history that they make.
 
 Time without data is out of sight: it is neither idle nor paid for. Unknown time is paid for and not idle, either.
 """
@@ -104,7 +104,7 @@ class NodeObservation:
 def history_of_nodes(
     observations: Iterable[NodeObservation], horizon: float, begins_at: datetime, options: Options, moment: float = 0.0
 ) -> History:
-    """The history that they make; `moment` is the shortest time of which the source tells.
+    """The history that they make; `moment` is the shortest time that the source shows.
 
     Raises:
         TraceError: no machine type has so many GPUs, and the data names no type.

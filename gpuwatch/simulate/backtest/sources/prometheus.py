@@ -51,7 +51,7 @@ class PrometheusRange:
         """All of it.
 
         Raises:
-            SourceError: it cannot be asked, or tells nothing of the range.
+            SourceError: it cannot be asked, or has nothing of the range.
             TraceError: no machine type has so many GPUs, and the data names no type.
 
         """
@@ -63,14 +63,14 @@ class PrometheusRange:
             self._chunk(at, until, begin)
             at = until
         if not self._nodes:
-            pool = "" if self.pool is None else f" whose label {questions.POOL} is {self.pool!r}"
-            raise SourceError(f"{self.place} tells of no node{pool} in a whole step from {self.window}")
+            pool = "" if self.pool is None else f" with the label {questions.POOL} {self.pool!r}"
+            raise SourceError(f"{self.place} shows no node{pool} in a whole step from {self.window}")
         began = _at(begin)
         return history_of_nodes(self._nodes.values(), end - begin, began, options, moment=self.step)
 
     @property
     def place(self) -> str:
-        """Where it is and whose metrics are asked for, in words that hold no secret."""
+        """Where it is and which exporter's metrics are asked for, in words that hold no secret."""
         return f"{_place(self.api)} ({self.api.settings.dialect})"
 
     def _series(self) -> int:
@@ -133,7 +133,7 @@ class PrometheusRange:
         return node
 
     def _describe(self, facts: Mapping[str, Rows], names: Mapping[Target, set[str]]) -> None:
-        """What our agents tell of their machines; the newest counts."""
+        """What our agents report of their machines; the newest counts."""
         types = self._words(facts.get("types", ()), "instance_type")
         gpus = {self._target(labels): int(value) for labels, value in facts.get("gpus", ())}
         for target in types.keys() | gpus.keys():
@@ -182,7 +182,7 @@ def dialect_of(api: PromApi, window: Window) -> Dialect:
 
 
 def series_of(api: PromApi, window: Window, dialects: Sequence[str]) -> dict[str, int]:
-    """How many series tell of use in each of these dialects that the API has anything of.
+    """How many series show use, for each of these dialects that the API has series of.
 
     Raises:
         SourceError: it cannot be asked.

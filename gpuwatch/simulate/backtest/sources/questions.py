@@ -57,7 +57,7 @@ def node_label(settings: PromqlSettings) -> str:
 
 
 def metric_of(dialect: str) -> str:
-    """The metric without which a dialect tells nothing of use."""
+    """The metric without which a dialect shows no use."""
     return "gpuwatch_node_idle_seconds" if dialect == AGENT else DIALECTS[dialect].signs[0].metric
 
 

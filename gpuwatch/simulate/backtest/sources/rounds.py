@@ -160,7 +160,7 @@ def ledger_history(  # noqa: PLR0913  what may be chosen of a history
     """The rounds from one moment to another that a ledger keeps whole; without `since` from the first on.
 
     Raises:
-        SourceError: there are fewer than two, or none tells of a node.
+        SourceError: there are fewer than two, or no round shows a node.
         LedgerError: one of them cannot be read.
 
     """
@@ -179,7 +179,7 @@ def ledger_history(  # noqa: PLR0913  what may be chosen of a history
         rounds.add(ledger.observation(round_id))
     if not any(node.runs for node in rounds.nodes.values()):
         named = "" if pool is None else f" of the pool {pool!r}"
-        raise SourceError(f"{place} tells of no node{named} in two rounds within {rounds.hole:.0f} s of each other")
+        raise SourceError(f"{place} shows no node{named} in two rounds within {rounds.hole:.0f} s of each other")
     return history_of_nodes(rounds.nodes.values(), rounds.seconds, rounds.began, options)
 
 

@@ -1,7 +1,7 @@
 """PURE: what the answers about each step say that a node did. Any failure is unknown; any sign of work is busy.
 
-An agent that was restarted has forgotten since when its node is idle: then nobody knows what was before, where an idle
-time that began anew by itself shows that there was work between two scrapes.
+An agent that was restarted has forgotten since when its node is idle: then nobody knows what was before. An idle time
+that began again by itself, however, shows that there was work between two scrapes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

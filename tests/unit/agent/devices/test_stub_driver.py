@@ -1,4 +1,4 @@
-"""The stand-in driver of tests and benchmarks: how long its calls take, and what it tells other exporters."""
+"""The stand-in driver of tests and benchmarks: how long its calls take, and what it answers other exporters."""
 
 import ctypes
 import os

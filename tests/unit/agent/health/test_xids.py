@@ -12,7 +12,8 @@ from gpuwatch.agent.devices.messages import Cycle, Event, Reading, decode, encod
 from gpuwatch.agent.devices.replay import CaptureError, ReplaySource
 from gpuwatch.agent.health.kernel_log import DriverLoaded, KernelXid
 from gpuwatch.agent.health.xids import XidLog
-from gpuwatch.agent.state import AgentCore, Interruption, OutOfOrderError
+from gpuwatch.agent.published import OutOfOrderError
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.health import Health
 from gpuwatch.model.xid import XidSource
 from gpuwatch.runtime.clock import ManualClock

@@ -213,7 +213,7 @@ def test_a_query_goes_past_caches_and_refuses_parts(served: Callable[..., Answer
 REFUSED = {
     "its clock is ahead": (answering(body([a_row()]), date=NOW + timedelta(seconds=9)), "9s ahead of ours"),
     "its clock is behind": (answering(body([a_row()]), date=NOW - timedelta(minutes=2)), "-2m ahead of ours"),
-    "it has no clock": (answering(body([a_row()]), date=None), "does not tell its time"),
+    "it has no clock": (answering(body([a_row()]), date=None), "does not say what time it is"),
     "it sends elsewhere": (answering(b"", status=302), "HTTP 302"),
     "it wants a password": (answering(b"", status=401), "HTTP 401"),
 }

@@ -270,7 +270,7 @@ def test_each_note_has_its_own_result() -> None:
     assert said[1:] == [
         "its agent did not answer within 0.3s",
         "it is stopped",
-        "the cloud tells no address for it; set signals.targets",
+        "the cloud reports no address for it; set signals.targets",
         "its time has come",
     ]
     assert send_to_hosts(settings, CLOCK, []) == []

@@ -194,8 +194,8 @@ def test_one_gpu_too_few_is_unknown() -> None:
     [
         ({}, {}, "keeps 0 rounds of that time whole, and a backtest needs two"),
         ({0: idle(9)}, {}, "keeps 1 rounds"),
-        ({0: idle(9), 60: idle(69)}, {"pool": "q"}, "tells of no node of the pool 'q'"),
-        ({0: Was(state=None), 60: Was(state=None)}, {}, "tells of no node in two rounds within 300 s of each other"),
+        ({0: idle(9), 60: idle(69)}, {"pool": "q"}, "shows no node of the pool 'q'"),
+        ({0: Was(state=None), 60: Was(state=None)}, {}, "shows no node in two rounds within 300 s of each other"),
     ],
 )
 def test_a_ledger_without_a_history_says_why(rounds: dict[float, Was], given: dict[str, object], sentence: str) -> None:
