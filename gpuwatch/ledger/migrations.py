@@ -15,7 +15,7 @@ def from_1(db: Connection) -> None:
     """Schema 1 (SQLite only): no chain, bodies in the rounds, no arguments, owners or prices.
 
     Records get their links in the order rounds, intents, outcomes; keys stay. What was stopped before is not known to
-    have stayed so: no ladder begins at it.
+    have stayed so: no `terminate_after` begins at it.
     """
     for index in ("intents_by_node", "outcomes_by_key", "outcomes_by_time"):
         db.exec_driver_sql(f"DROP INDEX {index}")

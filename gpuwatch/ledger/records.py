@@ -1,10 +1,15 @@
 """What people and shells read out of a ledger, and how it fails."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+import msgspec
+
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.model.decision import Decision, Intent, Observation, Outcome, Proposal, Review
+from gpuwatch.model.decision import Decision, Intent, Observation, Outcome, Proposal, Reason, Review
+
+_FORMER_CODES = {"ladder": "terminate_after", "floor": "min_nodes"}  # records hold them for ever
+_FORMER_DESTINATIONS = {"terminals": "wall"}
 
 
 class LedgerError(Exception):
@@ -78,3 +83,19 @@ class Audit:
     head: str
     bodies: int
     broken: Broken | None
+
+
+def read_reason(written: str) -> Reason:
+    """The reason of an intent on record; raises msgspec.MsgspecError where it is none that gpuwatch wrote."""
+    return with_present_code(msgspec.json.decode(written, type=Reason))
+
+
+def with_present_code(reason: Reason) -> Reason:
+    """A reason on record, by the name that its code has today."""
+    now = _FORMER_CODES.get(reason.code)
+    return reason if now is None else replace(reason, code=now)
+
+
+def present_destination(name: str) -> str:
+    """The destination of a message on record, by the name that it has today."""
+    return _FORMER_DESTINATIONS.get(name, name)

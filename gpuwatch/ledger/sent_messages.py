@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import and_, select
 
 from gpuwatch.ledger.chain import text
+from gpuwatch.ledger.records import present_destination, read_reason
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import INTENTS, MESSAGES, NOTICES, OUTCOMES
 from gpuwatch.model.decision import Reason, Status, Verb
@@ -70,7 +71,7 @@ class SentMessages:
                 pool=row.pool,
                 owner=row.owner,
                 usd_per_hour=None if row.usd_per_hour is None else Decimal(row.usd_per_hour),
-                reason=msgspec.json.decode(row.reason, type=Reason),
+                reason=read_reason(row.reason),
                 intended_at=datetime.fromisoformat(row.at),
                 at=datetime.fromisoformat(row.settled_at),
                 promise=_promise(row.verb, row.pool, row.arguments),
@@ -84,7 +85,9 @@ class SentMessages:
         with self._store.reading() as db:
             for first in range(0, len(wanted), _KEYS_AT_ONCE):
                 some = MESSAGES.c.key.in_(wanted[first : first + _KEYS_AT_ONCE])
-                found |= {(row.key, row.destination) for row in db.execute(select(MESSAGES).where(some))}
+                found |= {
+                    (row.key, present_destination(row.destination)) for row in db.execute(select(MESSAGES).where(some))
+                }
         return frozenset(found)
 
     def keep(self, key: str, destination: str, at: datetime, *, reached: bool, detail: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gpuwatch.guard.rulebook import Rulebook
-from gpuwatch.ledger.records import LedgerError, PastRound
+from gpuwatch.ledger.records import LedgerError, PastRound, with_present_code
 from gpuwatch.model.decision import Decision, Observation, Proposal, Review, Step
 from gpuwatch.model.evidence_text import newest_reset
 from gpuwatch.model.fleet import DEFAULT_POOL, Evidence, Fleet, Node, State
@@ -178,11 +178,18 @@ def _without(step: Step, fleet: Fleet) -> Step:
 
 
 def _with(step: Step, fleet: Fleet) -> Step:
-    """The step as it was."""
+    """The step as it was, by the name that its reason's code has today."""
+    step = _with_present_code(step)
     node = fleet.find(step.node_id)
     if node is None or step.reason.evidence != (_ITS_NODES,):
         return step
     return replace(step, reason=replace(step.reason, evidence=node.activity.evidence))
+
+
+def _with_present_code(step: Step) -> Step:
+    """The same step, unless its reason's code has another name by now: most are let through as they are."""
+    reason = with_present_code(step.reason)
+    return step if reason is step.reason else replace(step, reason=reason)
 
 
 def _decode_pieces(round_id: int, at: datetime, codec: int, body: bytes) -> PastRound:
@@ -274,6 +281,7 @@ def _rename(fields: dict[str, Any] | None, kind: str) -> None:
 def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
     """Of codec V1: proposals and decisions were not kept."""
     seen, decided = (zlib.decompress(part) for part in _unframed(body))
+    reviews = msgspec.json.decode(decided, type=tuple[Review, ...])
     return PastRound(
         id=round_id,
         at=at,
@@ -281,7 +289,7 @@ def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
         rulebook=None,
         proposals=(),
         decisions=(),
-        reviews=msgspec.json.decode(decided, type=tuple[Review, ...]),
+        reviews=tuple(replace(each, step=_with_present_code(each.step)) for each in reviews),
     )
 
 

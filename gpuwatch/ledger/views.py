@@ -14,7 +14,7 @@ from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, launched, opened
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.indexes import ENDS_STOP, SHIELDING
-from gpuwatch.ledger.records import Entry
+from gpuwatch.ledger.records import Entry, read_reason
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
     APPROVALS,
@@ -40,7 +40,6 @@ from gpuwatch.model.decision import (
     LedgerView,
     OpenIntent,
     Outcome,
-    Reason,
     Status,
     Stopped,
     Verb,
@@ -250,7 +249,7 @@ def entries(db: Connection, rows: Sequence[Row[Any]]) -> Iterator[Entry]:
                 node_id=row.node_id,
                 pool=row.pool,
                 at=_time(row.at),
-                reason=msgspec.json.decode(row.reason, type=Reason),
+                reason=read_reason(row.reason),
                 arguments=_arguments(row),
                 owner=row.owner,
                 usd_per_hour=_usd(row),

@@ -16,10 +16,9 @@ from gpuwatch.model.fleet import Evidence, Fleet, Node, State
 from gpuwatch.model.promise import Notice
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
-from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.runtime.printable import legible
 
-LADDER = "ladder"  # the reason's code where what was stopped long ago is to be terminated
 _LONGEST = 200  # of a name; of a sentence several times that
 _REMOVALS = {verb.value: verb for verb in REMOVALS}
 
@@ -55,7 +54,7 @@ class Line:
     @property
     def asleep(self) -> bool:
         """Whether the node is stopped already, and its disks are to be deleted."""
-        return self.code == LADDER
+        return self.code == TERMINATE_AFTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ def verb_of(event: Event, context: MessageContext) -> Verb | None:
         return event.verb
     if event.promise is not None:
         return Verb(event.promise.action)
-    if event.reason.code == LADDER:
+    if event.reason.code == TERMINATE_AFTER:
         return Verb.TERMINATE
     node, rules = context.fleet.find(event.node_id), context.rules.pool(event.pool).idle
     choice = None if node is None else _choice(rules, node.activity.state)

@@ -19,7 +19,7 @@ from gpuwatch.notify.delivery import Due, Outbox, Record, key_of
 from gpuwatch.notify.due_messages import TOO_OLD, Filter, History, due_messages, name_of, unexplained, withdrawn
 from gpuwatch.notify.formats import Notification
 from gpuwatch.notify.message import MessageContext, composed, due_at, verb_of
-from gpuwatch.notify.settings import TERMINALS, NotifySettings, Receiver, addresses, slack_of
+from gpuwatch.notify.settings import WALL, NotifySettings, Receiver, addresses, slack_of
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
@@ -80,7 +80,7 @@ class Notifier:
             due, dropped = due_messages(history, wanted, now, timedelta(seconds=settings.max_age))
             for each in dropped:
                 ledger.messages.keep(each.event.key, name, now, reached=False, detail=each.why)
-                self.count(name, name_of(each.event), "given_up" if each.why == TOO_OLD else "moot")
+                self.count(name, name_of(each.event), "given_up" if each.why == TOO_OLD else "superseded")
                 log.info("The %s of %s is not sent to %s: %s.", each.event.verb, each.event.node_id, name, each.why)
             left |= self._send(ledger, name, receiver, due, context)
         if settings.wall:
@@ -89,7 +89,7 @@ class Notifier:
 
     def _forget(self, history: History) -> None:
         """Forget failures of events that are over."""
-        names, keys = [*self.notify.receivers, TERMINALS], {event.key for event in history.events}
+        names, keys = [*self.notify.receivers, WALL], {event.key for event in history.events}
         owners = {event.owner for event in history.events} | {None}
         self._unaddressed &= {(key, name) for key in keys for name in names}
         self.outbox.backoff.forget_all_but({*names, *((name, group) for name in names for group in (*owners, *keys))})
@@ -189,23 +189,23 @@ class Notifier:
     def _write_on_hosts(self, ledger: Ledger, history: History, context: MessageContext) -> None:
         """On the terminals of each host; users who log in later see it as long as the notice is in force."""
         backoff = self.outbox.backoff
-        wanted = Filter(name=TERMINALS, events=frozenset({"notice", "withdrawn"}), pools=frozenset())
+        wanted = Filter(name=WALL, events=frozenset({"notice", "withdrawn"}), pools=frozenset())
         due, dropped = due_messages(history, wanted, context.now, timedelta(seconds=self.notify.max_age))
         for each in dropped:
-            ledger.messages.keep(each.event.key, TERMINALS, context.now, reached=False, detail=each.why)
-        events = [event for event in due if backoff.over((TERMINALS, event.key)) and runs(event, context.fleet)]
+            ledger.messages.keep(each.event.key, WALL, context.now, reached=False, detail=each.why)
+        events = [event for event in due if backoff.over((WALL, event.key)) and runs(event, context.fleet)]
         notes = [host_note(event, context, withdrawn(history)) for event in events]
         answers = send_to_hosts(self.signals, self.clock, notes)
         for event, why in zip(events, answers, strict=True):
             if why is None:
-                backoff.worked((TERMINALS, event.key))
+                backoff.worked((WALL, event.key))
                 # Not as reached: a terminal does not prove that somebody sits there (limits.require_notification).
                 detail = "on the host's terminals"
-                ledger.messages.keep(event.key, TERMINALS, context.now, reached=False, detail=detail)
+                ledger.messages.keep(event.key, WALL, context.now, reached=False, detail=detail)
             else:
-                backoff.failed((TERMINALS, event.key))
+                backoff.failed((WALL, event.key))
                 log.info("The %s of %s reached no terminal: %s", event.verb, event.node_id, why)
-            self._count(TERMINALS, [event], "reached" if why is None else "failed")
+            self._count(WALL, [event], "reached" if why is None else "failed")
 
     def _count(self, name: str, events: Sequence[Event], result: str) -> None:
         for event in events:

@@ -16,7 +16,7 @@ from gpuwatch.notify.transports.registry import NotificationTransports
 
 EventName = Literal["notice", "withdrawn", "done"]
 EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done")
-TERMINALS = "terminals"  # a destination of its own name
+WALL = "wall"  # the destination of notices on hosts' terminals; no receiver has its name
 _MEMBER = re.compile(r"[UW][A-Z0-9]{2,}")
 _BASE = re.compile(r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -138,7 +138,7 @@ def _of_links(settings: NotifySettings) -> Iterator[Contradiction]:
 def _of_receiver(name: str, receiver: Receiver, settings: NotifySettings) -> Iterator[Contradiction]:
     path = ("notify", "receivers", name)
     where = ".".join(path)
-    if name == TERMINALS:
+    if name == WALL:
         right = "another name, and notify.wall: true for the hosts' terminals"
         yield Contradiction(keys=(path,), wrong=f"{where}: this name is reserved", right=right)
     yield from registry.contradictions(receiver, path, owners=receiver.owners, others=("pools", "events", "owners"))

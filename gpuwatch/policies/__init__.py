@@ -295,5 +295,5 @@ def _spoken_for(node: Node) -> bool:
 
 def _held(step: Step, clamp: str) -> Step:
     """The step turned into a hold by a clamp."""
-    reason = replace(step.reason, code="floor", sentence=f"{step.reason.sentence} {clamp}")
+    reason = replace(step.reason, code="min_nodes", sentence=f"{step.reason.sentence} {clamp}")
     return replace(step, verb=Verb.HOLD, reason=reason, change="A lower min_nodes, or another running node.")

@@ -27,7 +27,7 @@ from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.money import Price
 from gpuwatch.model.promise import Notice
 from gpuwatch.policies import budget_pressure, notices, step_cache
-from gpuwatch.policies.idle_settings import IdleRules
+from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Restart, restart
 
 # What a verdict may lag behind a notice beyond its own age and sampling interval: the round trip and one round's work.
@@ -101,7 +101,7 @@ def propose(
             tuple(_advice(node, observation, rules)),
         ),
         ages=rules.max_age is not None,
-        ladder=rules.terminate_after is not None,
+        terminates=rules.terminate_after is not None,
         cache=cache,
     )
     steps = tuple([each.step for each in made])
@@ -247,16 +247,18 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if age + rules.grace_period < rules.terminate_after:
         return _say(node, undo, "not_running", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
     if notice is not None and notice.at <= found.at:
-        return _say(node, Verb.WITHDRAW, "ladder", f"{stopped}; its notice was for that stop.", "A start keeps it.")
+        return _say(
+            node, Verb.WITHDRAW, TERMINATE_AFTER, f"{stopped}; its notice was for that stop.", "A start keeps it."
+        )
     if notice is None:
-        said = _say(node, Verb.NOTICE, "ladder", f"{stopped}; it is kept for {limit}.", "A start keeps it.")
+        said = _say(node, Verb.NOTICE, TERMINATE_AFTER, f"{stopped}; it is kept for {limit}.", "A start keeps it.")
         return notices.promising(said, Verb.TERMINATE, node, rules.grace_period)
     kept = _kept(node, age, rules)
     if kept is not None:
         return _say(node, Verb.WITHDRAW, "kept", f"{stopped}, and {kept}.", _NEW_NOTICE)
     if age < rules.terminate_after or notices.left_seconds(notice, node, rules.grace_period, observation.now) > 0:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
-    return _say(node, Verb.TERMINATE, "ladder", f"{stopped}, and its {limit} are over.", "A start keeps it.")
+    return _say(node, Verb.TERMINATE, TERMINATE_AFTER, f"{stopped}, and its {limit} are over.", "A start keeps it.")
 
 
 def _kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:

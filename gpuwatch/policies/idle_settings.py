@@ -11,6 +11,7 @@ from gpuwatch.model.duration import DurationOr, Seconds
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies.profiles import DECIDED, OWNED, PROFILES, ProfileName, Removal
 
+TERMINATE_AFTER = "terminate_after"  # the code of the reasons for which stopped nodes are terminated
 _BALANCED = PROFILES["balanced"]
 
 

@@ -46,26 +46,26 @@ def steps_of_pool(
     make: Callable[[Node], tuple[Step, tuple[Advice, ...]]],
     *,
     ages: bool,
-    ladder: bool,
+    terminates: bool,
     cache: StepCache | None,
 ) -> tuple[NodeStep, ...]:
     """Every node's step and advice; `make` is called only for nodes that the cache cannot answer for.
 
     What `make` returns must follow from the node, its notice, its wait and `about`. It may also follow from the time:
-    for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `ladder`.
+    for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `terminates`.
     """
     nodes, ledger, now = observation.fleet.roster(pool).nodes, observation.ledger, observation.now
-    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped if ladder else ()
+    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped if terminates else ()
     before = None if cache is None else cache.get(pool)
-    if before is None or before.about != (about, ages, ladder):
-        before = PoolSteps(about=(about, ages, ladder))
+    if before is None or before.about != (about, ages, terminates):
+        before = PoolSteps(about=(about, ages, terminates))
 
     def decide(node: Node, known: NodeStep | None) -> NodeStep:
         notice = ledger.notice(node.id)
         of_it = (notice, ledger.stop_of(node.id), waits.get(node.id))
         if known is not None and known.node is node and known.at in {None, now} and known.about == of_it:
             return known
-        timed = ages or notice is not None or (ladder and node.state is NodeState.STOPPED)
+        timed = ages or notice is not None or (terminates and node.state is NodeState.STOPPED)
         step, advice = make(node)
         return NodeStep(node=node, about=of_it, at=now if timed else None, step=step, advice=advice)
 

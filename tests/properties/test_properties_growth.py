@@ -1,4 +1,4 @@
-"""P1 to P13 and P20 over lives of a pool that grows and shrinks: launches, starts, a group, ends, the ladder."""
+"""P1 to P13 and P20 over lives of a pool that grows and shrinks: launches, starts, a group, ends, terminate_after."""
 
 from collections import Counter
 from dataclasses import replace

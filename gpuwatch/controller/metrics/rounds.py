@@ -192,7 +192,7 @@ FAMILIES = (
         "controller_notifications_total",
         ("destination", "event", "result"),
         "Nodes in messages to people (notify) by what came of it: reached, failed (it is tried again), nobody (no "
-        "address), moot (over before it was delivered), given_up (older than notify.max_age).",
+        "address), superseded (over before it was delivered), given_up (older than notify.max_age).",
         "ledger",
     ),
     gauge(

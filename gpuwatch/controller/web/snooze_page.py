@@ -208,7 +208,7 @@ def noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
     if notice is None and keep is not None:  # for whose sake it was taken back: it may be put off for longer
         notice = _given(state, claim)
     if notice is None or notice.key != claim.key:
-        return _moot(state, node, notice, orders.stop_of(node.id))
+        return _superseded(state, node, notice, orders.stop_of(node.id))
     rules, found = state.rules.pool(node.pool).idle, orders.stop_of(node.id)
     promise = notice.promise
     goes_at = notice.at + timedelta(seconds=rules.grace_period) if promise is None else promise.due(notice.at)
@@ -245,7 +245,7 @@ def _too_late(state: State, node: Node, intent: Intent) -> SnoozePage:
     return SnoozePage(title=f"It is too late for {node.name}", text=f"{asked} {after}")
 
 
-def _moot(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> SnoozePage:
+def _superseded(state: State, node: Node, notice: Notice | None, stopped: Stopped | None) -> SnoozePage:
     """The link's notice is no longer in force."""
     if notice is not None:
         text = "It has had another notice since. Take the link of the newer message."

@@ -15,7 +15,7 @@ from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node
 
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=1200.0))
-LADDER = replace(SOON, idle=replace(SOON.idle, grace_period=120.0, terminate_after=7200.0))
+TERMINATE_AFTER = replace(SOON, idle=replace(SOON.idle, grace_period=120.0, terminate_after=7200.0))
 
 
 @dataclass(slots=True)
@@ -82,8 +82,8 @@ def test_a_notice_outlives_a_list_that_lacks_its_machine(error: CloudError | Non
 
 @pytest.mark.parametrize("error", [None, NotFoundError("unknown")])
 def test_a_stop_of_ours_outlives_a_list_that_lacks_its_machine(error: CloudError | None) -> None:
-    """The ladder goes on as if nothing had been: it is terminated when its time is over."""
-    cloud = a_cloud(LADDER)
+    """terminate_after goes on as if nothing had been: it is terminated when its time is over."""
+    cloud = a_cloud(TERMINATE_AFTER)
     cloud.rounds(15)
     assert stopped(cloud) == ["i-1"]
     cloud.ids, cloud.error = {"i-1"}, error
@@ -98,7 +98,7 @@ def test_a_stop_of_ours_outlives_a_list_that_lacks_its_machine(error: CloudError
 
 def test_an_old_list_that_shows_it_running_ends_no_stop() -> None:
     """It is shown as it was before its stop: with the launch time of then, and without an answer of its agent."""
-    cloud = a_cloud(LADDER)
+    cloud = a_cloud(TERMINATE_AFTER)
     cloud.rounds(15)
     before = cloud.desk.fleet.nodes_["i-1"]
     old = replace(before, state=NodeState.RUNNING, signal=NodeReport(failure="no answer"))
@@ -124,7 +124,7 @@ def test_a_machine_that_is_gone_has_its_notice_closed_with_a_record() -> None:
     assert len(cloud.desk.ledger.history("i-1")) == 2, "and once"
 
 
-@pytest.mark.parametrize(("rules", "kept"), [(SOON, noticed), (LADDER, stopped)])
+@pytest.mark.parametrize(("rules", "kept"), [(SOON, noticed), (TERMINATE_AFTER, stopped)])
 def test_what_the_cloud_has_not_known_for_an_hour_is_gone(rules: PoolRules, kept: Callable[[Hiding], object]) -> None:
     """Clouds forget terminated machines: neither the list nor the id is known for an hour, and then it is forgotten."""
     cloud = a_cloud(rules)

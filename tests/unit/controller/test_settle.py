@@ -30,7 +30,7 @@ def test_a_termination_whose_answer_was_lost_counts_as_ours() -> None:
 
 
 def test_a_machine_that_its_owner_started_and_stopped_unseen_was_not_stopped_by_us() -> None:
-    """While no controller looked somebody used it again: the ladder has no claim on it (P3)."""
+    """While no controller looked somebody used it again: terminate_after has no claim on it (P3)."""
     desk = a_desk("stop")
     for _ in range(2):
         desk.round()

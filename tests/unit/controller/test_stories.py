@@ -138,7 +138,7 @@ def test_a_cloud_that_throttles_and_loses_answers() -> None:
     check("faulty-cloud", story)
 
 
-def test_the_ladder_from_idle_to_stopped_to_gone() -> None:
+def test_from_idle_to_stopped_to_terminated() -> None:
     """A stopped machine ends after its week with a notice of its own; one that its owner wants back does not."""
     rules = PoolRules(idle=IdleRules(timeout=1800.0, grace_period=3600.0, terminate_after=7 * 86400.0))
     story = a_story(rules, "gpu-1", "gpu-2")
@@ -155,4 +155,4 @@ def test_the_ladder_from_idle_to_stopped_to_gone() -> None:
 
     assert story.desk.fleet.nodes_["gpu-1"].state is NodeState.TERMINATED
     assert story.desk.fleet.nodes_["gpu-2"].state is NodeState.STOPPED
-    check("ladder", story)
+    check("terminate_after", story)

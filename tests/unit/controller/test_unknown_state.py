@@ -42,7 +42,7 @@ def test_it_counts_as_capacity() -> None:
 
 
 @pytest.mark.parametrize("state", [NodeState.UNKNOWN, NodeState.STOPPED])
-def test_what_gpuwatch_stopped_stays_on_the_ladder(state: NodeState) -> None:
+def test_what_gpuwatch_stopped_stays_due_to_be_terminated(state: NodeState) -> None:
     """A doubt about its state is no proof that somebody started it."""
     desk = Desk(rules=PoolRules(idle=IdleRules(grace_period=0.0)))
     desk.fleet.put(a_node("i-1"))

@@ -71,7 +71,7 @@ def stopped_long_ago(case: Case, node_id: str, days: float) -> Case:
     return with_ledger(case, stopped=(stop, *case.observation.ledger.stopped))
 
 
-def ladder_notice(case: Case, seconds_short: float, verb: Verb) -> Case:
+def notice_to_terminate(case: Case, seconds_short: float, verb: Verb) -> Case:
     """The case as a step on a node stopped that much short of its week."""
     case = asleep(case, days=(7 * DAY - seconds_short) / DAY)
     return with_ledger(replace(case, step=replace(case.step, verb=verb)), notices=case.observation.ledger.notices)
@@ -139,9 +139,9 @@ EDGES: list[tuple[str, str, bool, Callable[[Case], Case]]] = [
     ("a stop of what is stopped", "not_running", True, lambda c: replace(asleep(c), step=a_step())),
     ("a notice of what is stopped", "not_running", False, lambda c: replace(asleep(c), step=a_step(verb=Verb.NOTICE))),
     ("the end of what is stopping", "not_running", True, lambda c: with_node(with_group(c), state=NodeState.STOPPING)),
-    ("a notice in time", "not_stopped_by_us", False, lambda c: ladder_notice(c, 600.0, Verb.NOTICE)),
-    ("a notice too early", "not_stopped_by_us", True, lambda c: ladder_notice(c, 601.0, Verb.NOTICE)),
-    ("an end too early", "not_stopped_by_us", True, lambda c: ladder_notice(c, 600.0, Verb.TERMINATE)),
+    ("a notice in time", "not_stopped_by_us", False, lambda c: notice_to_terminate(c, 600.0, Verb.NOTICE)),
+    ("a notice too early", "not_stopped_by_us", True, lambda c: notice_to_terminate(c, 601.0, Verb.NOTICE)),
+    ("an end too early", "not_stopped_by_us", True, lambda c: notice_to_terminate(c, 600.0, Verb.TERMINATE)),
     ("silence", "stale", True, lambda c: with_node(c, signal=NodeReport(failure="no answer"))),
     ("parked where reclaimed", "busy", False, lambda c: in_state(c, State.PARKED, parked="stop")),
     ("stalled where reclaimed", "busy", False, lambda c: in_state(c, State.STALLED, stalled="stop")),

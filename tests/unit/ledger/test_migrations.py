@@ -14,7 +14,7 @@ from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.guard.settings import Limits
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings, indexes, migrations
 from gpuwatch.ledger.tables import METADATA
-from gpuwatch.model.decision import LedgerView, Proposal, Reason, Status, Verb
+from gpuwatch.model.decision import LedgerView, Proposal, Reason, Review, Status, Step, Verb
 from gpuwatch.model.orders import Snooze
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
@@ -233,6 +233,34 @@ def test_rules_without_profiles_are_read_as_they_were_meant(tmp_path: Path, writ
     ledger = Ledger.open(tmp_path / "ledger.db")
 
     assert ledger.round(number).rulebook == replace(rulebook, pools={"default": BEFORE, **rulebook.pools})
+    ledger.close()
+
+
+@pytest.mark.parametrize(("former", "present"), [("ladder", "terminate_after"), ("floor", "min_nodes")])
+def test_former_codes_of_reasons_are_read_as_the_present_ones(tmp_path: Path, former: str, present: str) -> None:
+    """In rounds, intents and what messages are made from; records are hashed, so they keep the former ones."""
+    now = Step(verb=Verb.NOTICE, node_id="i-1", reason=replace(REASON, code=present), change="Any use.")
+    then = replace(now, reason=replace(REASON, code=former))
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    proposal = Proposal(policy="idle", pool="default", reason=REASON, steps=(then,))
+    review = Review(pool="default", step=then, answers=())
+    number = ledger.record_round(an_observation(a_node("i-1")), (proposal,), reviews=(review,))
+    ledger.settle(ledger.intend(Verb.NOTICE, "i-1", "default", NOW, then.reason, number), Status.SETTLED, "", NOW)
+    past = ledger.round(number)
+
+    assert (past.proposals[0].steps, past.reviews[0].step) == ((now,), now)
+    assert [each.intent.reason for each in ledger.history("i-1")] == [now.reason]
+    assert [each.reason for each in ledger.messages.events(NOW)] == [now.reason]
+    assert ledger.audit().broken is None
+    ledger.close()
+
+
+def test_a_message_to_the_former_destination_terminals_went_to_the_wall(tmp_path: Path) -> None:
+    """It is not written a second time."""
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    ledger.messages.keep("key", "terminals", NOW, reached=False, detail="on the host's terminals")
+
+    assert ledger.messages.recorded(["key"]) == {("key", "wall")}
     ledger.close()
 
 

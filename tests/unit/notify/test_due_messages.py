@@ -61,8 +61,8 @@ class Life:
 
     def look(self, how: str) -> None:
         """What is to be told is sent and recorded; a crash comes between the first mail and its record."""
-        tell, moot = due_messages(self.past, ALL, NOW, HOUR)
-        self.on_record |= {(each.event.key, "mail") for each in moot}
+        tell, superseded = due_messages(self.past, ALL, NOW, HOUR)
+        self.on_record |= {(each.event.key, "mail") for each in superseded}
         for event in () if how == "down" else tell:
             self.mails.append(event)
             if how == "crash":
@@ -145,22 +145,22 @@ def _withdrawals(events: list[Event]) -> Iterator[tuple[str, str]]:
         (Verb.NOTICE, [REPLACED]),
     ],
 )
-def test_a_notice_that_is_over_before_it_was_told_is_moot(follower: Verb, why: list[str]) -> None:
+def test_a_notice_that_is_over_before_it_was_sent_is_superseded(follower: Verb, why: list[str]) -> None:
     """Why is put on record, a withdrawal before its notice: after a crash in between it still is no news."""
     events = [an_event(key="n"), an_event(follower, key="f", at=NOW + timedelta(seconds=5))]
-    _, moot = due_messages(History(events=events, in_force={"f"}, recorded=set(), notices={}), ALL, NOW, HOUR)
+    _, superseded = due_messages(History(events=events, in_force={"f"}, recorded=set(), notices={}), ALL, NOW, HOUR)
 
-    assert [each.why for each in moot] == why
+    assert [each.why for each in superseded] == why
 
 
 def test_an_old_notice_in_force_is_told_and_old_deeds_are_given_up() -> None:
     """After a long outage people hear of what is still to come, and not of what was done hours ago."""
     events = [an_event(Verb.STOP, "i-2", "s"), an_event(key="n")]
     past = History(events=events, in_force={"n"}, recorded=set(), notices={})
-    tell, moot = due_messages(past, ALL, NOW + 2 * HOUR, HOUR)
+    tell, superseded = due_messages(past, ALL, NOW + 2 * HOUR, HOUR)
 
     assert [event.key for event in tell] == ["n"]
-    assert [(each.event.key, each.why) for each in moot] == [("s", TOO_OLD)]
+    assert [(each.event.key, each.why) for each in superseded] == [("s", TOO_OLD)]
 
 
 def test_a_withdrawal_is_told_though_its_notice_is_of_long_ago() -> None:
@@ -180,8 +180,8 @@ def test_a_listener_hears_of_its_pools_and_events_alone() -> None:
     events = [an_event(key="a", pool="a"), an_event(Verb.STOP, "i-2", "b", pool="a"), an_event(Verb.STOP, "i-3", "c")]
     past = History(events=events, in_force={"a"}, recorded=set(), notices={})
     wanted = Filter(name="mail", events=frozenset({"done"}), pools=frozenset({"a"}))
-    tell, moot = due_messages(past, wanted, NOW + 2 * HOUR, 3 * HOUR)
+    tell, superseded = due_messages(past, wanted, NOW + 2 * HOUR, 3 * HOUR)
 
     assert [name_of(event) for event in events] == ["notice", "done", "done"]
     assert [event.key for event in tell] == ["b"]
-    assert moot == ()
+    assert superseded == ()

@@ -141,9 +141,9 @@ def test_a_node_that_the_fleet_no_longer_has_is_told_by_its_id() -> None:
     assert "i-gone: pool default, $32.77 an hour, owner ann" in text
 
 
-def test_the_last_step_of_the_ladder_says_start_it() -> None:
+def test_the_notice_of_terminate_after_says_start_it() -> None:
     """A stopped machine is kept by a start; nobody can type on it."""
-    event = an_event(reason=Reason(code="ladder", sentence="gpuwatch stopped it 13d ago; it is kept for 14d."))
+    event = an_event(reason=Reason(code="terminate_after", sentence="gpuwatch stopped it 13d ago; it is kept for 14d."))
     text = as_text(composed([event], about(replace(a_machine(), state=NodeState.STOPPED))))
 
     assert "gpuwatch will terminate trainer" in text

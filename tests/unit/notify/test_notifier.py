@@ -120,7 +120,7 @@ def test_between_two_rounds_it_looks_again_only_where_something_is_left(
 
 
 def test_a_notice_withdrawn_before_it_was_told_is_silence(tmp_path: Path) -> None:
-    """A server that was down meanwhile hears of neither; the ledger has both as moot."""
+    """A server that was down meanwhile hears of neither; the ledger has both as superseded."""
     broken = True
     with serving(lambda _: Answer(body="", status=503 if broken else 200)) as server:
         office = Office(tmp_path, hook(server))
@@ -137,7 +137,7 @@ def test_a_notice_withdrawn_before_it_was_told_is_silence(tmp_path: Path) -> Non
 
     assert heard(server) == [("notice", ["i-1"])]  # the try that failed
     assert names == {(notice.key, "hook"), (withdrawal.key, "hook")}
-    assert [result for _, _, result in office.counts] == ["failed", "moot", "moot"]
+    assert [result for _, _, result in office.counts] == ["failed", "superseded", "superseded"]
 
 
 def test_a_crash_between_sending_and_recording_repeats_the_same_message(

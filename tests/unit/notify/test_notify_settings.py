@@ -22,8 +22,8 @@ WRONG = {
         "apprise.urls_file and alertmanager.urls",
     ),
     "taken": (
-        f"receivers: {{terminals: {{{MAIL}}}}}",
-        "notify.receivers.terminals: this name is reserved",
+        f"receivers: {{wall: {{{MAIL}}}}}",
+        "notify.receivers.wall: this name is reserved",
         "notify.wall: true",
     ),
     "nobody": (

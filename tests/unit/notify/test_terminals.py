@@ -44,7 +44,7 @@ def test_people_on_the_host_hear_of_a_notice_and_of_its_withdrawal(tmp_path: Pat
         {"key": notice.key, "withdrawn": True},
     ]
     assert told_at is None
-    assert office.counts == [("terminals", "notice", "reached"), ("terminals", "withdrawn", "reached")]
+    assert office.counts == [("wall", "notice", "reached"), ("wall", "withdrawn", "reached")]
 
 
 def test_a_host_without_anybody_is_asked_again_later(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_a_host_without_anybody_is_asked_again_later(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_is_stopped_has_no_terminals(tmp_path: Path) -> None:
-    """The last step of the ladder is told by other ways."""
+    """The last step of terminate_after is announced by other ways."""
     with serving(reached(1)) as server:
         office = an_office(tmp_path, server, nodes=(replace(a_machine(), state=NodeState.STOPPED),))
-        office.does(Verb.NOTICE, code="ladder")
+        office.does(Verb.NOTICE, code="terminate_after")
         office.job().tick()
         office.close()
 

@@ -325,7 +325,7 @@ def test_asking_again_adds_nothing(observation: Observation, target: int) -> Non
 
 @given(observation=pools(), target=st.integers(0, 12))
 def test_an_addition_is_never_decided_beside_a_removal_of_the_same_node(observation: Observation, target: int) -> None:
-    """Where a ladder would end a stopped node and the load wants it, it is started."""
+    """Where terminate_after would end a stopped node and the load wants it, it is started."""
     node_ids = [node.id for node in observation.fleet.nodes if node.state is NodeState.STOPPED]
     ends = tuple(Step(node_id=node_id, verb=Verb.TERMINATE, reason=REASON, change="") for node_id in node_ids)
     wish = Proposal(policy="scaling", pool="default", reason=REASON, desired_nodes=target, grows=True, steps=ends)

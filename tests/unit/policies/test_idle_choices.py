@@ -193,12 +193,12 @@ def test_time_alone_is_seen_where_the_pool_goes_by_it() -> None:
     asleep = down(7 * DAY - HOUR - 1)
     later = timedelta(hours=2)
     aged = replace(RULES.idle, max_age=DAY)
-    before = idle.propose(young, "default", aged).advice, the_step(asleep, LADDER).verb
+    before = idle.propose(young, "default", aged).advice, the_step(asleep, TERMINATE_AFTER).verb
     after = idle.propose(replace(young, now=NOW + later), "default", aged).advice
 
     assert before == ((), Verb.HOLD)
     assert [each.reason.code for each in after] == ["max_age"]
-    assert the_step(replace(asleep, now=NOW + later), LADDER).verb is Verb.NOTICE
+    assert the_step(replace(asleep, now=NOW + later), TERMINATE_AFTER).verb is Verb.NOTICE
 
 
 def test_a_snooze_takes_a_notice_back_up_to_the_pools_cap() -> None:
@@ -223,7 +223,7 @@ def test_a_busy_node_says_how_long_it_would_have_to_be_idle() -> None:
     assert the_step(busy, priced).change == "It would have to be idle."
 
 
-LADDER = replace(RULES.idle, terminate_after=7 * DAY, grace_period=HOUR)
+TERMINATE_AFTER = replace(RULES.idle, terminate_after=7 * DAY, grace_period=HOUR)
 
 
 def down(age: float, *, notice: float | None = None, ours: bool = True) -> Observation:
@@ -235,24 +235,24 @@ def down(age: float, *, notice: float | None = None, ours: bool = True) -> Obser
     return an_observation(node, stopped=past, notices=notices)
 
 
-def test_the_ladder_gives_notice_and_then_terminates_what_gpuwatch_stopped() -> None:
+def test_terminate_after_gives_notice_and_then_terminates_what_gpuwatch_stopped() -> None:
     """The notice comes early enough that the node ends when its time is over, and not before."""
-    assert the_step(down(7 * DAY - HOUR - 1), LADDER).verb is Verb.HOLD
-    assert the_step(down(7 * DAY - HOUR), LADDER).verb is Verb.NOTICE
-    assert the_step(down(7 * DAY - 1, notice=HOUR), LADDER).verb is Verb.HOLD
-    assert the_step(down(7 * DAY, notice=HOUR - 1), LADDER).verb is Verb.HOLD
-    assert the_step(down(7 * DAY, notice=HOUR), LADDER).verb is Verb.TERMINATE
+    assert the_step(down(7 * DAY - HOUR - 1), TERMINATE_AFTER).verb is Verb.HOLD
+    assert the_step(down(7 * DAY - HOUR), TERMINATE_AFTER).verb is Verb.NOTICE
+    assert the_step(down(7 * DAY - 1, notice=HOUR), TERMINATE_AFTER).verb is Verb.HOLD
+    assert the_step(down(7 * DAY, notice=HOUR - 1), TERMINATE_AFTER).verb is Verb.HOLD
+    assert the_step(down(7 * DAY, notice=HOUR), TERMINATE_AFTER).verb is Verb.TERMINATE
 
 
-def test_the_ladder_takes_nothing_that_others_stopped_and_nothing_unasked() -> None:
+def test_terminate_after_takes_nothing_that_others_stopped_and_nothing_unasked() -> None:
     """Without terminate_after, or without a stop of gpuwatch's own, a stopped node stays for good."""
-    assert the_step(down(99 * DAY, notice=HOUR, ours=False), LADDER).verb is Verb.WITHDRAW
-    assert the_step(down(99 * DAY, notice=HOUR), replace(LADDER, terminate_after=None)).verb is Verb.WITHDRAW
+    assert the_step(down(99 * DAY, notice=HOUR, ours=False), TERMINATE_AFTER).verb is Verb.WITHDRAW
+    assert the_step(down(99 * DAY, notice=HOUR), replace(TERMINATE_AFTER, terminate_after=None)).verb is Verb.WITHDRAW
 
 
 def test_the_notice_of_the_stop_is_no_notice_of_the_end() -> None:
     """A controller that was away for a week does not end a node on the notice that it was stopped with."""
-    assert the_step(down(8 * DAY, notice=8 * DAY + HOUR), LADDER).verb is Verb.WITHDRAW
+    assert the_step(down(8 * DAY, notice=8 * DAY + HOUR), TERMINATE_AFTER).verb is Verb.WITHDRAW
 
 
 @given(age=st.floats(0, 20 * DAY), notice=st.none() | st.floats(0, 20 * DAY), ours=st.booleans())
@@ -260,7 +260,7 @@ def test_no_stopped_node_ends_before_its_time_or_without_a_notice_of_its_own(
     age: float, notice: float | None, ours: bool
 ) -> None:
     """Whatever the past: the end comes `terminate_after` after the stop and `notice` after a notice given since."""
-    verb = the_step(down(age, notice=notice, ours=ours), LADDER).verb
+    verb = the_step(down(age, notice=notice, ours=ours), TERMINATE_AFTER).verb
 
     due = ours and age >= 7 * DAY and notice is not None and HOUR <= notice < age
     assert (verb is Verb.TERMINATE) is due

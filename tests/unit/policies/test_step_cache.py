@@ -107,15 +107,17 @@ def test_the_time_alone_changes_the_step_of_an_old_node_and_of_a_stopped_one() -
     old = replace(a_node("i-1", State.BUSY), launched_at=NOW - timedelta(hours=23.5))
     down = replace(a_node("i-2"), state=NodeState.STOPPED)
     ledger = LedgerView(stopped=(Stopped(node_id="i-2", key="k", at=NOW - timedelta(hours=1)),))
-    aged, ladder = RULES[2], RULES[1]
-    seen: dict[str, list[object]] = {"aged": [], "ladder": []}
-    caches: dict[str, StepCache] = {"aged": {}, "ladder": {}}
+    aged, terminates = RULES[2], RULES[1]
+    seen: dict[str, list[object]] = {"aged": [], "terminates": []}
+    caches: dict[str, StepCache] = {"aged": {}, "terminates": {}}
     for hours in (0.0, 1.0):
         observation = Observation(
             now=NOW + timedelta(hours=hours), fleet=Fleet(observed_at=NOW, nodes=(old, down)), ledger=ledger
         )
         advice = idle.propose(observation, "default", aged, cache=caches["aged"]).advice
         seen["aged"].append([each.reason.code for each in advice])
-        seen["ladder"].append(idle.propose(observation, "default", ladder, cache=caches["ladder"]).steps[1].verb)
+        seen["terminates"].append(
+            idle.propose(observation, "default", terminates, cache=caches["terminates"]).steps[1].verb
+        )
 
-    assert seen == {"aged": [[], ["max_age"]], "ladder": [Verb.HOLD, Verb.NOTICE]}
+    assert seen == {"aged": [[], ["max_age"]], "terminates": [Verb.HOLD, Verb.NOTICE]}
