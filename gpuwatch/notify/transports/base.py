@@ -12,14 +12,20 @@ from http.client import HTTPException
 from typing import Any, ClassVar, Protocol
 
 from gpuwatch.model.setting import STRICT, Contradiction
+from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.secrets import read_secret_text
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})  # hosts by which only this machine is reached
+_LONGEST_REPLY = 400  # of what a mail server says, in an error
 _PLAIN_HTTP = re.compile(r"http://(?:[^/?#]*@)?(\[[^\]]*\]|[^/:?#]*)", re.IGNORECASE)
 
 
 class DeliveryError(Exception):
-    """The message did not arrive, as far as is known; the text says why and holds no secret."""
+    """The message did not arrive, as far as is known; the text says why on one line and holds no secret."""
+
+    def __init__(self, why: str) -> None:
+        """`why` may quote a server's answer."""
+        super().__init__(legible(why))
 
 
 class RecipientsRefusedError(DeliveryError):
@@ -121,7 +127,7 @@ def in_words() -> Iterator[None]:
         yield
     except smtplib.SMTPResponseException as error:
         reply = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        raise DeliveryError(f"the mail server answered {error.smtp_code} {reply}") from None
+        raise DeliveryError(f"the mail server answered {error.smtp_code} {reply[:_LONGEST_REPLY]}") from None
     except smtplib.SMTPRecipientsRefused as error:
         refused = ", ".join(error.recipients)
         raise RecipientsRefusedError(f"the mail server does not accept mail for {refused}") from None
@@ -143,10 +149,13 @@ def secret(path: str | None) -> str:
     """The content of a secret file, or what a reference leads to; read at each use.
 
     Raises:
-        DeliveryError: it cannot be read.
+        DeliveryError: it cannot be read, or holds nothing.
 
     """
     try:
-        return read_secret_text(path or "")
+        text = read_secret_text(path or "")
     except OSError as error:
         raise DeliveryError(f"{path} cannot be read: {error.strerror}") from None
+    if not text:
+        raise DeliveryError(f"{path} holds nothing")
+    return text

@@ -14,6 +14,7 @@ from annotated_types import Ge, Le, MinLen
 
 from gpuwatch.model.setting import Contradiction, Setting
 from gpuwatch.notify.transports.base import LOOPBACK, Delivery, Transport, in_words, one_without_other, secret
+from gpuwatch.runtime.printable import legible
 
 ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _TIMEOUT_SECONDS = 30.0
@@ -86,7 +87,7 @@ class MailSettings(Transport):
                 server.login(self.username, secret(self.password_file))
             refused = server.send_message(message)
         count = len(delivery.to) + len(delivery.copies) - len(refused)
-        return f"{count} by {self.host}" + (f"; refused: {', '.join(refused)}" if refused else "")
+        return f"{count} by {self.host}" + (f"; refused: {legible(', '.join(refused))}" if refused else "")
 
     def _server(self, host: str) -> smtplib.SMTP:
         """A connection, encrypted as the settings say."""

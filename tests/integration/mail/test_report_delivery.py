@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from gpuwatch.ledger import Ledger
 from gpuwatch.money.report.report import Report
 from gpuwatch.notify.reports import report_delivery
 from gpuwatch.notify.transports.base import DeliveryError
@@ -92,20 +91,18 @@ def test_a_mail_has_both_forms_and_the_same_id_at_each_try(
     assert "<svg" not in text_of(mail, "html")
 
 
-def test_a_mail_that_does_not_arrive_is_a_sentence(report: Report, authority: Authority, tmp_path: Path) -> None:
-    """A certificate of nobody known, a password that cannot be read, and a server that is not there."""
+def test_a_mail_server_with_a_certificate_of_nobody_known_gets_nothing(
+    report: Report, authority: Authority, tmp_path: Path
+) -> None:
+    """Not the password, and not the mail."""
     with mail_server("reports", authority.issue("mail")) as (address, mails):
         host, _, port = address.rpartition(":")
-        settings = MailSettings(host=host, port=int(port), tls_ca=str(authority.ca), to=("ann@example.com",))
-        stranger = replace(settings, tls_ca=str(Authority(tmp_path / "stranger").ca))
-        unread = replace(settings, username="reports", password_file=str(tmp_path / "none"))
-        errors = [error_of(report, ReportTransports(mail=each)) for each in (stranger, unread)]
-    errors.append(error_of(report, ReportTransports(mail=settings)))
+        stranger = str(Authority(tmp_path / "stranger").ca)
+        settings = MailSettings(host=host, port=int(port), tls_ca=stranger, to=("ann@example.com",))
+        error = error_of(report, ReportTransports(mail=settings))
 
     assert mails.messages == []
-    assert "CERTIFICATE_VERIFY_FAILED" in errors[0]
-    assert "none cannot be read: No such file or directory" in errors[1]
-    assert "refused" in errors[2]
+    assert "CERTIFICATE_VERIFY_FAILED" in error
 
 
 def test_who_is_refused_is_named_and_the_others_have_it_once(report: Report) -> None:
@@ -152,51 +149,16 @@ def test_a_webhook_gets_the_document_with_its_token(report: Report, authority: A
     assert json.loads(first.body)["title"] == "GPU report for Saturday 2026-03-14"
 
 
-@pytest.mark.parametrize("token", ["WR0NG\nWR0NG", "WR0NG€"], ids=["two lines", "no latin"])
-def test_a_secret_that_cannot_be_sent_is_in_no_error(
-    report: Report, authority: Authority, tmp_path: Path, token: str
-) -> None:
-    """A file with two tokens, or letters that no header takes; http.client's own words would repeat it."""
-    with secure(lambda _: Answer(body="", status=204), authority) as server:
-        url = server.url.replace("http://", "https://")
-        settings = WebhookSettings(url=url, bearer_file=secret(tmp_path, token), tls_ca=str(authority.ca))
-        error = error_of(report, ReportTransports(webhook=settings))
-        slack = error_of(
-            report, ReportTransports(slack=SlackSettings(url_file=secret(tmp_path, f"{url}/€/{token[:5]}")))
-        )
-
-    assert "a token holds characters that cannot be sent" in error
-    assert "a token holds characters that cannot be sent" in slack
-    assert not any("WR0NG" in each for each in (error, slack))
-    assert server.asked == []
-
-
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (Answer(body="no", status=500), "the server answered HTTP 500"),
-        (Answer(body="", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}), "HTTP 302"),
-    ],
-)
-def test_any_other_answer_is_a_failure_and_no_redirect_is_followed(report: Report, answer: Answer, told: str) -> None:
-    """What is not 2xx did not arrive."""
-    with serving(lambda _: answer) as server:
-        error = error_of(report, ReportTransports(webhook=WebhookSettings(url=f"{server.url}/in")))
-
-        assert told in error
-        assert len(server.asked) == 1
-
-
 def test_slack_gets_a_message_and_its_url_is_in_no_error(report: Report, tmp_path: Path) -> None:
     """The first figures and who wasted the most; the URL is a secret, also where it is wrong."""
-    with serving(lambda asked: Answer(body="ok", status=200 if asked.path == "/services/S3CRET" else 404)) as server:
+    with serving(lambda _: Answer(body="ok")) as server:
         good = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/S3CRET"))
         delivered(report, ReportTransports(slack=good))
         message = json.loads(server.asked[0].body)
-        bad = SlackSettings(url_file=secret(tmp_path, f"{server.url}/services/WR0NG"))
-        errors = [error_of(report, ReportTransports(slack=bad))]
-    for text in ("http://example.com/services/WR0NG", "WR0NG", "https://[WR0NG", "https://127.0.0.1:9/WR0NG x"):
-        errors += [error_of(report, ReportTransports(slack=SlackSettings(url_file=secret(tmp_path, text))))]
+    wrong = ("http://example.com/WR0NG", "WR0NG", "https://[WR0NG", "https://127.0.0.1:9/WR0NG x", "https://a/€/WR0NG")
+    errors = [
+        error_of(report, ReportTransports(slack=SlackSettings(url_file=secret(tmp_path, text)))) for text in wrong
+    ]
 
     assert message["text"].startswith("GPU report for Saturday 2026-03-14\n\n9 machines cost")
     assert "Most waste: ann $" in message["text"]
@@ -215,18 +177,6 @@ def test_a_file_is_named_after_the_day_and_is_whole(report: Report, tmp_path: Pa
 
     assert path == tmp_path / "reports" / "2026" / f"03-14.{suffix}"
     assert path.read_text().startswith(begin)
-
-
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """A folder that is a file is an error in words."""
-    (tmp_path / "taken").write_text("")
-    report = a_report(Ledger.in_memory(), now=datetime(2026, 3, 29, tzinfo=UTC))
-    error = error_of(
-        report,
-        ReportTransports(file=FileSettings(path=str(tmp_path / "taken" / "x.txt"))),
-    )
-
-    assert "taken" in error
 
 
 def delivered(report: Report, receiver: ReportTransports) -> str:

@@ -26,7 +26,7 @@ from tests.support.real.tsdb import running
 
 ALERTS = ROOT / "alerts"
 DURATIONS = {"group_wait": "500ms", "group_interval": "1s"}
-PASSWORD = "a password"  # noqa: S105  of the mail server of the tests
+PASSWORD = "zebra 77"  # noqa: S105  of the mail server of the tests
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ def text_of(message: EmailMessage, kind: str = "plain") -> str:
 
 
 @contextlib.contextmanager
-def mail_server(user: str, shown: Issued) -> Iterator[tuple[str, Mails]]:
+def mail_server(user: str, shown: Issued, mails: Mails | None = None) -> Iterator[tuple[str, Mails]]:
     """A mail server that wants STARTTLS and that user's password; gives its address, and what it was sent."""
-    mails = Mails()
+    mails = mails or Mails()
 
     def known(*arguments: object) -> AuthResult:
         given = arguments[-1]

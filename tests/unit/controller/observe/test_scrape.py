@@ -1,7 +1,5 @@
 """Asking agents: only a whole, fresh, possible answer of the right node is believed; all else is unknown, with why."""
 
-import socket
-import threading
 from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
@@ -12,11 +10,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.scrape import ObserveSettings, ScrapeSource, read_answer
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
-from tests.support.fakes.scraped_agent import a_good_agent, an_agent, told
+from tests.support.fakes.scraped_agent import an_agent, told
 
 MAX_AGE = 30.0
 
@@ -98,65 +96,6 @@ def a_source(timeout: float = 0.3, **targets: str) -> ScrapeSource:
     return ScrapeSource(
         settings=ObserveSettings(timeout=timeout, targets=named), clock=SystemClock(), max_age_seconds=MAX_AGE
     )
-
-
-def test_each_running_node_is_asked_and_one_that_fails_costs_the_others_nothing() -> None:
-    """One answers, one is not there, one is broken, one is stopped, one has no address: five signals."""
-
-    def broken(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(500)
-        request.end_headers()
-
-    with socket.socket() as unused, an_agent(a_good_agent) as good, an_agent(broken) as bad:
-        unused.bind(("127.0.0.1", 0))  # bound, not listening: a connection is refused
-        source = a_source(i_1=good, i_2=f"http://127.0.0.1:{unused.getsockname()[1]}", i_3=bad)
-        nodes = [a_node("i-1"), a_node("i-2"), a_node("i-3"), replace(a_node("i-4"), state=NodeState.STOPPED)]
-        fleet = source.observe([*nodes, a_node("i-5", address=None)])
-
-    seen = {node.id: (node.activity.state, node.activity.doubt or "") for node in fleet.nodes}
-    assert seen["i-1"][0] is State.BUSY
-    assert {state for name, (state, _) in seen.items() if name != "i-1"} == {State.UNKNOWN}
-    assert "could not be asked" in seen["i-2"][1]
-    assert "HTTP 500" in seen["i-3"][1]
-    assert "stopped" in seen["i-4"][1]
-    assert "no address" in seen["i-5"][1]
-
-
-def test_a_name_that_two_machines_share_identifies_neither() -> None:
-    """One agent answers for both by their common name: the other machine's work must not hide behind its idleness."""
-
-    def idle(request: BaseHTTPRequestHandler) -> None:
-        body = told(a_verdict("trainer", at=SystemClock().now()))
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
-
-    with an_agent(idle) as url:
-        fleet = a_source(trainer=url).observe([a_node("i-1", name="trainer"), a_node("i-2", name="trainer")])
-
-    assert [node.activity.state for node in fleet.nodes] == [State.UNKNOWN, State.UNKNOWN]
-    assert "share the name" in (fleet.nodes[0].activity.doubt or "")
-
-
-def test_an_agent_that_trickles_is_as_silent_as_one_that_is_dead() -> None:
-    """The deadline covers the whole answer, not the next byte."""
-    hold = threading.Event()
-
-    def trickle(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", "1000")
-        request.end_headers()
-        while not hold.wait(0.05):
-            request.wfile.write(b" ")
-
-    with an_agent(trickle) as url:
-        try:
-            signal = a_source(i_1=url).confirm(a_node("i-1"))
-        finally:
-            hold.set()
-
-    assert signal.failure == "its agent did not answer within 0.3s"
 
 
 def test_what_answers_take_is_counted_with_those_that_do_not_come_in_time() -> None:
