@@ -28,10 +28,8 @@ from gpuwatch.money.budgets import settings as budget_settings
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.prices import settings as price_settings
 from gpuwatch.money.prices.settings import PriceSettings
-from gpuwatch.notify import report_settings
 from gpuwatch.notify import settings as notify_settings
-from gpuwatch.notify.report_settings import ReportSettings
-from gpuwatch.notify.settings import NotifySettings
+from gpuwatch.notify.settings import NotifySettings, ReportSettings
 from gpuwatch.policies import PoolRules, validation
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.policies.schedule import with_dates
@@ -136,7 +134,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from ledger_settings.contradictions(settings.ledger, settings.interval)
     yield from cost_settings.contradictions(settings.cost)
     yield from budget_settings.contradictions(settings.budgets, settings.cost.tags)
-    yield from report_settings.contradictions(settings.report)
+    yield from notify_settings.report_contradictions(settings.report)
     yield from notify_settings.contradictions(
         settings.notify, require_notification=settings.limits.require_notification
     )

@@ -21,7 +21,7 @@ from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, title
 from gpuwatch.money.report.text import as_text
 from gpuwatch.notify.delivery import Due, Outbox, key_of
-from gpuwatch.notify.report_settings import ReportSettings
+from gpuwatch.notify.settings import ReportSettings
 from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.registry import ReportTransports
 from gpuwatch.runtime.backoff import Backoff

@@ -1,4 +1,4 @@
-"""The settings of notifications: who gets which, by which transport, and with which links."""
+"""The settings of notifications and of the daily report: who gets which, by which transport, and with which links."""
 
 import re
 from collections.abc import Iterator
@@ -12,11 +12,12 @@ from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.notify.transports import registry
 from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
-from gpuwatch.notify.transports.registry import NotificationTransports
+from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
 
 EventName = Literal["notice", "withdrawn", "done"]
 EVENTS: tuple[EventName, ...] = ("notice", "withdrawn", "done")
 WALL = "wall"  # the destination of notices on hosts' terminals; no receiver has its name
+_AT = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _MEMBER = re.compile(r"[UW][A-Z0-9]{2,}")
 _BASE = re.compile(r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?")
 _DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -99,6 +100,25 @@ class NotifySettings:
         Gt(0),
         Setting("Older messages are not sent any more; a notice in force is sent however old it is."),
     ] = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSettings:
+    """The daily report that the controller sends: on the day before, by the clocks of cost.timezone."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    at: Annotated[
+        str, Setting("The time from which on it is sent, such as 07:00; a late one is sent as soon as possible.")
+    ] = "07:00"
+    receivers: Annotated[
+        dict[str, ReportTransports],
+        Setting("Receivers, by names of your choice; each gets it once a day. Without any, nothing is sent."),
+    ] = field(default_factory=dict)
+    unused: Annotated[
+        bool,
+        Setting("Ask the cloud what stopped machines' disks and addresses cost, and subtract that from the savings."),
+    ] = False
 
 
 def contradictions(settings: NotifySettings, *, require_notification: bool) -> Iterator[Contradiction]:
@@ -233,3 +253,15 @@ def addresses(
     """The addresses of a mail, and of its copies."""
     address = mail_of(owner, settings) if receiver.owners else None
     return (receiver.mail.to, ()) if address is None else ((address,), receiver.mail.to)
+
+
+def report_contradictions(settings: ReportSettings) -> Iterator[Contradiction]:
+    """What no single setting's bounds can check."""
+    if not _AT.fullmatch(settings.at):
+        yield Contradiction(
+            keys=(("report", "at"),),
+            wrong=f"report.at {settings.at!r} is not a time of day",
+            right="a time from 00:00 to 23:59, in quotes: YAML reads 07:00 without them as a number",
+        )
+    for name, receiver in settings.receivers.items():
+        yield from registry.contradictions(receiver, ("report", "receivers", name))

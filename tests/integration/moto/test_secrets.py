@@ -307,7 +307,7 @@ def test_a_credential_that_changes_is_read_again(credentials: Path) -> None:
 # What is told of them before and besides.
 
 
-def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
+def contradictions_in(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
     """What the settings say against it."""
     return list(contradictions(Settings(**sections), AwsSecrets.forms))
 
@@ -324,7 +324,7 @@ def told(**sections: Any) -> list[Contradiction]:  # noqa: ANN401  any section
 def test_a_reference_that_can_lead_nowhere_is_refused_with_the_settings(stores: Stores, named: str, words: str) -> None:
     """With the key, the value and what would be right; when read all the same, it says the same."""
     del stores
-    (found,) = told(ledger=LedgerSettings(url_file=named))
+    (found,) = contradictions_in(ledger=LedgerSettings(url_file=named))
 
     assert found.keys == (("ledger", "url_file"),)
     assert (named in found.wrong, words in found.wrong, "ssm:/path/name" in found.right) == (True, True, True)

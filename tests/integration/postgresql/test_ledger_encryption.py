@@ -187,11 +187,11 @@ def test_a_real_server_is_believed_by_its_certificate_alone(
 def test_the_doctor_warns_of_less() -> None:
     """Where it is written in the URL, and the server is not on this machine."""
 
-    def told(query: str, host: str = "db.invalid") -> list[str]:
+    def codes_for(query: str, host: str = "db.invalid") -> list[str]:
         settings = LedgerSettings(url=f"postgresql://gpuwatch@{host}:1/gpuwatch?connect_timeout=2{query}")
         case = a_controller(CloudError("not asked"), settings={"ledger": settings})
         return codes(doctor.ledger(case))
 
-    assert told("&sslmode=require", ELSEWHERE) == ["ledger.plain", "ledger.unusable"]
-    assert told("", ELSEWHERE) == ["ledger.unusable"]
-    assert told("&sslmode=disable", "127.0.0.1") == ["ledger.unusable"]
+    assert codes_for("&sslmode=require", ELSEWHERE) == ["ledger.plain", "ledger.unusable"]
+    assert codes_for("", ELSEWHERE) == ["ledger.unusable"]
+    assert codes_for("&sslmode=disable", "127.0.0.1") == ["ledger.unusable"]

@@ -42,7 +42,7 @@ class Office(Booted):
         """The controller's pid, 0 for none."""
         return int(self.show(CONTROLLER, "MainPID"))
 
-    def told(self, words: str, *options: str) -> None:
+    def wait_for(self, words: str, *options: str) -> None:
         """Wait until its journal says so."""
         eventually(lambda: words in self.journal(CONTROLLER, *options), lambda: self.journal(CONTROLLER))
 
@@ -71,7 +71,7 @@ def test_a_round_that_hangs_ends_it(office: Office) -> None:
     """Its pages are served and nothing of it has ended, but no round ends any more: systemd begins anew."""
     office.run("systemd-run", "--quiet", "--unit=silent", PYTHON, "-c", _SILENT)
     hung = office.restart(SETTINGS.replace("127.0.0.1:1", "127.0.0.1:2"), f"{SERVICE}WatchdogSec=3s\n")
-    office.told("Watchdog timeout")
+    office.wait_for("Watchdog timeout")
     eventually(lambda: office.controller not in (0, hung), lambda: office.journal(CONTROLLER))
     office.run("systemctl", "stop", "silent")
 
@@ -81,7 +81,7 @@ def test_new_settings_hold_from_the_next_round_on(office: Office) -> None:
     pid = office.restart()
     office.settings(SETTINGS.replace("research", "lab").replace("interval: 1s", "interval: 20m"))
     office.run("systemctl", "reload", CONTROLLER)
-    office.told("fleet lab")
+    office.wait_for("fleet lab")
 
     assert office.controller == pid
     assert office.show(CONTROLLER, "WatchdogUSec") == "40min"
@@ -101,7 +101,7 @@ def test_bad_settings_change_nothing(office: Office, bad: str, told: str) -> Non
     pid = office.restart()
     office.settings(SETTINGS.replace("mode: observe", bad))
     office.run("systemctl", "reload", CONTROLLER)
-    office.told("The settings stay as they were", f"_PID={pid}", "--priority=err")
+    office.wait_for("The settings stay as they were", f"_PID={pid}", "--priority=err")
     rounds = office.journal(CONTROLLER, f"_PID={pid}").count("WARNING")
     eventually(
         lambda: office.journal(CONTROLLER, f"_PID={pid}").count("WARNING") > rounds, lambda: office.journal(CONTROLLER)
@@ -114,7 +114,7 @@ def test_bad_settings_change_nothing(office: Office, bad: str, told: str) -> Non
 def test_it_stops_at_once_between_two_rounds(office: Office) -> None:
     """Within five seconds, and without being killed."""
     office.restart(SETTINGS.replace("interval: 1s", "interval: 20m"))
-    office.told("WARNING")
+    office.wait_for("WARNING")
     begun = time.perf_counter()
     office.run("systemctl", "stop", CONTROLLER)
     took = time.perf_counter() - begun

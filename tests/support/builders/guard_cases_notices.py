@@ -20,7 +20,7 @@ def interrupted(case: Case, why: str, *, minutes: float = 5.0, until: float | No
     return with_ledger(case, notices=(replace(a_notice(), interruptions=(interruption,)),))
 
 
-def told(case: Case, seconds_ago: float | None) -> Case:
+def notified(case: Case, seconds_ago: float | None) -> Case:
     """The case where somebody must have been told, and was so long ago."""
     at = None if seconds_ago is None else NOW - timedelta(seconds=seconds_ago)
     return with_ledger(
@@ -76,10 +76,10 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
         ),
         "11m40s",
     ),
-    ("nobody told", "not_notified", lambda c: told(c, None), "delivered"),
-    ("told just now", "not_notified", lambda c: told(c, 599.0), "9m59s"),
-    ("told tomorrow", "not_notified", lambda c: told(c, -86400.0), "-"),
-    ("told of no notice", "not_notified", lambda c: with_ledger(told(c, 700.0), notices=()), "delivered"),
+    ("nobody told", "not_notified", lambda c: notified(c, None), "delivered"),
+    ("told just now", "not_notified", lambda c: notified(c, 599.0), "9m59s"),
+    ("told tomorrow", "not_notified", lambda c: notified(c, -86400.0), "-"),
+    ("told of no notice", "not_notified", lambda c: with_ledger(notified(c, 700.0), notices=()), "delivered"),
     ("never approved", "approval", lambda c: with_ledger(approved(c), approvals=()), "gpuwatch approve i-1"),
     ("another notice approved", "approval", lambda c: approved(c, key="k-earlier"), "No operator"),
     ("approved without a notice", "approval", lambda c: with_ledger(approved(c), notices=()), "No operator"),

@@ -13,7 +13,7 @@ from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
 
 
-def told(verdict: NodeVerdict) -> bytes:
+def encoded(verdict: NodeVerdict) -> bytes:
     """A verdict as an agent sends it."""
     return msgspec.json.encode(verdict)
 
@@ -50,7 +50,7 @@ def an_agent(rule: object) -> Iterator[str]:
 
 def a_good_agent(request: BaseHTTPRequestHandler) -> None:
     """It is busy, and says so."""
-    body = told(a_verdict("i-1", State.BUSY, at=SystemClock().now()))
+    body = encoded(a_verdict("i-1", State.BUSY, at=SystemClock().now()))
     request.send_response(200)
     request.send_header("Content-Length", str(len(body)))
     request.end_headers()

@@ -40,10 +40,10 @@ def run(ledger: Path, tmp_path: Path) -> Run:
         f"report: {{receivers: {{archive: {{file: {{path: {tmp_path}/%Y-%m-%d.txt}}}}}}}}\n"
     )
 
-    def told(*arguments: str) -> Result:
+    def report_of(*arguments: str) -> Result:
         return CliRunner().invoke(commands, ["report", *arguments, "--config", str(config)])
 
-    return told
+    return report_of
 
 
 @pytest.mark.parametrize(

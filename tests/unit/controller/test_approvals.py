@@ -18,7 +18,7 @@ from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
 from tests.support.builders.guard_cases import a_case
-from tests.support.builders.guard_cases_notices import approved, told
+from tests.support.builders.guard_cases_notices import approved, notified
 from tests.support.real.postgresql import Place, postgresql
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
@@ -98,7 +98,7 @@ def test_activity_after_the_approval_ends_it() -> None:
     assert desk.ledger.view(desk.clock.now()).approvals == ()
 
 
-@pytest.mark.parametrize("case", [approved(a_case()), told(a_case(), 600.0), told(a_case(), 601.0)])
+@pytest.mark.parametrize("case", [approved(a_case()), notified(a_case(), 600.0), notified(a_case(), 601.0)])
 def test_what_people_have_said_and_heard_is_enough(case: object) -> None:
     """An approval of this notice; a message a whole grace period ago."""
     assert judge(case).refusals == ()  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, Desk, FakeFleet, a_node, a_verdict
 from tests.support.builders.guard_cases import a_case, with_node
-from tests.support.fakes.scraped_agent import an_agent, told
+from tests.support.fakes.scraped_agent import an_agent, encoded
 
 QUEUE = ScalingRules(metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)})
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0), scaling=QUEUE)
@@ -110,7 +110,7 @@ class Agents:
         if node_id in self.deaf:
             self.over.wait(20)
             return
-        body = told(a_verdict(node_id, State.BUSY, age=0.0, at=SystemClock().now()))
+        body = encoded(a_verdict(node_id, State.BUSY, age=0.0, at=SystemClock().now()))
         request.send_response(200)
         request.send_header("Content-Length", str(len(body)))
         request.end_headers()

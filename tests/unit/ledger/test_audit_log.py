@@ -43,7 +43,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     ledger.close()
 
 
-def told(*arguments: str) -> list[dict[str, Any]]:
+def listed(*arguments: str) -> list[dict[str, Any]]:
     """What the command says, as a program reads it."""
     result = gpuwatch(*arguments, "--json")
     assert result.exit_code == 0, result.output
@@ -106,7 +106,7 @@ def test_each_record_says_who_what_why_and_what_came_of_it(ledger: Ledger) -> No
     """Orders of people and steps of controllers, the newest first."""
     a_day(ledger)
     controller = ledger.leader()
-    found = told()
+    found = listed()
 
     assert [(each["what"], each["node"], each["pool"], each["who"], each["why"]) for each in found] == [
         ("stop", "i-1", "training", controller, REASON.sentence),
@@ -154,21 +154,24 @@ def test_an_auditor_asks_for_a_machine_a_pool_a_time_a_deed_or_a_number(ledger: 
     """What holds for all pools holds for each; a keep is of the pool in which its machine had a step."""
     noticed(ledger, "i-2", NOW - HOUR, "serving")
     a_day(ledger)
-    of_serving = [(each["what"], each["pool"]) for each in told("--pool", "serving")]
+    of_serving = [(each["what"], each["pool"]) for each in listed("--pool", "serving")]
 
-    assert {each["node"] for each in told("--node", "i-1")} == {"i-1"}
-    assert len(told("--node", "i-1")) == 7
+    assert {each["node"] for each in listed("--node", "i-1")} == {"i-1"}
+    assert len(listed("--node", "i-1")) == 7
     assert of_serving == [("resume", None), ("pause", None), ("notice", "serving")]
-    assert "snooze" in {each["what"] for each in told("--pool", "training")}
-    assert [each["what"] for each in told("--limit", "2")] == ["stop", "backtest"]
-    assert [each["what"] for each in told("--only", "pause", "--only", "snooze")] == [
+    assert "snooze" in {each["what"] for each in listed("--pool", "training")}
+    assert [each["what"] for each in listed("--limit", "2")] == ["stop", "backtest"]
+    assert [each["what"] for each in listed("--only", "pause", "--only", "snooze")] == [
         "snooze",
         "snooze",
         "pause",
         "pause",
     ]
-    assert [each["what"] for each in told("--since", (NOW + timedelta(minutes=10)).isoformat())] == ["stop", "backtest"]
-    assert told("--since", "1s") == []
+    assert [each["what"] for each in listed("--since", (NOW + timedelta(minutes=10)).isoformat())] == [
+        "stop",
+        "backtest",
+    ]
+    assert listed("--since", "1s") == []
 
 
 @pytest.mark.parametrize(

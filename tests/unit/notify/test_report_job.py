@@ -17,8 +17,8 @@ from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.notify.delivery import DeliveryJob
-from gpuwatch.notify.report_settings import ReportSettings
 from gpuwatch.notify.reports import due_day
+from gpuwatch.notify.settings import ReportSettings
 from gpuwatch.notify.transports.file import FileSettings
 from gpuwatch.notify.transports.registry import ReportTransports
 from gpuwatch.notify.transports.web import WebhookSettings

@@ -22,7 +22,7 @@ def a_case(path: Path) -> ControllerCase:
     return a_controller(CloudError("not asked"), settings={"ledger": LedgerSettings(path=str(path))})
 
 
-def told(path: Path) -> str:
+def seen_of(path: Path) -> str:
     """What is seen of the ledger itself."""
     (found,) = [each for each in ledger.ledger(a_case(path)) if each.looked_at.startswith("ledger ")]
     return found.seen
@@ -30,7 +30,7 @@ def told(path: Path) -> str:
 
 def test_a_ledger_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
     """The controller makes it; the doctor does not."""
-    assert "not there yet" in told(tmp_path / "new" / "ledger.db")
+    assert "not there yet" in seen_of(tmp_path / "new" / "ledger.db")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -39,7 +39,7 @@ def test_a_ledger_at_rest_is_read_without_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     Ledger.open(path).close()
     before = {each.name: each.stat().st_mtime_ns for each in tmp_path.iterdir()}
-    seen = told(path)
+    seen = seen_of(path)
 
     assert "no controller holds it" in seen
     assert "audit head 0:000000" in seen
@@ -51,7 +51,7 @@ def test_a_ledger_that_a_controller_holds_is_read_and_its_holder_told(tmp_path: 
     path = tmp_path / "ledger.db"
     held = Ledger.open(path)
     try:
-        seen = told(path)
+        seen = seen_of(path)
 
         assert f"process {os.getpid()}" in seen
         assert held.leading()
@@ -132,16 +132,16 @@ def test_decisions_of_another_ledger_are_a_warning_for_a_day(tmp_path: Path) -> 
     desk = Desk()
     desk.clock.advance(0)
 
-    def told(tag: str, *, enrolled: bool = True) -> list[str]:
+    def seen_of(tag: str, *, enrolled: bool = True) -> list[str]:
         desk.fleet.put(a_node("i-1", enrolled=enrolled, tags={DECISION_TAG: tag, NOTIFIED_TAG: "2026-03-02T11:00:00Z"}))
         settings = {"ledger": LedgerSettings(path=str(path))}
         return codes(ledger.others(a_controller(desk.fleet, desk.clock, settings=settings)))
 
-    assert told("gpuwatch-other-1-0a") == ["ledger.foreign"]
+    assert seen_of("gpuwatch-other-1-0a") == ["ledger.foreign"]
     with closing(Ledger.open(path)) as ours:
         key = ours.intend(Verb.NOTICE, "i-1", "default", NOW, Reason(code="candidate", sentence="Idle."), 1).key
-    assert told("gpuwatch-other-1-0a") == ["ledger.foreign"]
-    assert told("gpuwatch-other-1-0a", enrolled=False) == []
-    assert told(key) == []
+    assert seen_of("gpuwatch-other-1-0a") == ["ledger.foreign"]
+    assert seen_of("gpuwatch-other-1-0a", enrolled=False) == []
+    assert seen_of(key) == []
     desk.clock.advance(86400.0)
-    assert told("gpuwatch-other-1-0a") == []
+    assert seen_of("gpuwatch-other-1-0a") == []

@@ -14,7 +14,7 @@ from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
-from tests.support.fakes.scraped_agent import an_agent, told
+from tests.support.fakes.scraped_agent import an_agent, encoded
 
 MAX_AGE = 30.0
 
@@ -23,41 +23,41 @@ def test_a_fresh_answer_of_the_node_that_was_asked_is_believed() -> None:
     """The verdict comes through as it is."""
     verdict = a_verdict("i-1", State.BUSY)
 
-    assert read_answer(told(verdict), a_node("i-1"), NOW, MAX_AGE).verdict == verdict
+    assert read_answer(encoded(verdict), a_node("i-1"), NOW, MAX_AGE).verdict == verdict
 
 
 def test_an_agent_may_call_itself_by_its_nodes_name() -> None:
     """A node's id or its name will do."""
     node = a_node("i-1", name="trainer-3")
 
-    assert read_answer(told(a_verdict("trainer-3")), node, NOW, MAX_AGE).verdict is not None
+    assert read_answer(encoded(a_verdict("trainer-3")), node, NOW, MAX_AGE).verdict is not None
 
 
 DOUBTS = {
     "nothing": (b"", "no verdict"),
     "no JSON": (b"<html>502 Bad Gateway</html>", "no verdict"),
-    "half an answer": (told(a_verdict())[:-40], "no verdict"),
+    "half an answer": (encoded(a_verdict())[:-40], "no verdict"),
     "another document": (b'{"status": "ok"}', "no verdict"),
-    "a number for a text": (told(a_verdict()).replace(b'"i-1"', b"1", 1), "no verdict"),
-    "not a number": (told(a_verdict()).replace(b'"held_seconds":7200.0', b'"held_seconds":NaN'), "no verdict"),
-    "another node": (told(a_verdict("i-2")), "'i-2'"),
-    "another schema": (told(replace(a_verdict(), schema=2)), "schema 2"),
-    "old by its own count": (told(replace(a_verdict(), age_seconds=31.0)), "stale"),
-    "an old time stamp": (told(replace(a_verdict(), at=NOW - timedelta(hours=2))), "stale"),
-    "a time to come": (told(replace(a_verdict(), at=NOW + timedelta(minutes=1))), "stale"),
-    "a time without a zone": (told(a_verdict()).replace(b"Z", b"", 1), "zone"),
+    "a number for a text": (encoded(a_verdict()).replace(b'"i-1"', b"1", 1), "no verdict"),
+    "not a number": (encoded(a_verdict()).replace(b'"held_seconds":7200.0', b'"held_seconds":NaN'), "no verdict"),
+    "another node": (encoded(a_verdict("i-2")), "'i-2'"),
+    "another schema": (encoded(replace(a_verdict(), schema=2)), "schema 2"),
+    "old by its own count": (encoded(replace(a_verdict(), age_seconds=31.0)), "stale"),
+    "an old time stamp": (encoded(replace(a_verdict(), at=NOW - timedelta(hours=2))), "stale"),
+    "a time to come": (encoded(replace(a_verdict(), at=NOW + timedelta(minutes=1))), "stale"),
+    "a time without a zone": (encoded(a_verdict()).replace(b"Z", b"", 1), "zone"),
     "a beginning without a zone": (
-        told(a_verdict()).replace(b'"since":"2026-03-02T10:00:00Z"', b'"since":"2026-03-02T10:00:00"'),
+        encoded(a_verdict()).replace(b'"since":"2026-03-02T10:00:00Z"', b'"since":"2026-03-02T10:00:00"'),
         "zone",
     ),
     "busy last without a zone": (
-        told(busy_last(a_verdict(), (cpu_evidence(), 90.0))).replace(b":58:30Z", b":58:30"),
+        encoded(busy_last(a_verdict(), (cpu_evidence(), 90.0))).replace(b":58:30Z", b":58:30"),
         "zone",
     ),
-    "busy in time to come": (told(busy_last(a_verdict(), (cpu_evidence(), -90.0))), "negative"),
-    "busy without end": (told(busy_last(a_verdict(), *[(cpu_evidence(), 90.0)] * 65)), "more than 64"),
-    "a negative age": (told(replace(a_verdict(), age_seconds=-1.0)), "negative"),
-    "a GPU twice": (told(replace(a_verdict(), gpus=a_verdict().gpus * 2)), "twice"),
+    "busy in time to come": (encoded(busy_last(a_verdict(), (cpu_evidence(), -90.0))), "negative"),
+    "busy without end": (encoded(busy_last(a_verdict(), *[(cpu_evidence(), 90.0)] * 65)), "more than 64"),
+    "a negative age": (encoded(replace(a_verdict(), age_seconds=-1.0)), "negative"),
+    "a GPU twice": (encoded(replace(a_verdict(), gpus=a_verdict().gpus * 2)), "twice"),
     "a document without a bottom": (b'{"schema":1,"more":' + b"[" * 100_000, "no verdict"),
     "far too much": (b" " * 1_000_001, "too large"),
 }
@@ -82,7 +82,7 @@ def test_no_bytes_whatever_break_the_reader(body: bytes) -> None:
 @given(place=st.integers(0, 400), byte=st.integers(0, 255))
 def test_one_broken_byte_never_makes_a_busy_node_idle(place: int, byte: int) -> None:
     """A verdict damaged on its way is still busy, or unknown."""
-    body = bytearray(told(a_verdict("i-1", State.BUSY)))
+    body = bytearray(encoded(a_verdict("i-1", State.BUSY)))
     body[place % len(body)] = byte
 
     signal = read_answer(bytes(body), a_node("i-1"), NOW, MAX_AGE)

@@ -43,7 +43,7 @@ def given(site: Site) -> tuple[Approval, ...]:
 AT = "2026-03-02T12:21:00Z"
 
 
-def told(site: Site, node: str = "i-1") -> dict[str, object]:
+def row_of(site: Site, node: str = "i-1") -> dict[str, object]:
     """A node of the fleet as its last round saw it: its approval and what comes next."""
     rows = site.ask("/api/v1/fleet", Authorization=known("ann")).json["nodes"]
     row = next(each for each in rows if each["id"] == node)
@@ -53,10 +53,10 @@ def told(site: Site, node: str = "i-1") -> dict[str, object]:
 def test_a_node_waits_until_an_operator_approves_and_then_goes(site: Site) -> None:
     """It is told so before its time and after, and what was said by whom; nothing is stopped without it."""
     site.round()
-    early = told(site)
+    early = row_of(site)
     for _ in range(20):
         site.round()
-    late, stopped = told(site), site.desk.fleet.stops()
+    late, stopped = row_of(site), site.desk.fleet.stops()
     site.desk.fleet.show("i-1", State.IDLE, 3 * 3600.0)  # it has been idle ever since
     answer = approve(site, reason="seen")
     now = site.ask("/api/v1/nodes/i-1", Authorization=known("ann")).json["approval"]
@@ -85,7 +85,7 @@ def test_what_needs_no_approval_says_so(site: Site) -> None:
     """A machine at work has no notice; the pool's own line says that it asks."""
     pool = site.ask("/api/v1/pools", Authorization=known("ann")).json["pools"][0]
 
-    assert told(site, "i-2")["approval"] is None
+    assert row_of(site, "i-2")["approval"] is None
     assert pool["rule"] == "cautious: stop after 30m idle, with 10m notice and an approval"
 
 
@@ -143,5 +143,5 @@ def test_where_the_pool_asks_for_none_there_is_nothing_to_approve(tmp_path: Path
         site.round()
         answer = approve(site)
 
-        assert (answer.status, told(site)["approval"]) == (409, None)
+        assert (answer.status, row_of(site)["approval"]) == (409, None)
         assert "pools.default.approval" in answer.json["error"]

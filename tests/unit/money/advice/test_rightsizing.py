@@ -53,14 +53,14 @@ def half_used(at: datetime) -> Node:
     )
 
 
-def told(history: Iterator[tuple[datetime, Fleet]], over: timedelta = WEEK) -> tuple[Sizing, ...]:
+def recommended(history: Iterator[tuple[datetime, Fleet]], over: timedelta = WEEK) -> tuple[Sizing, ...]:
     """What is advised."""
     return rightsizing.advice(rightsizing.seen(history), over, (P4D, HALF), USD)
 
 
 def test_gpus_that_nobody_used_are_told_with_the_machine_that_would_do_and_what_it_saves() -> None:
     """4 of 8 GPUs unused for 12 days: the machine with four of them costs $10 an hour less."""
-    (advice,) = told(days(12, half_used))
+    (advice,) = recommended(days(12, half_used))
 
     assert advice.sentence == "4 of 8 GPUs unused for 12 days: p4d.half has 4 of them"
     assert advice.gpus == (4, 5, 6, 7)
@@ -69,7 +69,7 @@ def test_gpus_that_nobody_used_are_told_with_the_machine_that_would_do_and_what_
 
 def test_gpus_unused_for_less_than_asked_are_not_told() -> None:
     """Six days are no week."""
-    assert told(days(6, half_used)) == ()
+    assert recommended(days(6, half_used)) == ()
 
 
 def test_a_long_idle_time_counts_from_the_agents_own_clock_though_the_record_is_short() -> None:
@@ -78,7 +78,7 @@ def test_a_long_idle_time_counts_from_the_agents_own_clock_though_the_record_is_
     def long_idle(at: datetime) -> Node:
         return a_machine(at, a_gpu(0, State.BUSY, 60.0), a_gpu(1, State.IDLE, 12 * 86400.0))
 
-    assert told(days(0, long_idle))[0].sentence.startswith("1 of 2 GPUs unused for 12 days")
+    assert recommended(days(0, long_idle))[0].sentence.startswith("1 of 2 GPUs unused for 12 days")
 
 
 def test_a_node_that_is_idle_as_a_whole_gets_no_advice_here() -> None:
@@ -87,7 +87,7 @@ def test_a_node_that_is_idle_as_a_whole_gets_no_advice_here() -> None:
     def idle(at: datetime) -> Node:
         return a_machine(at, a_gpu(0, State.IDLE, 30 * 86400.0), state=State.IDLE)
 
-    assert told(days(8, idle)) == ()
+    assert recommended(days(8, idle)) == ()
 
 
 def test_a_parked_or_unknown_gpu_is_never_unused() -> None:
@@ -101,7 +101,7 @@ def test_a_parked_or_unknown_gpu_is_never_unused() -> None:
             a_gpu(2, State.UNKNOWN, 30 * 86400.0),
         )
 
-    assert [each for each in told(days(8, doubtful)) if each.kind == "unused_gpus"] == []
+    assert [each for each in recommended(days(8, doubtful)) if each.kind == "unused_gpus"] == []
 
 
 def test_small_peaks_are_told_as_the_smallest_slice_that_holds_them_with_a_fifth_to_spare() -> None:
@@ -116,7 +116,7 @@ def test_small_peaks_are_told_as_the_smallest_slice_that_holds_them_with_a_fifth
             a_gpu(3, State.BUSY, 60.0, memory=0.9, active=0.10),
         )
 
-    advice = told(days(8, small))
+    advice = recommended(days(8, small))
 
     assert [(each.gpus, each.better) for each in advice] == [((0,), "1g.5gb"), ((1,), "2g.10gb"), ((2,), "2g.10gb")]
     assert "held at most 4.0 GiB in 8 days, at most 10% of its multiprocessors" in advice[0].sentence
@@ -128,7 +128,7 @@ def test_a_slice_without_known_activity_says_so_and_one_without_known_memory_is_
     def partly(at: datetime) -> Node:
         return a_machine(at, a_gpu(0, State.BUSY, 60.0, memory=0.1), a_gpu(1, State.BUSY, 60.0, active=0.1))
 
-    (advice,) = told(days(8, partly))
+    (advice,) = recommended(days(8, partly))
 
     assert advice.gpus == (0,)
     assert "its multiprocessors' activity is not known" in advice.sentence
@@ -145,7 +145,7 @@ def test_a_node_that_was_seen_too_little_is_told_as_such() -> None:
             return a_node("i-1", instance_type="p4d.24xlarge", signal=NodeReport(failure="no answer"))
         return busy(at)
 
-    short, unknown = told(days(2, busy)), told(days(8, blind))
+    short, unknown = recommended(days(2, busy)), recommended(days(8, blind))
 
     assert [each.sentence for each in short] == ["nothing is advised: it was watched for 2d of 7d"]
     assert [each.kind for each in unknown] == ["unknown"]
@@ -160,7 +160,7 @@ def test_a_gpu_that_was_replaced_is_forgotten() -> None:
             at, a_gpu(0, State.BUSY, 60.0), a_gpu(1 if old else 2, State.IDLE if old else State.BUSY, 9 * 86400.0)
         )
 
-    assert [each for each in told(days(8, replaced)) if each.kind == "unused_gpus"] == []
+    assert [each for each in recommended(days(8, replaced)) if each.kind == "unused_gpus"] == []
 
 
 @given(
@@ -178,6 +178,6 @@ def test_a_gpu_that_worked_within_the_time_is_never_called_unused(used: list[boo
             for index, works in enumerate(used)
         ]
         history.append((at, Fleet(observed_at=at, nodes=(a_machine(at, *gpus),))))
-    named = {index for each in told(iter(history), DAY) for index in each.gpus if each.kind == "unused_gpus"}
+    named = {index for each in recommended(iter(history), DAY) for index in each.gpus if each.kind == "unused_gpus"}
 
     assert named.isdisjoint({index for index, works in enumerate(used) if works})

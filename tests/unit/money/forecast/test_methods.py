@@ -19,7 +19,7 @@ values_with_holes = st.lists(st.none() | st.integers(-1000, 1000).map(float), mi
 names = st.sampled_from(sorted(METHODS))
 
 
-def told(
+def forecast_by(
     name: str, values: Sequence[float | None], steps: int = 7, rhythm: Rhythm = DAYS, month: int = 10
 ) -> list[float]:
     """A method's forecast."""
@@ -31,7 +31,7 @@ def test_every_step_is_told_whatever_the_holes(
     name: str, values: list[float | None], rhythm: Rhythm, steps: int
 ) -> None:
     """So many finite values as steps; one known value is enough."""
-    means = told(name, values, steps, rhythm)
+    means = forecast_by(name, values, steps, rhythm)
 
     assert len(means) == steps
     assert all(-1e9 < mean < 1e9 for mean in means)
@@ -42,8 +42,8 @@ def test_a_shifted_and_stretched_past_has_a_shifted_and_stretched_future(
     name: str, values: list[float | None], shift: int, scale: float
 ) -> None:
     """Dollars or cents, with or without a fixed cost on top: the same forecast."""
-    before = told(name, values)
-    after = told(name, [None if value is None else value * scale + shift for value in values])
+    before = forecast_by(name, values)
+    after = forecast_by(name, [None if value is None else value * scale + shift for value in values])
 
     assert after == pytest.approx([mean * scale + shift for mean in before], rel=1e-6, abs=1e-3 * max(1.0, scale))
 
@@ -51,13 +51,13 @@ def test_a_shifted_and_stretched_past_has_a_shifted_and_stretched_future(
 @given(names, st.floats(-1e6, 1e6), st.integers(1, 60), st.sampled_from([HOURS, DAYS]))
 def test_what_never_changed_will_not(name: str, value: float, length: int, rhythm: Rhythm) -> None:
     """A constant series is forecast as that constant."""
-    assert told(name, [value] * length, 5, rhythm) == pytest.approx([value] * 5)
+    assert forecast_by(name, [value] * length, 5, rhythm) == pytest.approx([value] * 5)
 
 
 @pytest.mark.parametrize("name", ["blend", "smoothing", "theta", "fading", "seasonal naive (week)"])
 def test_a_week_is_seen(name: str) -> None:
     """Eight equal weeks are followed by a ninth."""
-    assert told(name, WEEK * 8) == pytest.approx(WEEK, abs=0.5)
+    assert forecast_by(name, WEEK * 8) == pytest.approx(WEEK, abs=0.5)
 
 
 @pytest.mark.parametrize("name", ["blend", "smoothing", "fading", "seasonal naive (day)"])
@@ -67,7 +67,7 @@ def test_a_day_of_hours_is_seen_with_a_hole_in_it(name: str) -> None:
     values: list[float | None] = [*day * 10]
     values[30:36] = [None] * 6
 
-    assert told(name, values, 24, HOURS) == pytest.approx(day, abs=0.5)
+    assert forecast_by(name, values, 24, HOURS) == pytest.approx(day, abs=0.5)
 
 
 def test_quiet_weekends_are_seen_in_hours() -> None:
@@ -75,7 +75,7 @@ def test_quiet_weekends_are_seen_in_hours() -> None:
     working, quiet = [1.0] * 8 + [9.0] * 10 + [1.0] * 6, [1.0] * 24
     weeks = (working * 5 + quiet * 2) * 6
 
-    means = told("blend", [*weeks, *working * 5], 48, HOURS)
+    means = forecast_by("blend", [*weeks, *working * 5], 48, HOURS)
 
     assert max(means) < 5, "a Saturday like a working day would reach 9"
 
@@ -84,30 +84,30 @@ def test_chance_is_no_week() -> None:
     """A profile that two weeks happen to share in part is not taken for a season."""
     values = [5.0, 7.0, 4.0, 6.0, 5.0, 3.0, 5.0, 5.0, 4.0, 6.0, 6.0, 4.0, 5.0, 5.0]
 
-    assert len(set(told("smoothing", values))) == 1
+    assert len(set(forecast_by("smoothing", values))) == 1
 
 
 def test_each_simple_method_is_what_its_name_says() -> None:
     """Means, the last value, last week's, this month's."""
     values = [float(at) for at in range(20)]
 
-    assert told("7-day mean", values, 2) == [16.0, 16.0]
-    assert told("naive", values, 2) == [19.0, 19.0]
-    assert told("seasonal naive (week)", values, 8) == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 13.0]
-    assert told("run rate", values, 2, month=4) == [17.5, 17.5]
-    assert told("run rate", values, 2, month=0) == [16.0, 16.0], "on the first of a month: of the last week"
+    assert forecast_by("7-day mean", values, 2) == [16.0, 16.0]
+    assert forecast_by("naive", values, 2) == [19.0, 19.0]
+    assert forecast_by("seasonal naive (week)", values, 8) == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 13.0]
+    assert forecast_by("run rate", values, 2, month=4) == [17.5, 17.5]
+    assert forecast_by("run rate", values, 2, month=0) == [16.0, 16.0], "on the first of a month: of the last week"
 
 
 def test_a_trend_goes_on_half_as_steep() -> None:
     """Theta is the method for growth."""
-    means = told("theta", [2.0 * at for at in range(40)])
+    means = forecast_by("theta", [2.0 * at for at in range(40)])
 
     assert [after - before for before, after in pairwise(means)] == pytest.approx([1.0] * 6)
 
 
 def test_a_step_fades_towards_the_usual_level() -> None:
     """Between the last value and the mean, nearer to the mean the further ahead."""
-    means = told("fading", [1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 9.0, 9.0, 9.0], 10)
+    means = forecast_by("fading", [1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 9.0, 9.0, 9.0], 10)
 
     assert means == sorted(means, reverse=True)
     assert 9 > means[0] > means[-1] > 1

@@ -21,7 +21,7 @@ ND96: Wanted = ("eastus", "Standard_ND96asr_v4")
 P5: Wanted = ("us-east-1", "p5.48xlarge")
 A2: Wanted = ("us-central1", "a2-ultragpu-1g")
 
-Told = dict[tuple[str, CapacityType], Decimal]  # by place and kind of capacity
+Fetched = dict[tuple[str, CapacityType], Decimal]  # by place and kind of capacity
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def clock() -> ManualClock:
     return ManualClock(wall=NOW)
 
 
-def told(fetcher: Fetcher, *wanted: Wanted) -> Told:
+def fetched(fetcher: Fetcher, *wanted: Wanted) -> Fetched:
     """All prices of one fetch."""
     found = [each for _, news in fetcher.fetch(wanted) for each in news]
     assert {each.quote.as_of for each in found} <= {date(2026, 11, 21)}
@@ -56,7 +56,7 @@ def test_azures_prices_on_demand_and_spot_are_found_among_all_the_others(clock: 
         azure_item(retailPrice=40.0, armRegionName="westeurope"),
     ]
     with serving(lambda _: Answer(body={"Items": items, "NextPageLink": None})) as server:
-        found = told(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
+        found = fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
 
     assert found == {
         ("eastus", CapacityType.ON_DEMAND): Decimal("27.197"),
@@ -75,7 +75,7 @@ def test_azures_pages_are_all_read(clock: ManualClock) -> None:
         return Answer(body={"Items": [], "NextPageLink": f"{server.url}/api/retail/prices?$skip=1"})
 
     with serving(respond) as server:
-        assert told(AzurePrices(clock=clock, endpoint_url=server.url), ND96) == {
+        assert fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96) == {
             ("eastus", CapacityType.ON_DEMAND): Decimal("27.197")
         }
 
@@ -93,7 +93,7 @@ def test_azures_pages_are_all_read(clock: ManualClock) -> None:
 def test_azures_nonsense_is_no_price(body: object, why: str, clock: ManualClock) -> None:
     """It is an error that names what was wrong."""
     with serving(lambda _: Answer(body=body)) as server, pytest.raises(FetchError, match=why):
-        told(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
+        fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
 
 
 def test_azures_endless_pages_end(clock: ManualClock) -> None:
@@ -102,7 +102,7 @@ def test_azures_endless_pages_end(clock: ManualClock) -> None:
         serving(lambda _: Answer(body={"Items": [], "NextPageLink": f"{server.url}/api"})) as server,
         pytest.raises(FetchError, match="more than 20 pages"),
     ):
-        told(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
+        fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
 
 
 def test_a_busy_server_is_asked_again_as_late_as_it_says(clock: ManualClock) -> None:
@@ -110,7 +110,7 @@ def test_a_busy_server_is_asked_again_as_late_as_it_says(clock: ManualClock) -> 
     answers = iter([Answer(status=429, headers={"Retry-After": "7"}), Answer(status=503)])
     good = Answer(body={"Items": [azure_item()]})
     with serving(lambda _: next(answers, good)) as server:
-        assert told(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
+        assert fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
 
     assert len(server.asked) == 3
     assert clock.elapsed_seconds >= 9
@@ -121,7 +121,7 @@ def test_a_server_that_does_not_answer_well_is_not_asked_for_ever(status: int, t
     """Three times where it may pass, once where it will not; no redirect is followed."""
     refusal = Answer(status=status, headers={"Location": "http://127.0.0.9:1/"})
     with serving(lambda _: refusal) as server, pytest.raises(FetchError, match=f"answered {status}"):
-        told(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
+        fetched(AzurePrices(clock=clock, endpoint_url=server.url), ND96)
 
     assert len(server.asked) == times
 
@@ -132,7 +132,7 @@ def test_a_silent_server_is_given_up(clock: ManualClock) -> None:
         fetcher = AzurePrices(clock=clock, endpoint_url=server.url)
         fetcher._asker.timeout_seconds = 0.1
         with pytest.raises(FetchError, match="gave no usable answer: timed out"):
-            told(fetcher, ND96)
+            fetched(fetcher, ND96)
 
 
 # GCP
@@ -167,7 +167,7 @@ def test_gcps_price_is_the_sum_of_all_parts(clock: ManualClock, key_file: Path) 
     """
     pages = {None: {"skus": A2_ULTRA[:3], "nextPageToken": "2"}, "2": {"skus": A2_ULTRA[3:]}}
     with serving(lambda asked: Answer(body=pages[asked.query.get("pageToken")])) as server:
-        found = told(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
+        found = fetched(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
 
     assert {key: round(price, 4) for key, price in found.items()} == {
         ("us-central1", CapacityType.ON_DEMAND): Decimal("5.0688")
@@ -181,7 +181,7 @@ def test_gcps_machine_without_the_price_of_a_part_has_none(missing: int, clock: 
     """An A100 for the price of its host is the error that others have made."""
     skus = [sku for number, sku in enumerate(A2_ULTRA) if number != missing]
     with serving(lambda _: Answer(body={"skus": skus})) as server:
-        found = told(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
+        found = fetched(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
 
     assert found == {}
 
@@ -190,7 +190,9 @@ def test_gcps_other_regions_and_families_have_no_price(clock: ManualClock, key_f
     """A SKU is sold in the regions that it names; a family that we cannot put together is left to the table."""
     with serving(lambda _: Answer(body={"skus": A2_ULTRA})) as server:
         fetcher = GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url)
-        found = told(fetcher, ("europe-west4", "a2-ultragpu-1g"), ("us-central1", "g4-standard-48"), ("us-east1", "x"))
+        found = fetched(
+            fetcher, ("europe-west4", "a2-ultragpu-1g"), ("us-central1", "g4-standard-48"), ("us-east1", "x")
+        )
 
     assert found == {}
 
@@ -209,13 +211,13 @@ def test_gcps_nonsense_is_no_price(sku: dict[str, object], clock: ManualClock, k
         serving(lambda _: Answer(body={"skus": [sku]})) as server,
         pytest.raises(FetchError, match="a SKU that cannot be read"),
     ):
-        told(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
+        fetched(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
 
 
 def test_gcps_key_is_never_in_an_error(clock: ManualClock, key_file: Path) -> None:
     """Neither its text nor an address that holds it."""
     with serving(lambda _: Answer(status=403)) as server, pytest.raises(FetchError) as error:
-        told(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
+        fetched(GcpPrices(clock=clock, key_file=key_file, endpoint_url=server.url), A2)
 
     assert "s3cret" not in str(error.value)
 
@@ -260,7 +262,7 @@ def test_ec2s_price_on_demand_and_the_spot_price_of_each_zone(clock: ManualClock
         spot_history(("us-east-1a", "19.9", "2026-11-21T07:00:00Z"), ("us-east-1b", "33", "2026-11-01T00:00:00Z")),
     ]
     with serving(Ec2([ec2_product("0.0000000000"), ec2_product("55.0400000000")], history)) as server:
-        found = told(AwsPrices(clock=clock, endpoint_url=server.url), P5)
+        found = fetched(AwsPrices(clock=clock, endpoint_url=server.url), P5)
 
     assert found == {
         ("us-east-1", CapacityType.ON_DEMAND): Decimal("55.04"),
@@ -284,7 +286,7 @@ def test_ec2s_throttling_is_waited_for(clock: ManualClock) -> None:
     double = Ec2([ec2_product("55.04")], [spot_history()])
     double.refusals = iter([Answer(status=400, body={"__type": "ThrottlingException", "message": "Rate exceeded"})])
     with serving(double) as server:
-        assert told(AwsPrices(clock=clock, endpoint_url=server.url), P5)
+        assert fetched(AwsPrices(clock=clock, endpoint_url=server.url), P5)
 
 
 @pytest.mark.parametrize(
@@ -299,4 +301,4 @@ def test_ec2s_throttling_is_waited_for(clock: ManualClock) -> None:
 def test_ec2s_nonsense_and_refusals_are_no_price(double: Ec2, why: str, clock: ManualClock) -> None:
     """Two prices for one machine are none: nobody can tell which is right."""
     with serving(double) as server, pytest.raises(FetchError, match=why):
-        told(AwsPrices(clock=clock, endpoint_url=server.url), P5)
+        fetched(AwsPrices(clock=clock, endpoint_url=server.url), P5)

@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 GN7E: Wanted = ("cn-shenzhen", "ecs.gn7e-c16g1.4xlarge")
 GT4: Wanted = ("ap-guangzhou", "GT4.41XLARGE948")
 
-Told = dict[tuple[str, CapacityType], tuple[Decimal, str]]  # by place and kind of capacity: price, currency
+Fetched = dict[tuple[str, CapacityType], tuple[Decimal, str]]  # by place and kind of capacity: price, currency
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def key_file(tmp_path: Path) -> Path:
     return file
 
 
-def told(fetcher: Fetcher, *wanted: Wanted) -> Told:
+def fetched(fetcher: Fetcher, *wanted: Wanted) -> Fetched:
     """All prices of one fetch."""
     found = [each for _, news in fetcher.fetch(wanted) for each in news]
     return {(each.place, each.capacity_type): (each.quote.per_hour, each.quote.currency) for each in found}
@@ -108,7 +108,7 @@ def test_alibabas_price_is_the_machines_own_part_and_the_newest_spot_price_of_ea
 ) -> None:
     """Disk, image and traffic are not the machine's price; what the account pays is, in its currency."""
     with serving(alibabas) as server:
-        found = told(AlibabaPrices(clock=clock, key_file=key_file, endpoint_url=server.url), GN7E)
+        found = fetched(AlibabaPrices(clock=clock, key_file=key_file, endpoint_url=server.url), GN7E)
 
     assert found == {
         ("cn-shenzhen", CapacityType.ON_DEMAND): (Decimal("34.742"), "CNY"),
@@ -150,7 +150,7 @@ def test_tencents_price_is_that_of_the_hour_and_of_the_machine_that_was_asked_ab
     ]
     with serving(lambda _: Answer(body={"Response": {"InstanceTypeQuotaSet": quotas}})) as server:
         prices = TencentPrices(clock=clock, key_file=key_file, currency="USD", endpoint_url=server.url)
-        found = told(prices, GT4)
+        found = fetched(prices, GT4)
 
     assert found == {
         ("ap-guangzhou", CapacityType.ON_DEMAND): (Decimal("151.5"), "USD"),
@@ -187,7 +187,7 @@ def test_nonsense_and_refusals_are_no_price_and_no_secret_is_told(
         if maker == "tencent":
             fetcher = TencentPrices(clock=clock, key_file=key_file, currency="CNY", endpoint_url=server.url)
         with pytest.raises(FetchError, match=f"{maker.capitalize()} Cloud") as error:
-            told(fetcher, GN7E)
+            fetched(fetcher, GN7E)
 
     assert len(server.asked) == 1
     assert "s3cret" not in str(error.value)
@@ -209,11 +209,11 @@ def test_a_key_file_that_holds_no_key_is_told_without_its_content(
     key_file.write_text(content, encoding="utf-8")
 
     with pytest.raises(FetchError, match=f"prices.live.alibaba_key_file: .* {wrong}") as error:
-        told(AlibabaPrices(clock=clock, key_file=key_file), GN7E)
+        fetched(AlibabaPrices(clock=clock, key_file=key_file), GN7E)
     assert "s3cret" not in str(error.value)
 
 
 def test_a_key_file_that_is_not_there_is_told(clock: ManualClock, tmp_path: Path) -> None:
     """With the setting's name and the reason."""
     with pytest.raises(FetchError, match=r"prices\.live\.tencent_key_file: .*none cannot be read: No such file"):
-        told(TencentPrices(clock=clock, key_file=tmp_path / "none", currency="CNY"), GT4)
+        fetched(TencentPrices(clock=clock, key_file=tmp_path / "none", currency="CNY"), GT4)

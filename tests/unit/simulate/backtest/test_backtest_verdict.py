@@ -40,7 +40,7 @@ def record(result: Backtest, rules: PoolRules = RULES) -> BacktestRecord:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Backtest:
+def passed(tmp_path_factory: pytest.TempPathFactory) -> Backtest:
     """A backtest of RULES that passes."""
     return tried(tmp_path_factory.mktemp("traces"), RULES)
 
@@ -53,9 +53,9 @@ def spoiled(result: Backtest, figures: dict[str, Any], checked: dict[str, Any]) 
     return replace(result, lines=(line,))
 
 
-def test_what_is_kept_says_what_was_tried_and_what_came_of_it(told: Backtest) -> None:
+def test_what_is_kept_says_what_was_tried_and_what_came_of_it(passed: Backtest) -> None:
     """Gaps of 40 minutes end as the notice does, so the forgotten node alone goes."""
-    made = record(told)
+    made = record(passed)
 
     assert (made.pool, made.at, made.who, made.rules) == ("training", NOW, "ann@host", fingerprint(RULES))
     assert (made.source, round(made.node_hours, 2), round(made.checked_node_hours, 2)) == ("trace.csv", 18.0, 18.0)
@@ -81,10 +81,10 @@ def test_what_is_kept_says_what_was_tried_and_what_came_of_it(told: Backtest) ->
     ids=str,
 )
 def test_it_passes_unless_something_speaks_against_it(
-    told: Backtest, figures: dict[str, Any], checked: dict[str, Any], failure: str | None
+    passed: Backtest, figures: dict[str, Any], checked: dict[str, Any], failure: str | None
 ) -> None:
     """Nothing tried, a wrong stop, a broken property, or too many stops that were soon regretted."""
-    assert record(spoiled(told, figures, checked)).failure == failure
+    assert record(spoiled(passed, figures, checked)).failure == failure
 
 
 def test_without_a_check_it_does_not_pass(tmp_path: Path) -> None:
