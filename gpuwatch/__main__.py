@@ -17,12 +17,11 @@ def main() -> int:
 
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in _STAY:
-        from gpuwatch.runtime.later import loaded_later, missing  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.later import load_without_more, loaded_later  # noqa: PLC0415  likewise
 
         loaded_later()
-        with missing("typing_extensions"):  # these two take it where it is there, and have all they need without it
-            importlib.import_module("annotated_types")
-            importlib.import_module("msgspec")
+        if name == "probe":  # the agent does it when the judge of its settings is at work
+            load_without_more()
     if name in _LEAN:
         return int(importlib.import_module(_LEAN[name]).main(sys.argv[2:]))
     from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise

@@ -101,7 +101,8 @@ def with_owners(activity: Activity, owner: Callable[[int], WorkOwner | None]) ->
         known = entry.owner
         if known is None or known.pid is None or known.process is not None:
             return entry
-        return replace(entry, owner=owner(known.pid) or known)
+        process = owner(known.pid) or known
+        return replace(entry, owner=replace(process, user=known.user or process.user))
 
     if activity.state not in _HOLDS:
         return activity

@@ -1,7 +1,7 @@
 """`gpuwatch agent`: the settings are validated in another process, while this one loads the code that it will run.
 
 The validator (pydantic, YAML) is needed for a moment, but would stay in memory for years. Its process hands the valid
-settings over through a pipe and ends (ADR 8).
+settings over through a pipe and ends. The first probe is forked before and begins as soon as they are there (ADR 23).
 """
 
 import argparse
@@ -10,15 +10,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from gpuwatch.runtime.later import load_without_more
 from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
 
 if TYPE_CHECKING:
     from gpuwatch.agent.probe.parked import ParkedProbe
+    from gpuwatch.agent.settings import AgentHandover, AgentSettings
 
 _FAILED = 1
 _M_ARENA_MAX = -8  # of glibc's malloc.h
@@ -49,11 +52,19 @@ def main(argv: Sequence[str]) -> int:
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
     parked = _park()
     try:
-        handed, mistakes = _loading(judge)
-        sys.stderr.write(shown(_as_typed(mistakes.decode(errors="replace"), overrides)))
-        if judge.returncode != 0:
+        # All that the thread needs is loaded before it starts: two threads that import may wait for each other.
+        import gpuwatch.agent.probe.supervisor  # noqa: F401, PLC0415
+
+        judging = _Judging(judge, parked)
+        judging.start()
+        from gpuwatch.agent.daemon import serve  # noqa: PLC0415  loaded meanwhile
+
+        judging.join()
+        sys.stderr.write(shown(_as_typed(judging.mistakes, overrides)))
+        if judging.begin is None:
             return judge.returncode if judge.returncode > 0 else _FAILED
-        status = _serve(handed, parked, lambda: _judge(arguments.config, overrides, stderr=subprocess.PIPE))
+        begin = judging.begin
+        status = serve(begin.agent, lambda: _reread(arguments.config, overrides), begin.log_format, parked)
     finally:
         if parked is not None:
             parked.dismiss()
@@ -62,44 +73,62 @@ def main(argv: Sequence[str]) -> int:
 
 def _park() -> "ParkedProbe | None":
     """The first probe, as a fork of this process that has loaded what a probe needs; None: it could not be forked."""
+    load_without_more()
     import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  loaded while the settings are judged
-    from gpuwatch.agent.probe.main import told  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.main import main as probe  # noqa: PLC0415  as above
     from gpuwatch.agent.probe.parked import ParkedProbe  # noqa: PLC0415  as above
 
     try:
-        return ParkedProbe(told)
+        return ParkedProbe(probe)
     except (OSError, RuntimeError):
         return None  # then it is started as a program, and says why if that fails, too
 
 
-def _loading(judge: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-    """The settings and the mistakes in them; what the agent will run is loaded meanwhile."""
-    import gpuwatch.agent.daemon  # noqa: F401, PLC0415
+class _Judging(threading.Thread):
+    """Waits for the settings, and lets the probe begin as soon as they are there, while the agent still loads."""
 
-    return judge.communicate()
+    def __init__(self, judge: "subprocess.Popen[bytes]", parked: "ParkedProbe | None") -> None:
+        super().__init__(name="judging", daemon=True)
+        self._judge, self._parked = judge, parked
+        self.mistakes = ""
+        self.begin: AgentHandover | None = None  # None: there are mistakes
+
+    def run(self) -> None:
+        """Until the judge has ended."""
+        handed, mistakes = self._judge.communicate()
+        self.mistakes = mistakes.decode(errors="replace")
+        if self._judge.returncode != 0:
+            return
+        from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  loaded by now
+
+        begin = _handed(handed)
+        if self._parked is not None:
+            command = probe_command(begin.agent)
+            self._parked.begin(command[command.index("probe") + 1 :])
+        self.begin = begin
 
 
-def _serve(handed: bytes, parked: "ParkedProbe | None", judge: Callable[[], "subprocess.Popen[bytes]"]) -> int | None:
-    """Run the agent with these settings; the result is that of `daemon.serve`."""
-    import msgspec  # noqa: PLC0415  loaded while the settings were judged
+def _reread(config: Path | None, overrides: Mapping[str, str]) -> "AgentSettings":
+    """The settings as they are now.
 
-    from gpuwatch.agent.daemon import serve  # noqa: PLC0415  as above
-    from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  as above
-    from gpuwatch.agent.probe.main import flags as probe_flags  # noqa: PLC0415  as above
-    from gpuwatch.agent.settings import AgentHandover, AgentSettings  # noqa: PLC0415  as above
+    Raises:
+        ValueError: they are not valid; the message has every mistake.
 
-    def reread() -> AgentSettings:
-        return msgspec.json.decode(_judged(judge()), type=AgentHandover).agent
+    """
+    return _handed(_judged(_judge(config, overrides, stderr=subprocess.PIPE))).agent
 
-    begin = msgspec.json.decode(handed, type=AgentHandover)
-    if parked is not None:
-        command = probe_command(begin.agent)
-        parked.begin(vars(probe_flags().parse_args(command[command.index("probe") + 1 :])))
-    return serve(begin.agent, reread, begin.log_format, parked)
+
+def _handed(judged: bytes) -> "AgentHandover":
+    """What the judge has printed."""
+    import msgspec  # noqa: PLC0415  loaded while the settings are judged
+
+    from gpuwatch.agent.settings import AgentHandover  # noqa: PLC0415  as above
+
+    return msgspec.json.decode(judged, type=AgentHandover)
 
 
 def _one_arena() -> None:
-    """Let malloc have one arena, here and in every child: each arena costs memory for ever."""
+    """Let malloc have one arena, here and in every child: none is in a hurry, and each arena takes memory for ever."""
     if "MALLOC_ARENA_MAX" in os.environ:  # whoever has started us has seen to it
         return
     os.environ["MALLOC_ARENA_MAX"] = "1"
@@ -127,15 +156,11 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     path: Path | None = arguments.socket
     if path is None:
-        import msgspec  # noqa: PLC0415  as above
-
-        from gpuwatch.agent.settings import AgentHandover  # noqa: PLC0415  as above
-
         judge = _judge(arguments.config, {})
         handed, _ = judge.communicate()
         if judge.returncode != 0:
             return judge.returncode if judge.returncode > 0 else _FAILED
-        path = Path(msgspec.json.decode(handed, type=AgentHandover).agent.control_socket)
+        path = Path(_handed(handed).agent.control_socket)
     try:
         answer = order(path, verb, arguments.reason)
     except (OSError, ValueError) as error:

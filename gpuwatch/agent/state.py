@@ -25,7 +25,7 @@ from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
-from gpuwatch.model.gpu_identity import STAND_IN, fuller
+from gpuwatch.model.gpu_identity import fuller, replaced_by
 from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.histogram import Histogram
@@ -248,7 +248,7 @@ class AgentCore:
         self._expected = listed | {
             uuid: replace(info, index=None) if info.index in taken else info
             for uuid, info in before.items()
-            if uuid not in listed and not uuid.startswith(STAND_IN)
+            if uuid not in listed and not replaced_by(info, gpus)
         }
 
     def _listed(self, seq: int, uuid: str) -> None:

@@ -86,7 +86,7 @@ class Audit:
 
 
 def read_reason(written: str) -> Reason:
-    """The reason of an intent on record; raises msgspec.MsgspecError where it is none that gpuwatch wrote."""
+    """The reason of an intent on record; raises msgspec.MsgspecError where gpuwatch did not write it."""
     return with_present_code(msgspec.json.decode(written, type=Reason))
 
 

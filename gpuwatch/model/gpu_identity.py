@@ -1,5 +1,6 @@
 """Which GPUs there are: who each is, what holds it, and why one gives no reading."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -57,6 +58,16 @@ def fuller(info: GpuInfo, before: GpuInfo | None) -> GpuInfo:
     facts = {each.name: getattr(info, each.name) for each in fields(info)}
     missing = {name: getattr(before, name) for name, fact in facts.items() if fact is None and name != "index"}
     return replace(info, **missing)
+
+
+def replaced_by(info: GpuInfo, listed: Iterable[GpuInfo]) -> bool:
+    """Whether this is a stand-in, and one of these GPUs with a name of its own is in its place."""
+    named = [each for each in listed if not each.uuid.startswith(STAND_IN)] if info.uuid.startswith(STAND_IN) else []
+    return any(
+        (info.index is not None and info.index == each.index)
+        or (info.pci_bus_id is not None and info.pci_bus_id == each.pci_bus_id)
+        for each in named
+    )
 
 
 def gpu_key(uuid: str, index: int | None) -> tuple[str, str | None]:

@@ -35,6 +35,7 @@ class LoadReading:
             "Share of time in which device memory was read or written; says nothing of how full it is.",
             "UtilizationRates().memory",
             group="core",
+            steady=True,
             judged=True,
         ),
     ] = None

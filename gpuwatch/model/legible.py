@@ -7,7 +7,10 @@ def legible(words: str, longest: int | None = None) -> str:
     Control characters, ends of lines, and marks that turn the direction of text cannot be seen. Text that is longer
     than `longest` is cut off there.
     """
-    return "".join(each if each.isprintable() else _code(each) for each in words[:longest])[:longest]
+    words = words[:longest]
+    if words.isprintable():  # as nearly all are
+        return words
+    return "".join(each if each.isprintable() else _code(each) for each in words)[:longest]
 
 
 def _code(letter: str) -> str:

@@ -16,35 +16,11 @@ from types import ModuleType
 from typing import Any
 
 _SELDOM = (
-    "ast",
-    "bz2",
-    "calendar",
-    "dis",
-    "hashlib",
-    "hmac",
-    "html",
-    "ipaddress",
-    "json",
-    "linecache",
-    "locale",
-    "lzma",
-    "mimetypes",
-    "quopri",
-    "random",
-    "secrets",
-    "shutil",
-    "ssl",
-    "subprocess",
-    "tempfile",
-    "textwrap",
-    "tokenize",
-    "traceback",
-    "zoneinfo",
-    "msgspec.inspect",
-    "msgspec.msgpack",
-    "msgspec.toml",
-    "msgspec.yaml",
+    *("ast", "bz2", "calendar", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale", "lzma"),
+    *("mimetypes", "quopri", "random", "secrets", "shutil", "ssl", "subprocess", "tempfile", "textwrap", "tokenize"),
+    *("traceback", "zoneinfo", "msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml"),
 )
+_PACKAGES = frozenset({"html", "json", "zoneinfo"})
 _SWITCH = threading.Lock()
 
 
@@ -53,6 +29,8 @@ class _StandIn(ModuleType):
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  a module holds anything
         """Whatever the module has."""
+        if name == "__path__" and self.__name__ not in _PACKAGES:  # `from … import` asks whether it is one
+            raise AttributeError(name)
         with _SWITCH:  # not held while it is loaded: that has the lock of the import
             if sys.modules.get(self.__name__) is self:
                 del sys.modules[self.__name__]
@@ -67,13 +45,35 @@ class _Inspect(_StandIn):
         return "(...)" if isinstance(of, type) else self.__getattr__("signature")(of)
 
 
+class _Gettext(_StandIn):
+    """`gettext`, which `argparse` asks for the words of its messages; nobody has ever translated them."""
+
+    def gettext(self, message: str) -> str:
+        """As it is; the real one reads a table of all locales first."""
+        return message
+
+    def ngettext(self, one: str, many: str, count: int) -> str:
+        """As it is, for so many."""
+        return one if count == 1 else many
+
+
+_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext}
+
+
 def loaded_later() -> None:
     """Put stand-ins in the place of what has not been loaded yet. Call it before other imports."""
-    for name in ("inspect", *_SELDOM):
+    for name in (*_SPECIAL, *_SELDOM):
         if name not in sys.modules:
-            module = _Inspect(name) if name == "inspect" else _StandIn(name)
+            module = _SPECIAL.get(name, _StandIn)(name)
             module.__spec__ = ModuleSpec(name, None)
             sys.modules[name] = module
+
+
+def load_without_more() -> None:
+    """Load the libraries that take typing_extensions where it is there, and have all they need without it."""
+    with missing("typing_extensions"):
+        import_module("annotated_types")
+        import_module("msgspec")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from gpuwatch.model.measurement import MetricQuery
 from tests.support.builders.exporters import MAX_AGE
 from tests.support.fakes.mute_servers import UNREACHABLE
 from tests.support.fakes.scraped_agent import an_agent
-from tests.support.fakes.signal_sources import AT, CAST, SOURCES, every_source, nowhere, the_nodes
+from tests.support.fakes.signal_sources import AT, CAST, PATIENT, SOURCES, every_source, nowhere, the_nodes
 
 UNSEEN = [name for name, role in CAST.items() if role.state is State.UNKNOWN]
 QUERIES = [
@@ -177,15 +177,16 @@ def trickling(request: BaseHTTPRequestHandler) -> None:
     request.rfile.read(4000)
 
 
+TOO_LATE = "did not answer within 0.3s"
 # What each does, and a part of the reason that people read.
 RULES: dict[str, tuple[Callable[[BaseHTTPRequestHandler], None], str]] = {
     "it refuses": (refusing, "HTTP 500"),
     "it sends elsewhere": (redirecting, "HTTP 302"),
     "it is something else": (babbling, "answer"),
     "it breaks off": (breaking_off, ""),
-    "it trickles": (trickling, "did not answer within 0.3s"),
+    "it trickles": (trickling, TOO_LATE),
 }
-REASONS = {"nobody listens": "could not be asked", "it never answers": "did not answer within 0.3s", "it hangs up": ""}
+REASONS = {"nobody listens": "could not be asked", "it never answers": TOO_LATE, "it hangs up": ""}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -194,7 +195,7 @@ def test_an_answer_that_cannot_be_used_leaves_all_unknown(name: str, rule: str) 
     """It is data, not an exception, for rounds, confirmations and numbers alike."""
     answers, why = RULES[rule]
     with an_agent(answers) as url:
-        assert_nothing_is_known(nowhere(name, url), why)
+        assert_nothing_is_known(nowhere(name, url, timeout_of(why)), why)
 
 
 @pytest.mark.parametrize("unreachable", UNREACHABLE)
@@ -202,7 +203,13 @@ def test_an_answer_that_cannot_be_used_leaves_all_unknown(name: str, rule: str) 
 def test_a_server_that_does_not_answer_leaves_all_unknown(name: str, unreachable: str) -> None:
     """After a time-out, however many nodes there are."""
     with UNREACHABLE[unreachable]() as port:
-        assert_nothing_is_known(nowhere(name, f"http://127.0.0.1:{port}"), REASONS[unreachable])
+        why = REASONS[unreachable]
+        assert_nothing_is_known(nowhere(name, f"http://127.0.0.1:{port}", timeout_of(why)), why)
+
+
+def timeout_of(why: str) -> float:
+    """Short where nothing answers in time."""
+    return 0.3 if why == TOO_LATE else PATIENT
 
 
 def assert_nothing_is_known(source: NodeReportSource, why: str) -> None:

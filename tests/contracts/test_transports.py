@@ -46,11 +46,12 @@ def post(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Post]:
         yield Post(folder=tmp_path, transport=way.make(tmp_path, port), sink=sink)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A destination that says nothing is given up at once."""
     for module in (mail_transport, web_transport):
         monkeypatch.setattr(module, "_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(pytest.importorskip("apprise").URLBase, "socket_read_timeout", 0.3)
 
 
 def a_delivery(*nodes: Node, key: str = "gpuwatch-notice-1") -> Delivery:
@@ -165,6 +166,7 @@ def test_what_is_refused_is_an_error_in_words_and_can_be_tried_again(post: Post,
     assert len(post.sink.received()) == 1
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("unreachable", UNREACHABLE)
 @pytest.mark.parametrize("name", NETWORKED)
 def test_a_server_that_does_not_answer_is_an_error_in_words(tmp_path: Path, name: str, unreachable: str) -> None:

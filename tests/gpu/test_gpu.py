@@ -16,12 +16,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.devices.messages import Unavailable
+from gpuwatch.agent.devices.messages import Reading, Unavailable, decode
+from gpuwatch.agent.devices.nvml.rows import ROWS
 from gpuwatch.agent.devices.replay import ReplaySource
+from gpuwatch.agent.probe.command import leaving_out
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
-from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.gpu import GpuInfo, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.gpu import machine
 from tests.gpu.machine import ALLOCATION_BYTES, MIB, Machine
@@ -206,6 +208,29 @@ def test_no_setting_was_changed(scene: Scene) -> None:
     rows = [{name: getattr(read, name) for name in SETTINGS} for read in (scene.before, scene.after)]
 
     assert rows[0] == rows[1]
+
+
+def test_it_is_read_without_attaching_gpus(scene: Scene) -> None:
+    """As beside a GPU that hangs: NVML attaches none, and this one is opened by its place; it shows as much as ever."""
+    info = scene.machine.gpu.info
+    hung = GpuInfo(uuid="GPU-that-hangs", index=None, pci_bus_id="00000000:FF:1F.0")
+    command = leaving_out([sys.executable, "-m", "gpuwatch", "probe"], [hung.uuid], {hung.uuid: hung, info.uuid: info})
+    done = subprocess.run(
+        [*command, "--cycles", "1"],
+        env=dict(scene.machine.environment),
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    first = [each.reading for each in map(decode, done.stdout.splitlines()) if isinstance(each, Reading)]
+    (apart,) = [reading for reading in first if reading.info.uuid == info.uuid]
+    plain = scene.machine.read()
+
+    assert apart.info == plain.info
+    assert {name for name in ROWS if getattr(apart, name) is None} == {
+        name for name in ROWS if getattr(plain, name) is None
+    }
 
 
 @pytest.mark.parametrize(("phase", "state"), [("idle", State.IDLE), ("work", State.BUSY)])

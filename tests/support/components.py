@@ -9,10 +9,14 @@ import pytest
 # What each is for, and the Debian package that brings it.
 PACKAGES = {
     "amtool": "prometheus-alertmanager",
+    "atd": "at",
     "buildah": "buildah",
     "cc": "gcc libc6-dev",
     "chromium": "chromium",
+    "cron": "cron",
     "crontab": "cron",
+    "curl": "curl",
+    "ip": "iproute2",
     "mmdebstrap": "mmdebstrap",
     "pg_ctl": "postgresql util-linux",
     "podman": "podman",
@@ -20,8 +24,11 @@ PACKAGES = {
     "prometheus-alertmanager": "prometheus-alertmanager",
     "promtool": "prometheus",
     "runc": "runc",
+    "screen": "screen",
+    "sshd": "openssh-server",
     "systemd-analyze": "systemd",
     "systemd-nspawn": "systemd-container libpam-systemd dbus",
+    "tmux": "tmux",
     "victoria-metrics": "victoria-metrics",
 }
 _OUTSIDE_PATH = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glob("*/bin"))  # as Debian keeps them

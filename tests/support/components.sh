@@ -7,7 +7,8 @@ missing() {
     {
     for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \
         prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager \
-        systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus at:at crontab:cron; do
+        systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus at:at crontab:cron \
+        sshd:openssh-server ssh:openssh-client tmux:tmux screen:screen curl:curl ip:iproute2; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
     done
     # Debian keeps the server's programs out of PATH.

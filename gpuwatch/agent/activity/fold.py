@@ -12,7 +12,7 @@ from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.agent.activity.signals import Derived, evidence_of, looks_stalled
 from gpuwatch.model.fleet import Activity, Evidence, State
 from gpuwatch.model.gpu import GpuReading
-from gpuwatch.model.gpu_identity import called
+from gpuwatch.model.gpu_identity import STAND_IN, called
 
 _CLOCK_TOLERANCE_SECONDS = 5.0
 _SPINNING = "gpu_process_cpu"
@@ -41,6 +41,8 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
         read.append((reading, judgement))
     missing = {down.info.uuid: (down.info.index, f"{down.cause.value}: {down.detail}") for down in sample.downs}
     for uuid, known in memory.by_uuid.items():
+        if uuid.startswith(STAND_IN) and uuid not in missing:
+            continue  # the GPU that it stood for has said its name
         missing.setdefault(uuid, (known.index, doubt or "it is no longer listed by the driver"))
     unseen: list[Judgement] = []
     for uuid, (index, why) in missing.items():

@@ -93,7 +93,11 @@ class People:
         silent: dict[Session, float] = {}
         untimed: list[Session] = []
         seen = now.processes is not None and now.processes.doubt is None
+        sessions = list(sessions)
+        timed = {session.leader for session in sessions if session.terminal is not None}
         for session in sessions:
+            if session.terminal is None and session.leader in timed and seen:
+                continue  # logind writes the terminal of an SSH login into no file, and utmp has it
             try:
                 silent[session] = self._silent_seconds(session, now)
             except OSError as error:

@@ -339,7 +339,7 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "gpuwatch_probe_abandoned",
         Kind.GAUGE,
         (),
-        "Probes that could not be ended, because they sleep in the kernel; each still holds its GPUs.",
+        "Probes that could not be ended, because a driver call never returns; each still holds its GPUs.",
         "the supervisor",
     ),
     (

@@ -28,14 +28,14 @@ class ProbeExit:
 
     why: Interruption
     detail: str
-    culprit: bool = False  # one GPU is to blame, and will be left out
+    culprit: bool = False  # one GPU is to blame, and will be left out from now on
 
 
 class ProbeChild:
     """A probe process and the threads that drain its two pipes."""
 
     def __init__(self, command: Sequence[str], running: ParkedProbe | None = None) -> None:
-        """Start it in a session of its own, to be killed with all that it started; or take a running one."""
+        """Start it in a session of its own, so that it can be killed with all it started; or take a running one."""
         self.process = running or subprocess.Popen(  # noqa: S603  our own command line
             command,
             stdin=subprocess.PIPE,

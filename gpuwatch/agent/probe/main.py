@@ -18,9 +18,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from gpuwatch.agent.devices import HUNG, DeviceSource, EventSource, PacedSource, SourceUnavailableError
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable, encode
@@ -32,7 +31,6 @@ NOTHING_READ = 1
 BAD_ARGUMENTS = 2
 NEEDS_FRESH_PROCESS = 3
 
-_PATHS = ("record", "capture", "script")
 _PATIENCE_SECONDS = 30.0
 _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
@@ -152,17 +150,6 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.once and (arguments.record or arguments.cycles):
         parser.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
-    return run(arguments)
-
-
-def told(arguments: Mapping[str, Any]) -> int:
-    """Run the probe with what `flags` made of its command line elsewhere, paths as texts."""
-    paths = {name: Path(arguments[name]) for name in _PATHS if arguments[name] is not None}
-    return run(argparse.Namespace(**{**arguments, **paths}))
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the probe; the result is the exit status."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # a Python handler would wait for a driver call that hangs
     clock = SystemClock()

@@ -3,7 +3,7 @@
 It shares with the agent what neither of them changes, and saves the start of an interpreter. The agent forks it before
 it has any thread, so nobody who is missing in the child can hold a lock there, and before it loads what only itself
 needs. Every later probe is a program of its own. The agent never loads the driver's library, so that the child maps the
-one that is there when it starts (ADR 22).
+one that is there when it starts (ADR 23).
 """
 
 import contextlib
@@ -14,9 +14,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 import msgspec
 
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.02
 _PATIENCE_SECONDS = 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which the agent, or who has started it, may have changed
 
-Run = Callable[[Mapping[str, Any]], int]
+Run = Callable[[Sequence[str]], int]
 
 
 class ParkedProbe:
@@ -64,11 +64,11 @@ class ParkedProbe:
         self.stdout: IO[bytes] | None = os.fdopen(stdout, "rb")
         self.stderr: IO[bytes] | None = os.fdopen(stderr, "rb")
 
-    def begin(self, arguments: Mapping[str, Any]) -> None:
-        """Let it run with these: plain values and paths. One that is gone by now says so by its exit status."""
+    def begin(self, arguments: Sequence[str]) -> None:
+        """Let it run with these, as a command line has them. One that is gone by now says so by its exit status."""
         with contextlib.suppress(OSError):
             if self.stdin is not None:
-                self.stdin.write(msgspec.json.encode(arguments, enc_hook=str) + b"\n")
+                self.stdin.write(msgspec.json.encode(arguments) + b"\n")
                 self.stdin.flush()
 
     def poll(self) -> int | None:
@@ -119,8 +119,8 @@ def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
     status = _FAILED
     try:
         os.setsid()
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
         above = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for stream in streams]
         for place, stream in enumerate(above):
             os.dup2(stream, place)
@@ -130,7 +130,7 @@ def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
         with contextlib.suppress(OSError):
             Path("/proc/self/comm").write_bytes(_COMM)
         said = _line()
-        status = 0 if not said else run(msgspec.json.decode(said))
+        status = 0 if not said else run(msgspec.json.decode(said, type=list[str]))
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else _FAILED
     except BaseException:  # noqa: BLE001  whatever it was, this is not the agent, and must not go on as one

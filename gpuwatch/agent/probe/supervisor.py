@@ -300,10 +300,10 @@ class ProbeSupervisor:
     def _stand_by(self) -> Trial | None:
         """A second probe that leaves out the GPU with which the first is late."""
         gpu = self._suspect
-        if gpu is None:
+        if gpu is None or gpu.uuid in tuple(self._hung):  # it is left out already, which has not helped
             return None
         try:
-            command = self._leaving_out(dict.fromkeys([*self._hung, gpu.uuid]))
+            command = self._leaving_out([*self._hung, gpu.uuid])
             return Trial(command, gpu.uuid, self._settings, STAND_BY_CYCLES)
         except OSError as error:
             _LOG.warning("no second probe could be started: %s", error)
@@ -378,14 +378,14 @@ class ProbeSupervisor:
             what = "nvmlInit did not return" if self._opening else f"it did not {doing}"
             why = f"{what} within {format_duration(allowed)}"
             return ProbeExit(why=Interruption.HANG, detail=why)
-        limit = self._settings.late if left else allowed
+        limit, fresh = self._settings.late if left else allowed, gpu.uuid not in tuple(self._hung)
         why = f"{called(gpu.uuid, gpu.index)} was not read within {format_duration(limit)}"
         self._postpone(gpu.uuid, why)
         self._doubted = (gpu.uuid, left) if left else None
         if self._trial is not None:  # it does not leave this GPU out
             self._dismiss(self._trial)
             self._trial = None
-        return ProbeExit(why=Interruption.HANG, detail=why, culprit=True)
+        return ProbeExit(why=Interruption.HANG, detail=why, culprit=fresh)
 
     def _postpone(self, uuid: str, why: str) -> None:
         """Do not read a GPU for some time, longer after each hang."""

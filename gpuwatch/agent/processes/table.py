@@ -1,15 +1,16 @@
 """The process table: one look at /proc, with the kind of each process.
 
-A look reads one small file of each process. Who a process is (user, control group, program) is read once, and again
-when its name changes: a program was executed.
+A look reads one small file of each process. Who a process is (user, control group, program) is read once, again when
+its name changes (a program was executed), and whenever its age has doubled: a login moves sshd into the session's
+group, a server gives up root, and a look between fork and exec sees the parent's copy.
 """
 
 import os
 import pwd
 import re
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
@@ -26,6 +27,7 @@ _MOST_BYTES = 64 * 1024
 _KERNEL_FLAG = 0x00200000  # PF_KTHREAD
 _KTHREADD = 2
 _CRON_JOB_SECONDS = 600.0  # a job of root's cron that runs for longer is somebody's work
+_WATCHED_SECONDS = 10.0  # what `watch` runs is a look at something; what goes on for longer is somebody's work
 _SPAN_SECONDS = 60.0
 _GONE = (FileNotFoundError, ProcessLookupError)
 _OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o"})
@@ -42,8 +44,9 @@ class TableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Who a process is, as long as its name stays."""
+    """Who a process is, as long as its name stays; `age_seconds` when that was read, None: not known."""
 
+    age_seconds: float | None
     name: str
     executable: str | None
     uid: int
@@ -89,6 +92,7 @@ class ProcessTable:
             if process is not None:
                 found[pid] = process
         self._known = known
+        found |= _looking_on(found, uptime)
         doubt = None if sees_host_pids(self._proc) else "the agent does not see all processes of the host"
         view = ProcessView(
             monotonic_seconds=monotonic_seconds,
@@ -174,15 +178,17 @@ class ProcessTable:
         parent, group, session, tty, flags, faults = values
         name = _short_name(head)
         key = (pid, started)
+        age = None if uptime is None else uptime - started / _TICKS_PER_SECOND
         who = known.get(key) or self._known.get(key)
-        if who is None or who.name != name:
+        # One that waits for a device is left: the arguments of a process that hangs in the driver cannot be read.
+        if who is None or who.name != name or (state != "D" and _has_doubled(who.age_seconds, age)):
             kernel = bool(flags & _KERNEL_FLAG) or _KTHREADD in {pid, parent}
-            who = self._identify(folder, name, kernel=kernel, tty=tty != 0)
+            who = self._identify(folder, name, age, kernel=kernel, tty=tty != 0)
             if who is None:
                 return None
         known[key] = who
         kind, rule = who.kind, who.rule
-        if rule == kinds.CRON_JOB and uptime is not None and uptime - started / _TICKS_PER_SECOND < _CRON_JOB_SECONDS:
+        if rule == kinds.CRON_JOB and age is not None and age < _CRON_JOB_SECONDS:
             kind = Kind.SERVICE
         return Process(
             pid=pid,
@@ -203,7 +209,7 @@ class ProcessTable:
             rule=rule,
         )
 
-    def _identify(self, folder: str, name: str, *, kernel: bool, tty: bool) -> _Known | None:
+    def _identify(self, folder: str, name: str, age: float | None, *, kernel: bool, tty: bool) -> _Known | None:
         """Who a process is; what may not be read is left open."""
         try:
             uid = _uid(folder)
@@ -213,9 +219,6 @@ class ProcessTable:
             text = _read(f"{folder}/cgroup").decode("utf-8", "replace")
         except OSError:
             text = ""
-        return self._placed(folder, name, uid, text, kernel=kernel, tty=tty)
-
-    def _placed(self, folder: str, name: str, uid: int, text: str, *, kernel: bool, tty: bool) -> _Known:
         placement = parse_cgroup(text)
         executable = None if kernel else _executable(folder)
         names = _names(name, executable)
@@ -231,7 +234,7 @@ class ProcessTable:
             origin=self._units.origin(placement.systemd_unit),
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
-        return _Known(name, executable, uid, placement, kind, rule)
+        return _Known(age, name, executable, uid, placement, kind, rule)
 
     def _cores(self, at: float, found: dict[int, Process]) -> dict[int, float]:
         """CPU cores over the last minute by pid; of the machine's own programs with their ended children."""
@@ -251,6 +254,29 @@ class ProcessTable:
             return {}
         grown = {key[0]: (seconds - before[key]) / (at - first) for key, seconds in used.items() if key in before}
         return {pid: cores for pid, cores in grown.items() if cores > 0.0}
+
+
+def _has_doubled(then: float | None, now: float | None) -> bool:
+    """Whether a process was at most half as old when it was read."""
+    return then is not None and now is not None and now >= 2 * then
+
+
+def _looking_on(found: Mapping[int, Process], uptime: float | None) -> dict[int, Process]:
+    """Young processes that `watch` runs, directly or through a shell: they are viewers, too."""
+    watches = {each.pid for each in found.values() if each.rule == kinds.VIEWER and each.name == "watch"}
+    if not watches or uptime is None:
+        return {}
+    latest = (uptime - _WATCHED_SECONDS) * _TICKS_PER_SECOND
+    young = [each for each in found.values() if each.kind is Kind.PEOPLE and each.started_ticks > latest]
+    theirs = {}
+    for process in young:
+        parents, at = set[int](), process.parent
+        while at in found and at not in watches and at not in parents:
+            parents.add(at)
+            at = found[at].parent
+        if at in watches:
+            theirs[process.pid] = replace(process, kind=Kind.SESSION, rule=kinds.VIEWER)
+    return theirs
 
 
 def _short_name(head: bytes) -> str:

@@ -27,7 +27,7 @@ def of_verdicts(fleet: Fleet, queries: Sequence[MetricQuery], at: datetime) -> t
         if query.expression is not None:
             made.append(_unknown(query, at, "an expression needs signals.promql.url"))
         elif field is None:
-            made.append(_unknown(query, at, f"agents tell no {query.name}; they tell {', '.join(OF_USE)}"))
+            made.append(_unknown(query, at, f"agents report no {query.name}; they report {', '.join(OF_USE)}"))
         else:
             nodes = fleet.roster(query.pool).nodes
             means = {node.id: mean for node in nodes if (mean := _mean(node, field)) is not None}

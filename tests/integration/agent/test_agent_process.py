@@ -122,6 +122,19 @@ def test_a_hung_gpu(driver: StubDriver) -> None:
         assert agent.health()["gpus_down"][0]["cause"] == "hang"
 
 
+def test_a_driver_that_cannot_be_opened(driver: StubDriver) -> None:
+    """/healthz is fine and names the cause; the verdict is unknown; all is served once it can be."""
+    driver.init_takes(None)
+    with RunningAgent(driver.environment, deadline=0.5, start_deadline=2.0, restart_min=0.05) as agent:
+        eventually(lambda: agent.health()["probe"].get("cause") == "init_hang", agent.health)
+        health, state = agent.health(), agent.verdict().activity.state
+        driver.init_takes(0)
+        eventually(lambda: up(agent) == {"0": "1.0"}, lambda: agent.log)
+
+    assert (health["supervisor"], health["probe"]["state"], state) == ("running", "down", State.UNKNOWN)
+    assert "dmesg" in health["probe"]["remedy"]
+
+
 def test_without_its_supervisor_an_agent_is_not_healthy() -> None:
     """/healthz is 503 where nothing feeds the pages any more; the pages themselves say so too."""
     settings, clock = AgentSettings(), SystemClock()

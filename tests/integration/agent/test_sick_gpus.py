@@ -74,6 +74,7 @@ def test_a_gpu_that_hangs_from_the_start(host: Open, driver: StubDriver, fault: 
     agent.until_served(0, 1, 2, 3)
 
     assert agent.down == {}
+    assert agent.state is not State.UNKNOWN
 
 
 @pytest.mark.parametrize("fault", ["every call blocks, SIGTERM or not", "it blocks who attaches it, too"])

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -119,6 +120,9 @@ def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> N
     environment = {**os.environ, "SHIV_ROOT": str(tmp_path)}
     with RunningAgent(environment, (str(bare_python), str(pyz)), source="simulated") as agent:
         eventually(lambda: agent.health()["gpus_up"], lambda: agent.log)
+        (first,) = agent.children()
+        os.kill(first, signal.SIGKILL)  # it is a fork of the agent; those that follow are started
+        eventually(lambda: agent.children() not in ([], [first]), lambda: agent.log)
         (probe,) = agent.children()
         started = Path(f"/proc/{probe}/cmdline").read_text(encoding="utf-8").split("\0")
 

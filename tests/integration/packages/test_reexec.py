@@ -1,6 +1,8 @@
 """gpuwatch/runtime/reexec.py: an agent starts its own processes the way it was started."""
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import venv
@@ -53,6 +55,9 @@ def test_an_agent_runs_out_of_what_it_was_packed_in(driver: StubDriver, bare_pyt
     )
     with RunningAgent(environment, (str(bare_python), str(packed))) as agent:
         eventually(lambda: agent.health()["gpus_up"] == 1, lambda: agent.log)
+        (first,) = agent.children()
+        os.kill(first, signal.SIGKILL)  # it is a fork of the agent; those that follow are started
+        eventually(lambda: agent.children() not in ([], [first]), lambda: agent.log)
         (probe,) = agent.children()
         started = Path(f"/proc/{probe}/cmdline").read_text(encoding="utf-8").split("\0")
 

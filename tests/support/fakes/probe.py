@@ -89,6 +89,12 @@ def hangs() -> NoReturn:
     silent()
 
 
+def hangs_anyway() -> NoReturn:
+    """Hangs at GPU 1, also if it is to skip it."""
+    SKIPPED.clear()
+    hangs()
+
+
 def deaf() -> NoReturn:
     """Hangs and does not listen to SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -96,7 +102,8 @@ def deaf() -> NoReturn:
 
 
 LIVES: dict[str, Callable[[], NoReturn]] = {
-    life.__name__: life for life in (steady, silent, garbage, unordered, endless, ends, renew, hangs, deaf)
+    life.__name__: life
+    for life in (steady, silent, garbage, unordered, endless, ends, renew, hangs, hangs_anyway, deaf)
 }
 
 

@@ -23,7 +23,7 @@ from tests.support.fakes.scraped_agent import an_agent
 from tests.support.real.tsdb import History, prometheus
 
 AT = datetime.fromtimestamp(NOW, UTC)
-TIMEOUT = 0.3
+PATIENT = 30.0  # where something answers, however busy this machine is
 TWIN = "10.0.1.200"  # the address that two nodes have
 
 
@@ -107,8 +107,8 @@ def _history() -> History:
     return history
 
 
-def _scraping(targets: dict[str, str]) -> ScrapeSource:
-    settings = ObserveSettings(timeout=TIMEOUT, targets=targets)
+def _scraping(targets: dict[str, str], timeout: float) -> ScrapeSource:
+    settings = ObserveSettings(timeout=timeout, targets=targets)
     return ScrapeSource(settings=settings, clock=ManualClock(wall=AT), max_age_seconds=MAX_AGE)
 
 
@@ -116,19 +116,19 @@ def _all_at(url: str) -> dict[str, str]:
     return dict.fromkeys(CAST, url)
 
 
-def _promql(url: str, dialect: str, targets: dict[str, str], timeout: float = TIMEOUT) -> NodeReportSource:
-    scrape = ObserveSettings(timeout=TIMEOUT, targets=targets, act_without_confirm=True)
+def _promql(url: str, dialect: str, targets: dict[str, str], timeout: float) -> NodeReportSource:
+    scrape = ObserveSettings(timeout=timeout, targets=targets, act_without_confirm=True)
     return exporters.a_source(url, dialect, scrape=scrape, timeout=timeout)
 
 
 SOURCES = ["agents", "prometheus of agents", "prometheus of dcgm-exporter"]
 
 
-def nowhere(name: str, url: str) -> NodeReportSource:
-    """A source whose every question goes to that URL."""
+def nowhere(name: str, url: str, timeout: float) -> NodeReportSource:
+    """A source with that time-out; all its questions go to that URL."""
     if name == "agents":
-        return _scraping(_all_at(url))
-    return _promql(url, "gpuwatch" if name == "prometheus of agents" else "dcgm", _all_at(url))
+        return _scraping(_all_at(url), timeout)
+    return _promql(url, "gpuwatch" if name == "prometheus of agents" else "dcgm", _all_at(url), timeout)
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def every_source(folder: Path) -> Iterator[dict[str, NodeReportSource]]:
     """All of them, with the same cast."""
     with _agents() as targets, prometheus(folder / "engine", _history()) as url:
         yield {
-            "agents": _scraping(targets),
-            "prometheus of agents": _promql(url, "gpuwatch", targets, 30.0),
-            "prometheus of dcgm-exporter": _promql(url, "dcgm", targets, 30.0),
+            "agents": _scraping(targets, PATIENT),
+            "prometheus of agents": _promql(url, "gpuwatch", targets, PATIENT),
+            "prometheus of dcgm-exporter": _promql(url, "dcgm", targets, PATIENT),
         }

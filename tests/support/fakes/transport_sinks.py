@@ -186,7 +186,7 @@ WAYS: dict[str, Way] = {
     ),
     "apprise": Way(
         make=lambda folder, port: AppriseSettings(
-            urls_file=_secret(folder, f"json://ann:{SECRET}@127.0.0.1:{port}/in?rto=0.3&cto=0.3")
+            urls_file=_secret(folder, f"json://ann:{SECRET}@127.0.0.1:{port}/in")
         ),
         serve=lambda _: _web(_apprised),
     ),

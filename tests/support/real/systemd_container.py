@@ -35,7 +35,9 @@ _FILES = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "etc/hosts": "127.0.0.1 localhost gpu-host\n",
     "etc/pam.d/people": "account required pam_permit.so\nsession required pam_systemd.so class=user type=tty\n",
-    "etc/sysusers.d/people.conf": "".join(f'u {name} - "{name}" /home/{name} /bin/sh\n' for name in _USERS),
+    "etc/sysusers.d/people.conf": "".join(
+        f'u {name} {1000 + at} "{name}" /home/{name} /bin/bash\n' for at, name in enumerate(_USERS)
+    ),
     f"etc/systemd/system/{_TARGET}": "[Unit]\nRequires=basic.target dbus.service systemd-logind.service\n"
     "After=basic.target dbus.service systemd-logind.service\nAllowIsolate=yes\n",
 }

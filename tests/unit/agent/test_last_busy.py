@@ -238,3 +238,13 @@ def test_a_pid_alone_is_named_where_the_host_knows_it() -> None:
 
     assert [entry.owner for entry in found.evidence] == [alice, WorkOwner(pid=8)]
     assert with_owners(replace(activity, state=State.IDLE), {7: alice}.get).evidence == activity.evidence
+
+
+def test_a_user_whom_the_evidence_knows_stays() -> None:
+    """A session's leader is root's sshd, and the session is alice's."""
+    session = says("people", State.OCCUPIED, owner=WorkOwner(user="alice", pid=7))
+    activity = Activity(state=State.OCCUPIED, since=None, held_seconds=1.0, evidence=(session,))
+    leader = WorkOwner(user="root", unit="session-3.scope", process="sshd", pid=7)
+    (found,) = with_owners(activity, {7: leader}.get).evidence
+
+    assert found.owner == replace(leader, user="alice")

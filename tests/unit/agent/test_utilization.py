@@ -88,5 +88,5 @@ def test_what_nobody_tells_is_unknown() -> None:
 
     assert measured(UTILIZATION, silent) == (None, "none of 1 running nodes reports it", 0, 1)
     assert measured(UTILIZATION) == (None, "the pool has no running node", 0, 0)
-    assert "agents tell no queue" in (measured(MetricQuery(pool="default", name="queue"))[1] or "")
+    assert "agents report no queue" in (measured(MetricQuery(pool="default", name="queue"))[1] or "")
     assert measured(MetricQuery(pool="p", name="x", expression="1"))[1] == "an expression needs signals.promql.url"

@@ -42,3 +42,15 @@ def test_the_next_to_be_tried_comes_first() -> None:
     patience.worked("c")
 
     assert list(patience) == ["b", "a"]
+
+
+def test_what_may_be_tried_at_once_still_has_failed() -> None:
+    """Its wait is over, and the next failure counts as one more; what never failed is not listed by that."""
+    patience: Backoff[str] = Backoff(clock=ManualClock(), first_seconds=1.0, longest_seconds=60.0)
+    patience.failed("a")
+    patience.at_once("a")
+    patience.at_once("b")
+
+    assert list(patience) == ["a"]
+    assert patience.over("a")
+    assert patience.failed("a") == 2.0

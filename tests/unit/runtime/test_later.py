@@ -78,6 +78,31 @@ print(inspect.signature(lambda a, b: 0), loaded("inspect"))
     assert said(program).splitlines() == ["A(...) []", "(a, b) ['inspect']"]
 
 
+def test_the_words_of_argparse_are_its_own() -> None:
+    """In whatever language the system speaks; `gettext` itself is loaded for whoever wants more of it."""
+    program = """
+import argparse
+parser = argparse.ArgumentParser(prog="p", description="d")
+parser.add_argument("--a", nargs=2)
+print(parser.format_help().split()[0], loaded("gettext", "locale"))
+import gettext
+print(gettext.ngettext("one", "many", 1), gettext.ngettext("one", "many", 2), gettext.NullTranslations.__name__)
+"""
+
+    assert said(program).splitlines() == ["usage: []", "one many NullTranslations"]
+
+
+def test_parts_of_a_package_can_be_imported() -> None:
+    """Before anything else has been taken out of it."""
+    program = """
+import json.decoder, html.entities
+from zoneinfo import _tzpath
+print(json.decoder.JSONDecoder().decode('1'))
+"""
+
+    assert said(program) == "1"
+
+
 def test_a_missing_module_is_missing_for_a_while() -> None:
     """Afterwards it can be imported, and one that was loaded before never is missing."""
     program = """

@@ -7,7 +7,7 @@ good figures from bad ones.
 from collections.abc import Mapping
 from typing import Any
 
-_ALL_ONES = {2**32 - 1, 2**64 - 1}  # how NVML and broken firmware say "no value"
+ALL_ONES = {2**32 - 1, 2**64 - 1}  # how NVML and broken firmware say "no value"
 
 # By the end of a field's name, the first that fits; lowest and highest in its base unit.
 _BOUNDS: tuple[tuple[str, float, float], ...] = (
@@ -44,7 +44,7 @@ def plausible(value: Any, limits: tuple[float, float]) -> Any:  # noqa: ANN401  
     """The value of a field with these limits; None if it cannot be true. Of values by label those that can."""
     kind = type(value)
     if kind is float or kind is int:
-        return value if limits[0] <= value <= limits[1] and value not in _ALL_ONES else None
+        return value if limits[0] <= value <= limits[1] and value not in ALL_ONES else None
     if kind is dict:
         kept = {label: one for label, one in value.items() if plausible(one, limits) is not None}
         return value if len(kept) == len(value) else kept or None

@@ -2,6 +2,7 @@
 
 import os
 import tty
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.model.fleet import State
+from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.model.fleet import Evidence, State
 from tests.support.fakes.host import FolderHost, utmp_record
 
 HALF_AN_HOUR = 1800.0
@@ -39,6 +41,14 @@ def a_session(user: str = "alice", *, tty: str = "pts/0", kind: str = "tty", **m
     known = {"UID": "1000", "USER": user, "STATE": "active", "TYPE": kind, "CLASS": "user", "LEADER": "4242"}
     known |= {"TTY": tty} if tty else {}
     return "# This is private data. Do not parse.\n" + "".join(f"{k}={v}\n" for k, v in {**known, **more}.items())
+
+
+def seen(host: FolderHost, signal: People) -> Evidence:
+    """Its one finding where all processes are seen, and nobody's program runs."""
+    now = host.moment()
+    view = ProcessView(monotonic_seconds=now.monotonic_seconds, processes={})
+    (found,) = signal.look(replace(now, processes=view))
+    return found
 
 
 def test_nobody_is_idle(host: FolderHost) -> None:
@@ -124,6 +134,21 @@ def test_a_stamp_in_the_future_is_presence(host: FolderHost) -> None:
     host.write("run/utmp", utmp_record("alice", "pts/0"))
 
     assert host.tells(people(host)).says is State.BUSY
+
+
+@pytest.mark.parametrize(("silent_seconds", "says"), [(60.0, State.BUSY), (90_000.0, State.IDLE)])
+def test_an_ssh_login_has_its_terminal_in_utmp_alone(host: FolderHost, silent_seconds: float, says: State) -> None:
+    """systemd-logind learns of it later and does not write it into the session's file; the leader is the same."""
+    host.terminal("pts/0", silent_seconds=silent_seconds)
+    host.process(4242)
+    host.process(4300)
+    host.write("run/utmp", utmp_record("alice", "pts/0", pid=4242))
+    host.write("run/systemd/sessions/3", a_session(tty=""))
+    found = seen(host, people(host))
+    host.write("run/systemd/sessions/4", a_session(tty="", LEADER="4300"))
+
+    assert found.says is says
+    assert seen(host, people(host)).says is (State.BUSY if says is State.BUSY else State.OCCUPIED)
 
 
 @pytest.mark.parametrize(

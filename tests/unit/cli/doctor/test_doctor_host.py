@@ -125,6 +125,21 @@ def test_a_driver_that_says_nothing_hangs(tmp_path: Path, monkeypatch: pytest.Mo
     assert codes(devices.driver(a_host(tmp_path, (sys.executable, "-c", words)))) == ["driver.hangs"]
 
 
+@pytest.mark.parametrize(
+    ("step", "code", "where"),
+    [('"init"', "driver.init_hang", "NVML"), ('"gpu","index":3', "driver.hangs", "GPU 3")],
+)
+def test_where_a_driver_hangs_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: str, where: str
+) -> None:
+    """The last step of the probe before its silence: opening the driver, or one GPU."""
+    monkeypatch.setattr(devices, "PROBE_SECONDS", 2.0)
+    words = f'import time; print(\'{{"kind":"step","what":{step}}}\', flush=True); time.sleep(60)'
+    finding = the(devices.driver(a_host(tmp_path, (sys.executable, "-c", words))), code)
+
+    assert where in finding.looked_at
+
+
 def test_device_nodes_are_looked_for(tmp_path: Path) -> None:
     """None is a problem, and so is one that is closed to this user."""
     case = a_host(tmp_path)

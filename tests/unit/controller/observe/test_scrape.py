@@ -1,5 +1,6 @@
 """Asking agents: only a whole, fresh, possible answer of the right node is believed; all else is unknown, with why."""
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
@@ -14,7 +15,7 @@ from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
-from tests.support.fakes.scraped_agent import an_agent, encoded
+from tests.support.fakes.scraped_agent import a_good_agent, an_agent, encoded
 
 MAX_AGE = 30.0
 
