@@ -22,10 +22,10 @@ from gpuwatch.agent.health.watch import HealthFile, HealthWatch
 from gpuwatch.agent.metadata import metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus, InstanceWatcher
 from gpuwatch.agent.parts import assembled, host_name
-from gpuwatch.agent.probe.parked import ParkedProbe
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.agent.wall import Terminals, notice_app
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -47,16 +47,10 @@ BOARD_ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 _EC2_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
 
 
-def serve(
-    settings: AgentSettings,
-    reread: Callable[[], AgentSettings],
-    log_format: LogFormat,
-    probe: ParkedProbe | None = None,
-) -> int | None:
+def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_format: LogFormat) -> int | None:
     """Run the agent until a signal comes; returns the exit status, or None to restart with new settings.
 
-    `reread` gives the settings as they are now, or raises ValueError with every mistake in them. `probe` is the first
-    one, where it runs already.
+    `reread` gives the settings as they are now, or raises ValueError with every mistake in them.
     """
     log_to_stderr("%(levelname)s %(message)s", log_format)
     clock = SystemClock()
@@ -70,7 +64,7 @@ def serve(
         return _FAILED
     node_id = settings.node_id or discover_node_id()
     health = _health(settings, clock)
-    parts = assembled(settings, clock, node_id=node_id, health=health, probe=probe)
+    parts = assembled(settings, clock, node_id=node_id, health=health)
     core, host, users, supervisor = parts.core, parts.host, parts.users, parts.supervisor
     instance = InstanceWatcher(settings.metadata, clock)
     exporter = Exporter(

@@ -7,7 +7,8 @@ from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.host_text import DOWN_REMEDIES, down_why, gpu_why, node_why
 from gpuwatch.agent.processes.process import Kind, ProcessView
-from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.published import Snapshot
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuProcess, GpuReading
 from gpuwatch.model.gpu_identity import DownCause, order
@@ -33,7 +34,7 @@ _TABLE_VALID_SECONDS = 60.0
 class Known:
     """What is known of the processes on the GPUs: their owners, the process table, which are the machine's own.
 
-    A table in doubt is none: where the agent has a PID namespace of its own, the driver's pids are others there.
+    A table in doubt is left out: where the agent has a PID namespace of its own, the driver's pids are others there.
     """
 
     users: View | None = None

@@ -189,6 +189,6 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def _rank(evidence: Evidence) -> tuple[bool, bool, float]:
-    """What is told of several: utilization, which everybody knows, then shares of time, then the furthest above."""
+    """What is said of several: utilization, which everybody knows, then shares of time, then the furthest above."""
     excess = 0.0 if evidence.observed is None or not evidence.limit else evidence.observed / evidence.limit
     return evidence.name.endswith(".utilization_max"), evidence.unit == "ratio", excess

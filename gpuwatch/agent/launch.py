@@ -20,7 +20,7 @@ from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
 
 if TYPE_CHECKING:
-    from gpuwatch.agent.probe.parked import ParkedProbe
+    from gpuwatch.agent.probe.preforked import PreforkedProbe
     from gpuwatch.agent.settings import AgentHandover, AgentSettings
 
 _FAILED = 1
@@ -50,12 +50,12 @@ def main(argv: Sequence[str]) -> int:
     _one_arena()
     overrides = _overrides(arguments)
     judge = _judge(arguments.config, overrides, stderr=subprocess.PIPE)
-    parked = _park()
+    preforked = _prefork()
     try:
         # All that the thread needs is loaded before it starts: two threads that import may wait for each other.
         import gpuwatch.agent.probe.supervisor  # noqa: F401, PLC0415
 
-        judging = _Judging(judge, parked)
+        judging = _Judging(judge, preforked)
         judging.start()
         from gpuwatch.agent.daemon import serve  # noqa: PLC0415  loaded meanwhile
 
@@ -64,22 +64,22 @@ def main(argv: Sequence[str]) -> int:
         if judging.begin is None:
             return judge.returncode if judge.returncode > 0 else _FAILED
         begin = judging.begin
-        status = serve(begin.agent, lambda: _reread(arguments.config, overrides), begin.log_format, parked)
+        status = serve(begin.agent, lambda: _reread(arguments.config, overrides), begin.log_format)
     finally:
-        if parked is not None:
-            parked.dismiss()
+        if preforked is not None:
+            preforked.dismiss()
     return _begin_anew(argv) if status is None else status
 
 
-def _park() -> "ParkedProbe | None":
+def _prefork() -> "PreforkedProbe | None":
     """The first probe, as a fork of this process that has loaded what a probe needs; None: it could not be forked."""
     load_without_more()
     import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  loaded while the settings are judged
     from gpuwatch.agent.probe.main import main as probe  # noqa: PLC0415  as above
-    from gpuwatch.agent.probe.parked import ParkedProbe  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.preforked import PreforkedProbe  # noqa: PLC0415  as above
 
     try:
-        return ParkedProbe(probe)
+        return PreforkedProbe(probe)
     except (OSError, RuntimeError):
         return None  # then it is started as a program, and says why if that fails, too
 
@@ -87,9 +87,9 @@ def _park() -> "ParkedProbe | None":
 class _Judging(threading.Thread):
     """Waits for the settings, and lets the probe begin as soon as they are there, while the agent still loads."""
 
-    def __init__(self, judge: "subprocess.Popen[bytes]", parked: "ParkedProbe | None") -> None:
+    def __init__(self, judge: "subprocess.Popen[bytes]", preforked: "PreforkedProbe | None") -> None:
         super().__init__(name="judging", daemon=True)
-        self._judge, self._parked = judge, parked
+        self._judge, self._preforked = judge, preforked
         self.mistakes = ""
         self.begin: AgentHandover | None = None  # None: there are mistakes
 
@@ -99,12 +99,14 @@ class _Judging(threading.Thread):
         self.mistakes = mistakes.decode(errors="replace")
         if self._judge.returncode != 0:
             return
-        from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  loaded by now
+        from gpuwatch.agent.probe.child import ProbeChild  # noqa: PLC0415  loaded by now
+        from gpuwatch.agent.probe.command import probe_command  # noqa: PLC0415  as above
 
         begin = _handed(handed)
-        if self._parked is not None:
+        if self._preforked is not None:
             command = probe_command(begin.agent)
-            self._parked.begin(command[command.index("probe") + 1 :])
+            ProbeChild.runs(command, self._preforked)
+            self._preforked.begin(command[command.index("probe") + 1 :])
         self.begin = begin
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.evidence.registry import HostSignals
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.probe.parked import ParkedProbe
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore
@@ -35,10 +34,8 @@ def host_name() -> str:
     return os.environ.get("NODE_NAME") or socket.gethostname()
 
 
-def assembled(
-    settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch, probe: ParkedProbe | None = None
-) -> Parts:
-    """The parts for these settings. `probe` is the first one, where it runs already."""
+def assembled(settings: AgentSettings, clock: Clock, *, node_id: str, health: HealthWatch) -> Parts:
+    """The parts for these settings."""
     real = settings.source == "nvml"  # other sources report processes of another host
     host = HostSignals(
         settings.evidence, clock, own_processes=real, workloads=settings.workloads, services=settings.services
@@ -70,6 +67,6 @@ def assembled(
         core=core,
         host=host,
         users=users,
-        supervisor=ProbeSupervisor(core, settings, clock, first=probe),
+        supervisor=ProbeSupervisor(core, settings, clock),
         page=page,
     )

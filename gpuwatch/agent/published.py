@@ -1,12 +1,14 @@
 """What the agent's core publishes after a cycle; readers see it whole."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from gpuwatch.agent.activity import Memory
+from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import Kept
-from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, Tally
+from gpuwatch.model.fleet import Evidence, GpuUse, LocalDisks, NodeVerdict, Tally
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth
 
@@ -70,3 +72,25 @@ class Published:
     tally: Tally | None = None
     last_busy: tuple[Kept, ...] = ()
     local_disks: LocalDisks | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Everything that may be shown now. `version` changes with each cycle; `verdict` is made when it is asked for."""
+
+    version: int
+    stale: bool
+    readings: tuple[GpuReading, ...]
+    downs: tuple[GpuDown, ...]
+    active_seconds: Mapping[str, float]
+    judge: Callable[[], NodeVerdict] = field(compare=False, repr=False)
+    trouble: Trouble | None
+    statistics: Statistics
+    host: tuple[Evidence, ...]
+    xids: Counts
+    kernel_log_up: bool | None
+
+    @cached_property
+    def verdict(self) -> NodeVerdict:
+        """The node's verdict at that moment."""
+        return self.judge()

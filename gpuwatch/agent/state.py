@@ -10,7 +10,7 @@ One thread feeds it; any number may read, because what they read is replaced who
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 
@@ -18,9 +18,8 @@ from gpuwatch import __version__
 from gpuwatch.agent.activity import ActivityRules, Sample, fold
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
-from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import named, remember, shown, with_owners, with_settings
-from gpuwatch.agent.published import OutOfOrderError, Published, Statistics, Trouble, implausible_values
+from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import VERDICT_SCHEMA, Activity, Evidence, LocalDisks, NodeVerdict, State, WorkOwner
@@ -40,23 +39,6 @@ class Interruption(StrEnum):
     EXIT = "exit"  # it ended by itself
     GARBAGE = "garbage"  # it wrote something that is not a message
     RENEW = "renew"  # replaced on purpose: to map a new driver library, or because a GPU that hung answers again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Everything that may be shown now. `version` changes with each cycle."""
-
-    version: int
-    stale: bool
-    readings: tuple[GpuReading, ...]
-    downs: tuple[GpuDown, ...]
-    active_seconds: Mapping[str, float]
-    verdict: NodeVerdict
-    trouble: Trouble | None
-    statistics: Statistics
-    host: tuple[Evidence, ...]
-    xids: Counts
-    kernel_log_up: bool | None
 
 
 class AgentCore:
@@ -227,7 +209,7 @@ class AgentCore:
             readings=published.readings if staleness is None else (),
             downs=downs,
             active_seconds=published.active_seconds,
-            verdict=self._verdict(published, now_monotonic),
+            judge=lambda: self._verdict(published, now_monotonic),
             trouble=published.trouble,
             statistics=published.statistics,
             host=published.host if staleness is None else (),

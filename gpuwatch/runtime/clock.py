@@ -70,7 +70,7 @@ class ManualClock:
 
     def sleep(self, seconds: float) -> None:
         """Advance instead of waiting."""
-        self.advance(seconds)
+        self.advance(max(0.0, seconds))
 
     def advance(self, seconds: float) -> None:
         """Let time pass on both clocks."""

@@ -16,7 +16,7 @@ from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_a
 from gpuwatch.agent.attribution.pods import PodName, Workload, granted, holders, name_pods
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
 from gpuwatch.agent.attribution.settings import AttributionSettings
-from gpuwatch.agent.state import Snapshot
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

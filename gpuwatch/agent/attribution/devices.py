@@ -95,7 +95,7 @@ class Node:
         return frozenset() if known is None else frozenset({known})
 
     def _by_minor(self, number: int) -> frozenset[str]:
-        """The GPU with that number; if there is none, any GPU with an unknown number."""
+        """The GPU with that number; without one, any GPU with an unknown number."""
         return frozenset({self.by_minor[number]} if number in self.by_minor else self.unnumbered)
 
     def _claimed(self, gpu: str, profile: str | None) -> frozenset[Part]:

@@ -79,7 +79,7 @@ class LoadProfile:
     __slots__ = ("_loads", "_period", "_phases", "_times", "_works")
 
     def __init__(self, phases: Sequence[Phase], period: float | None = None) -> None:
-        """Take phases whose times rise.
+        """Take phases in the order of their times.
 
         Raises:
             ValueError: a phase does not begin after the one before it, or not within the period.

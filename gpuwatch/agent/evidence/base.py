@@ -131,7 +131,7 @@ def several(words: list[str], most: int = 5) -> str:
 
 
 def user_name(uid: int) -> str:
-    """A user's name; the number where it has none here."""
+    """A user's name; the number where the host does not know the user."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -91,6 +91,8 @@ class HostSignals:
             self._disks = Watched(signal=disks, interval_seconds=interval, evidence=False)
             watched.append(self._disks)
         self._readings: Callable[[], Iterable[GpuReading]] = tuple
+        self._named_for: ProcessView | None = None
+        self._names: dict[int, str] = {}
         if isinstance(of_processes := self._signals.get("processes"), Processes):
             of_processes.table.use(workloads, services)
         self.watcher = HostWatcher(watched, clock, settings.deadline, self._people_on_gpus, self.processes)
@@ -128,7 +130,12 @@ class HostSignals:
         """The owner of a process, as of the newest look; None: it is not known."""
         view = self.processes()
         process = None if view is None else view.processes.get(pid)
-        return None if process is None else owner_of(process, user_name(process.uid))
+        if process is None:
+            return None
+        if view is not self._named_for:  # names may change, and are asked for once in each look
+            self._named_for, self._names = view, {}
+        name = self._names.get(process.uid) or self._names.setdefault(process.uid, user_name(process.uid))
+        return owner_of(process, name)
 
     def _people_on_gpus(self) -> frozenset[int] | None:
         """The processes that hold a GPU, without the machine's own; None where a GPU could not list them."""

@@ -169,7 +169,7 @@ class People:
             yield called, path
 
     def _utmp(self) -> Iterator[Session]:
-        """Sessions that utmp lists; newer systems have none."""
+        """Sessions that utmp lists; newer systems do not write it."""
         path = self._roots.run / "utmp"
         try:
             data = read_small(path).data

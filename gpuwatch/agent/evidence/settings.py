@@ -144,7 +144,7 @@ class JupyterSettings(EvidenceSourceSettings):
         Seconds, Ge(0.1), Le(300), Setting("From look to look; not looked at for three of them, it is unknown.")
     ] = 30.0
     silent_after: Annotated[
-        Seconds, Ge(300), Setting("A kernel whose last activity is less than this ago is in use: busy.")
+        Seconds, Ge(300), Setting("A kernel is in use, so busy, for so long after its last activity.")
     ] = 1800.0
     runtime_dirs: Annotated[
         tuple[_Text, ...],

@@ -248,7 +248,7 @@ def listing_object(snoozes: Sequence[Snooze], broken: Sequence[str]) -> dict[str
 
 
 def end(settings: SnoozeSettings) -> bool:
-    """Remove the caller's snooze; False if there was none.
+    """Remove the caller's snooze; False if the caller had no snooze.
 
     Raises:
         SnoozeError: it cannot be removed.

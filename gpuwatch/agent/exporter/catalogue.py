@@ -297,7 +297,7 @@ _AGENT_ROWS: tuple[_Row, ...] = (
         "gpuwatch_agent_scrape_duration_seconds",
         HISTOGRAM,
         (),
-        "Time until a page for a scrape was ready in the agent, made anew or not.",
+        "Time until a page for a scrape was ready in the agent, rendered for it or taken from the cache.",
         "the agent",
     ),
     (

@@ -17,7 +17,8 @@ from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import signal_of
 from gpuwatch.agent.metadata import metrics as instance_metrics
 from gpuwatch.agent.metadata.watcher import InstanceStatus
-from gpuwatch.agent.state import AgentCore, Interruption, Snapshot
+from gpuwatch.agent.published import Snapshot
+from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.fleet import Activity, Evidence, GpuVerdict, LastBusy, LocalDisks, State
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
@@ -197,7 +198,7 @@ class Exporter:
         return (row for row in self._all_rows(snapshot, now) if row[0] in self._series)
 
     def _all_rows(self, snapshot: Snapshot, now: float) -> Rows:
-        """The same, and what the agent knows beside them."""
+        """The samples of all groups."""
         users = self._users()
         yield from self._agent_rows(snapshot, now)
         for setting, end in self._certificates():

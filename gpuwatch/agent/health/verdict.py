@@ -7,8 +7,8 @@ Rules, all of them:
 2. What the driver asks for outranks guesses: its finding comes first, whatever else was found.
 3. A cause is forgotten once the GPU was read for `recover_after` without it, never sooner but by rule 4. An XID that
    asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing.
-4. A GPU that was reset, or whose driver was reloaded (its energy counter starts again, or the kernel log says so), is
-   free of all causes that a reset removes; a cause that still holds is seen again at once. A reboot ends all records.
+4. A reset of the GPU and a reload of its driver (its energy counter starts again, or the kernel log says so) remove
+   the causes that a reset removes; a cause that still holds is seen again at once. A reboot ends all records.
 5. No reading and no cause is unknown, never healthy; so is a reading without any value that could show a cause, and
    neither ends a cause. A missing driver is not a fault of a GPU; a hang is one only once it has lasted.
 6. An XID that is a program's fault, or that is not in the table, says nothing about the GPU.

@@ -9,10 +9,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, ClassVar
 
 from gpuwatch.agent.probe.main import NEEDS_FRESH_PROCESS
-from gpuwatch.agent.probe.parked import ParkedProbe
+from gpuwatch.agent.probe.preforked import PreforkedProbe
 from gpuwatch.agent.state import Interruption
 
 _LOG = logging.getLogger(__name__)
@@ -34,8 +34,13 @@ class ProbeExit:
 class ProbeChild:
     """A probe process and the threads that drain its two pipes."""
 
-    def __init__(self, command: Sequence[str], running: ParkedProbe | None = None) -> None:
+    _running: ClassVar[dict[tuple[str, ...], PreforkedProbe]] = {}
+
+    def __init__(self, command: Sequence[str]) -> None:
         """Start it in a session of its own, so that it can be killed with all it started; or take a running one."""
+        running = self._running.pop(tuple(command), None)
+        while self._running:
+            self._running.popitem()[1].dismiss()  # nobody will ask for it any more
         self.process = running or subprocess.Popen(  # noqa: S603  our own command line
             command,
             stdin=subprocess.PIPE,
@@ -51,6 +56,11 @@ class ProbeChild:
             self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
             self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
         ]
+
+    @classmethod
+    def runs(cls, command: Sequence[str], process: PreforkedProbe) -> None:
+        """Let the next child take this process, if it is to have the same command line; else the process is ended."""
+        cls._running[tuple(command)] = process
 
     def ask(self) -> None:
         """Ask it to begin a cycle as soon as it can; a probe that does not read, or is gone, misses this."""

@@ -45,7 +45,7 @@ class Lateness:
 
         Raises:
             SilentError: the line did not come within `allowed`, or the second probe has passed, or another GPU holds it
-                up: so both are to blame. `standby` is the heir.
+                up: so both are to blame. `standby` is the successor.
 
         """
         start, pause, tried = self._clock.monotonic(), min(late, allowed), False

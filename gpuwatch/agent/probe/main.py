@@ -3,10 +3,10 @@
 Standard output carries the lines of `agent/devices/messages.py`, each flushed at once. The exit status says how it
 ended:
 
-  0  the reader is gone, the capture has ended, --cycles are done, or --once has printed a reading
-  1  --once could read no GPU; the reason and what to do are on standard error
-  2  wrong arguments, a capture or script that cannot be played, or a capture that cannot be written
-  3  only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
+  0  The reader is gone, the capture has ended, --cycles are done, or --once has printed a reading.
+  1  --once could read no GPU. The reason and what to do are on standard error.
+  2  Wrong arguments, a capture or script that cannot be played, or a capture that cannot be written.
+  3  Only a fresh process can reach the driver: its library was replaced while this one has the old one mapped.
      A process that never reached it waits 30 s before that, because the next one would fare no better at once
 
 SIGTERM and SIGINT end it at once, even inside a driver call.
@@ -32,6 +32,7 @@ BAD_ARGUMENTS = 2
 NEEDS_FRESH_PROCESS = 3
 
 _PATIENCE_SECONDS = 30.0
+_ROUNDING = 1e-6  # of an interval: a cycle at its tick must not seem to be before it
 _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
 
@@ -112,15 +113,19 @@ def ticks(interval_seconds: float, clock: Clock, asked: Callable[[float], bool] 
     """
     start, tick = clock.monotonic(), 0
     spacing = min(_SPACING_SECONDS, interval_seconds)
+
+    def upcoming() -> int:
+        return math.floor((clock.monotonic() - start) / interval_seconds + _ROUNDING) + 1
+
     while True:
         began = clock.monotonic()
         yield False
-        tick = max(tick, math.floor((clock.monotonic() - start) / interval_seconds)) + 1
+        tick = max(tick + 1, upcoming())
         while asked(start + tick * interval_seconds - clock.monotonic()):
             clock.sleep(began + spacing - clock.monotonic())
             began = clock.monotonic()
             yield True
-            tick = max(tick, math.ceil((began + spacing - start) / interval_seconds))
+            tick = max(tick, upcoming(), math.ceil((began + spacing - start) / interval_seconds - _ROUNDING))
         clock.sleep(start + tick * interval_seconds - clock.monotonic())
 
 

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from gpuwatch.agent.devices.messages import End, Message, Reading, Step, Unavailable, decode
 from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChild, ProbeExit
 from gpuwatch.agent.probe.command import leaving_out, probe_command
+from gpuwatch.agent.probe.ending import EndingProbes
 from gpuwatch.agent.probe.late import Lateness, SilentError
-from gpuwatch.agent.probe.leavers import Leavers
+from gpuwatch.agent.probe.late_probe import LateProbe
 from gpuwatch.agent.probe.outage import Outage
-from gpuwatch.agent.probe.parked import ParkedProbe
 from gpuwatch.agent.probe.retry import STAND_BY_CYCLES, WAKE, Trial, patience
 from gpuwatch.agent.probe.suspect import suspect
-from gpuwatch.agent.probe.witness import Witness
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.duration import format_duration
@@ -41,15 +40,8 @@ _PROBE = "the probe"
 class ProbeSupervisor:
     """The probe of one node, watched by one thread."""
 
-    def __init__(
-        self,
-        core: AgentCore,
-        settings: AgentSettings,
-        clock: Clock,
-        command: Sequence[str] = (),
-        first: ParkedProbe | None = None,
-    ) -> None:
-        """`command` replaces that of the settings, and gets flags for GPUs to leave alone. `first` runs already."""
+    def __init__(self, core: AgentCore, settings: AgentSettings, clock: Clock, command: Sequence[str] = ()) -> None:
+        """`command` replaces the probe of the settings; flags are appended for GPUs that are not to be touched."""
         self._core = core
         self._settings = settings
         self._clock = clock
@@ -59,14 +51,13 @@ class ProbeSupervisor:
         self._resting = False  # released, and the loop has noticed
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
-        self._first = first
         self._child: ProbeChild | None = None
         self._trial: Trial | None = None
         self._late = Lateness(clock, self._dismiss)
-        self._heir: Trial | None = None  # which of the two takes over
-        self._witness = Witness(clock, settings.hung_retry)
+        self._successor: Trial | None = None  # which of the two takes over
+        self._late_probe = LateProbe(clock, settings.hung_retry)
         self._doubted: tuple[str, float] | None = None  # the GPU to blame, and the seconds that it has left
-        self._leavers = Leavers()
+        self._ending = EndingProbes()
         self._outage = Outage(clock)
         self._step: Step | None = None  # what the probe was about to do, unless it has said more since
         self._nameless: dict[str, GpuInfo] = {}  # GPUs that hung before they said who they are, by stand-in
@@ -115,7 +106,7 @@ class ProbeSupervisor:
             self._changed.wait_for(lambda: self._resting, _RELEASE_SECONDS)
             child = self._child
         seconds = [each.child for each in (self._trial, self._late.standby) if each is not None]
-        held = [*self._leavers.alive, *(each for each in (child, self._witness.child) if each is not None), *seconds]
+        held = [*self._ending.alive, *(each for each in (child, self._late_probe.child) if each is not None), *seconds]
         return tuple(each.process.pid for each in held if each.process.poll() is None)
 
     def acquire(self) -> None:
@@ -175,14 +166,14 @@ class ProbeSupervisor:
             if self._called:
                 continue
             self._wait(self._account(ending))
-            if self._heir is None and not ending.culprit:
+            if self._successor is None and not ending.culprit:
                 self._await_stuck()
         self._end_seconds()
 
     def _account(self, ending: ProbeExit) -> float:
         """Tell the core and the log why the probe is replaced; the seconds until the next one starts."""
         init_hang = ending.why is Interruption.HANG and self._opening
-        seamless = self._heir is not None and bool(self._heir.cycle)
+        seamless = self._successor is not None and bool(self._successor.cycle)
         if init_hang:
             self._core.cannot_open(self._outage.init_hang(ending.detail), ending.why)
         elif seamless:
@@ -200,16 +191,16 @@ class ProbeSupervisor:
     def _one_probe(self) -> ProbeExit:
         """Start a probe, or take over a second one, and listen to it until it must be replaced."""
         heard: tuple[bytes, ...] = ()
-        heir, self._heir = self._heir, None
+        successor, self._successor = self._successor, None
         self._step = None
-        if heir is not None:
-            child, heard = heir.hand_over()
+        if successor is not None:
+            child, heard = successor.hand_over()
         else:
             try:
-                child = ProbeChild(self._leaving_out(self._hung), self._first)
+                child = ProbeChild(self._leaving_out(self._hung))
             except OSError as error:
                 return ProbeExit(why=Interruption.EXIT, detail=f"it could not be started: {error}")
-        self._child, self._first = child, None
+        self._child = child
         if self._called:
             child.lines.put(WAKE)
         try:
@@ -222,16 +213,16 @@ class ProbeSupervisor:
         """End a probe; one that was replaced before its time was over may still show that the GPU is only slow."""
         doubted, self._doubted = self._doubted, None
         if doubted is None:
-            self._leavers.end(child)
+            self._ending.end(child)
         else:
-            self._hear_witness()
-            self._witness.watch(child, *doubted)
+            self._hear_late_probe()
+            self._late_probe.watch(child, *doubted)
 
-    def _hear_witness(self) -> None:
+    def _hear_late_probe(self) -> None:
         """End a probe that was late. A GPU that it could read after all is tried again at once."""
-        child, uuid = self._witness.part()
+        child, uuid = self._late_probe.part()
         if child is not None:
-            self._leavers.end(child)
+            self._ending.end(child)
         if uuid is not None:
             self._hung.at_once(uuid)
 
@@ -247,7 +238,7 @@ class ProbeSupervisor:
             try:
                 line = backlog.popleft() if backlog else self._next_line(child, allowed, good_cycles)
             except SilentError as silence:
-                self._heir = self._late.take()
+                self._successor = self._late.take()
                 return self._hang(allowed, doing, silence.left)
             if self._called:
                 return ProbeExit(why=Interruption.EXIT, detail="it is no longer wanted")
@@ -311,7 +302,7 @@ class ProbeSupervisor:
 
     def _dismiss(self, second: Trial) -> None:
         """End a second probe that is not needed."""
-        self._leavers.end(second.hand_over()[0])
+        self._ending.end(second.hand_over()[0])
 
     @property
     def _opening(self) -> bool:
@@ -331,25 +322,25 @@ class ProbeSupervisor:
     def _try_again(self) -> bool:
         """Between two cycles, begin or conclude a trial; True if it has passed and shall replace this probe."""
         trial = self._trial
-        if self._witness.over:
-            self._hear_witness()
+        if self._late_probe.over:
+            self._hear_late_probe()
         self._reap()
         if trial is not None:
             if not trial.over:
                 return False
             self._trial = None
             if trial.cycle:
-                self._heir = trial
+                self._successor = trial
                 self._hung.worked(trial.uuid)
                 self._nameless.pop(trial.uuid, None)
                 return True
-            self._leavers.end(trial.child)
+            self._ending.end(trial.child)
             self._postpone(trial.uuid, trial.failure)
             return False
         hung = tuple(self._hung)
         if not hung or not self._hung.over(hung[0]):
             return False
-        if len(self._leavers.alive) >= _MOST_STUCK - 1:
+        if len(self._ending.alive) >= _MOST_STUCK - 1:
             if not self._held_back:
                 self._held_back = True
                 _LOG.warning("%s is not tried again before one of the probes left behind has ended", hung[0])
@@ -364,12 +355,12 @@ class ProbeSupervisor:
     def _end_seconds(self) -> None:
         """End each probe but the one at work, and wait until each has ended, as far as it can be ended."""
         self._late.stop()
-        self._hear_witness()
-        for second in (self._trial, self._heir):
+        self._hear_late_probe()
+        for second in (self._trial, self._successor):
             if second is not None:
                 self._dismiss(second)
-        self._trial = self._heir = None
-        self._leavers.settle()
+        self._trial = self._successor = None
+        self._ending.settle()
 
     def _hang(self, allowed: float, doing: str, left: float) -> ProbeExit:
         """Note which GPU it was, so that the next probe serves the others. So many seconds were `left` for it."""
@@ -394,16 +385,16 @@ class ProbeSupervisor:
 
     def _reap(self) -> None:
         """Forget abandoned probes that have ended."""
-        self._leavers.reap()
-        self._core.note_abandoned(len(self._leavers.stuck))
+        self._ending.reap()
+        self._core.note_abandoned(len(self._ending.stuck))
 
     def _await_stuck(self) -> None:
         """Wait while there are too many abandoned probes."""
-        self._leavers.settle()
-        last = self._leavers.stuck[-1:]
+        self._ending.settle()
+        last = self._ending.stuck[-1:]
         while not self._called:
             self._turns += 1
             self._reap()
-            if last != self._leavers.stuck[-1:] or len(self._leavers.stuck) < _MOST_STUCK:
+            if last != self._ending.stuck[-1:] or len(self._ending.stuck) < _MOST_STUCK:
                 return
             self._wait(self._settings.restart_max)

@@ -1,7 +1,7 @@
 """The process table: one look at /proc, with the kind of each process.
 
 A look reads one small file of each process. Who a process is (user, control group, program) is read once, again when
-its name changes (a program was executed), and whenever its age has doubled: a login moves sshd into the session's
+its name changes (a program was executed), and whenever its age has doubled. A login moves sshd into the session's
 group, a server gives up root, and a look between fork and exec sees the parent's copy.
 """
 

@@ -27,7 +27,7 @@ from gpuwatch.runtime.metrics.family import Family, table_md
 from gpuwatch.runtime.metrics.process import ProcessFigures, process_families
 
 COLLECTED = (*of_rounds.FAMILIES, *of_fleet.FAMILIES, *of_money.FAMILIES)
-FAMILIES: dict[str, Family] = {
+BY_NAME: dict[str, Family] = {
     family.name: family for family in (*(family for family, _ in COLLECTED), *process_families("the controller"))
 }
 
@@ -53,7 +53,7 @@ class ControllerMetrics(Collector):
             mode=mode, fleet=fleet, clock=clock, certificates=certificates, timings=timings or Timings()
         )
         self._process = ProcessFigures() if own_process else None
-        self._exposition = Exposition(FAMILIES)
+        self._exposition = Exposition(BY_NAME)
         self._lock, self._rendering = threading.Lock(), threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -123,7 +123,7 @@ class ControllerMetrics(Collector):
 
     def collect(self) -> Iterable[SampleFamily]:
         """What prometheus-client renders: every family that has a series now."""
-        return list(collected(FAMILIES, self._samples()).values())
+        return list(collected(BY_NAME, self._samples()).values())
 
     def _samples(self) -> list[Sample]:
         """Every sample; a round waits for these, and not for the page that is made of them."""
@@ -142,7 +142,7 @@ def _result(done: Round | None, *, leading: bool) -> str:
 
 def families() -> tuple[Family, ...]:
     """The catalogue, in the order of the page."""
-    return tuple(FAMILIES.values())
+    return tuple(BY_NAME.values())
 
 
 _PAGE = """# Metrics of the controller

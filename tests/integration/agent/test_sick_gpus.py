@@ -113,7 +113,7 @@ def test_a_gpu_that_is_always_late(host: Open, driver: StubDriver) -> None:
     agent.until_served(0, 1, 2, 3)
     driver.gpu(1).delay("nvmlDeviceGetMemoryInfo_v2", 2.0)
     agent.until(lambda: agent.shown.statistics.interruptions == {"hang": 2, "renew": 1})
-    agent.until(lambda: agent.supervisor._witness.child is None)
+    agent.until(lambda: agent.supervisor._late_probe.child is None)
     agent.until_served(0, 2, 3)
 
     assert agent.shown.statistics.interruptions == {"hang": 2, "renew": 1}
@@ -184,7 +184,7 @@ def test_an_init_that_blocks(host: Open, driver: StubDriver, caplog: pytest.LogC
         driver.deafen()
     agent = host(replace(QUICK, deadline=0.3, start_deadline=1.0))
     agent.until(lambda: agent.shown.statistics.interruptions.get("hang", 0) > 2)
-    trouble, alive = agent.shown.trouble, len(agent.supervisor._leavers.alive)
+    trouble, alive = agent.shown.trouble, len(agent.supervisor._ending.alive)
 
     assert trouble is not None
     assert (trouble.cause, agent.state) == ("init_hang", State.UNKNOWN)

@@ -5,17 +5,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from gpuwatch.agent.probe.command import probe_command
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu import DownCause
+from gpuwatch.model.metric_groups import DEFAULT
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.paths import ROOT
 from tests.support.real.agents import eventually
@@ -192,10 +193,10 @@ def test_trials_that_cannot_be_killed_leave_room_for_a_probe(watch: Watch, monke
     with monkeypatch.context() as unkillable:
         unkillable.setattr("gpuwatch.agent.probe.child.os.killpg", lambda *_: None)
         watched = watch("hangs", IMPATIENT)
-        watched.until(lambda: len(watched.supervisor._leavers.stuck) == 2)
+        watched.until(lambda: len(watched.supervisor._ending.stuck) == 2)
         cycles = watched.shown.statistics.cycles
         watched.until(lambda: watched.shown.statistics.cycles > cycles + 20)
-        starts, stuck = watched.starts, list(watched.supervisor._leavers.stuck)
+        starts, stuck = watched.starts, list(watched.supervisor._ending.stuck)
     for child in stuck:
         child.process.kill()
     watched.until(lambda: watched.starts > starts)
@@ -253,10 +254,10 @@ def test_probes_that_cannot_be_killed_are_left_behind_but_not_without_end(
         watched = watch(
             "silent,silent,silent,steady", AgentSettings(start_deadline=1.0, restart_min=0.05, restart_max=0.2)
         )
-        watched.until(lambda: len(watched.supervisor._leavers.stuck) == 3)
+        watched.until(lambda: len(watched.supervisor._ending.stuck) == 3)
         SystemClock().sleep(1.0)
         held_back = watched.starts
-    stuck = list(watched.supervisor._leavers.stuck)
+    stuck = list(watched.supervisor._ending.stuck)
     stuck[0].process.kill()
     watched.until(lambda: watched.up == [0, 1])
     for child in stuck:
@@ -313,7 +314,7 @@ def test_release_names_a_probe_that_does_not_let_go(watch: Watch, monkeypatch: p
         watched = watch("steady")
         watched.until(lambda: watched.up == [0, 1])
         held = watched.supervisor.release("released by alice")
-    (stuck,) = watched.supervisor._leavers.stuck
+    (stuck,) = watched.supervisor._ending.stuck
     stuck.process.kill()
     stuck.process.wait()
     again = watched.supervisor.release("released by bob")
@@ -335,10 +336,12 @@ def test_stopping_ends_the_probe(watch: Watch) -> None:
 
 
 def test_the_probe_is_started_with_the_agents_settings() -> None:
-    """The command line says where readings come from."""
+    """The command line says where readings come from, and what is to be read."""
     command = probe_command(AgentSettings(source="replay", capture="/c.jsonl", interval=2.0))
 
-    given = dict(pairwise(command))
-    expected = {"--source": "replay", "--interval": "2.0", "--seed": "0", "--capture": "/c.jsonl"}
-
-    assert expected.items() <= given.items()
+    metrics = ("--metrics", ",".join(sorted(DEFAULT)))
+    assert command[-10:] == (
+        *("--source", "replay", "--interval", "2.0", "--seed", "0"),
+        *metrics,
+        *("--capture", "/c.jsonl"),
+    )

@@ -147,7 +147,7 @@ def test_without_a_driver_top_says_what_to_do(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
     assert (done.returncode, done.stderr) == (1, "")
-    assert "install the NVIDIA driver" in done.stdout
+    assert "install the NVIDIA driver" in " ".join(done.stdout.split())
 
 
 def test_a_protected_agent_is_asked_with_a_password_over_its_own_certificate(

@@ -279,7 +279,7 @@ NVITOP: dict[str, Row] = {
     "22589 utilization": (f"gpu_utilization_Percentage{_HOST}", "index", {"0": 50.0, "1": 0.0}),
     "22589 memory": (f"gpu_memory_percent_Percentage{_HOST}", "index", {"0": 60.0, "1": 0.0, "2": 0.0}),
     "22589 power": (f"gpu_power_usage_W{_HOST}", "index", EACH),
-    "22589 NVLink": (f"gpu_nvlink_total_rx_throughput_MiBps{_HOST}", "index", {"0": 8.0}),
+    "22589 NVLink": (f"gpu_nvlink_total_rx_throughput_MiBps{_HOST}", "index", {"0": 8.0, "2": 0.0}),
     "22589 GPUs occupied": (f"count(group by(uuid) (process_gpu_memory_MiB{_USER}))", "index", {"": 1.0}),
     "22589 GPUs": (f"count(gpu_memory_total_MiB{_HOST})", "index", {"": 3.0}),
     "22589 processes of a GPU": (f"count by(hostname, index) (process_gpu_memory_MiB{_USER})", "index", {"0": 1.0}),

@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 
 from gpuwatch.agent.exporter.catalogue import FAMILIES as OF_AGENT
-from gpuwatch.controller.metrics import FAMILIES as OF_CONTROLLER
+from gpuwatch.controller.metrics import BY_NAME as OF_CONTROLLER
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, UNITS, Family
 from tests.support.builders.full_pages import agent_pages, controller_pages, families_of
 from tests.support.components import require

@@ -126,6 +126,7 @@ def _full(cycles: int, seconds: float) -> GpuReading:
             "remapped_rows_pending": 1,
             "retired_pages_total": {"single_bit": 0, "double_bit": 0},
             "recovery_action": 1,
+            "implausible": ("temperature_margin_celsius",),
             "processes": (
                 a_process(4711, 24 * GIB),
                 a_process(815, 8 * GIB),

@@ -13,7 +13,8 @@ from gpuwatch.agent.attribution.process import Owner
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.host_page import Known, page_of
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
-from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.published import Snapshot
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import Evidence, LocalDisks
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuProcess, GpuReading, ProcessKind
 from gpuwatch.model.host_page import HostPage

@@ -7,8 +7,9 @@ import pytest
 
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.agent.state import AgentCore, Snapshot
+from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.fleet import State
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.nvml import StubDriver
@@ -71,7 +72,7 @@ class SickHost:
     @property
     def stuck(self) -> int:
         """How many probes are abandoned."""
-        return len(self.supervisor._leavers.stuck)
+        return len(self.supervisor._ending.stuck)
 
     def until(self, condition: Callable[[], object]) -> None:
         """Wait for it."""
@@ -101,7 +102,7 @@ class SickHost:
     def end(self) -> None:
         """Stop it; whatever probe could not be killed is killed now."""
         self.supervisor.stop()
-        for child in self.supervisor._leavers.alive:
+        for child in self.supervisor._ending.alive:
             child.process.kill()
             child.process.wait()
 

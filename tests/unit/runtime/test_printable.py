@@ -23,7 +23,7 @@ ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.0
 WRITERS = {
     "agent/launch.py",
     "agent/probe/main.py",
-    "agent/probe/parked.py",
+    "agent/probe/preforked.py",
     "cli/top/console.py",
     "cli/top/live.py",
     "clouds/aws/iam.py",

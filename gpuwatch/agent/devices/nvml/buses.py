@@ -1,4 +1,4 @@
-"""Where the GPUs of this host sit on the PCI bus, as the kernel tells it: nothing here touches a GPU."""
+"""Where the GPUs of this host sit on the PCI bus, as the kernel shows it: nothing here touches a GPU."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def canonical(address: str) -> str | None:
 
 
 def bus_ids(root: Path = Path("/")) -> tuple[str, ...]:
-    """The GPUs that the driver has bound, sorted; nothing where neither /proc nor /sys tells.
+    """The GPUs that the driver has bound, sorted; nothing where neither /proc nor /sys shows them.
 
     Source: /proc/driver/nvidia/gpus, else /sys/bus/pci/devices.
     """

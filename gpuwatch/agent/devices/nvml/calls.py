@@ -268,7 +268,7 @@ class Each(Way):
         return tuple(metric for way in self._all() for metric in way.gpm)
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
-        """The labels with a value; NOTHING if there is none."""
+        """The labels with a value; NOTHING without any."""
         values = {label: visit.learn(ways) for label, ways in self.ways.items()}
         return {label: value for label, value in values.items() if value is not None} or Absence.NOTHING
 

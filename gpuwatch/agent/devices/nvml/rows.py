@@ -58,7 +58,7 @@ class Samples(Way):
     fold: Callable[[Sequence[float]], float]
 
     def of(self, visit: Visit) -> Any:  # noqa: ANN401  the row knows the type
-        """The fold; NOTHING in the first cycle, whose backlog is older than anything that was asked for."""
+        """The fold; NOTHING in the first cycle: its backlog is older than anything that was asked for."""
         percents = visit.once("samples", lambda: _fresh_percents(visit))
         return percents if isinstance(percents, Absence) else self.fold(percents) / _PERCENT
 

@@ -36,7 +36,7 @@ _NO_ATTACH = 2  # NVML_INIT_FLAG_NO_ATTACH
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU: its identity, and its device or why there is none."""
+    """One GPU: its identity, and its device or why it is missing."""
 
     info: GpuInfo
     device: Device | None = None

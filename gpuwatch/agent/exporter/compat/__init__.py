@@ -10,7 +10,7 @@ from importlib import import_module
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.exporter.compat.processes import Figures
 from gpuwatch.agent.exporter.compat.table import Dialect, Sample, Scene
-from gpuwatch.agent.state import Snapshot
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.runtime.metrics.exposition import OPENMETRICS_END, head, labels_text
 
 DIALECTS = ("dcgm", "nvidia_smi", "nvitop")

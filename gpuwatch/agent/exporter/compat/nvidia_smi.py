@@ -267,8 +267,8 @@ DIALECT = Dialect(
     stands_for="nvidia_gpu_exporter (Grafana dashboards 14574 and 25547)",
     labels="`uuid`, in lower case and without `GPU-`; `nvidia_smi_gpu_info` also has `name`,"
     " `driver_model_current`, `driver_model_pending`, `vbios_version`, `driver_version`, `pci_bus_id`, `serial`,"
-    " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read; XIDs have `xid`, MIG"
-    " instances `gpu_instance_id`; processes have `pid`, and **as `process_name` never the program's path**, which may"
+    " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read. XIDs have `xid`, MIG"
+    " instances `gpu_instance_id`. Processes have `pid`, and **as `process_name` never the program's path**, which may"
     " hold anything, but what attribution knows the process to belong to, in brackets: `[namespace/pod/container]`,"
     " `[slurm job 4711]`, `[3f8a…]` for a container or `[unit.service]`, and no such label where it knows nothing",
     rows=_ROWS,

@@ -158,11 +158,11 @@ def _process_samples(scene: Scene) -> Iterator[Sample]:
 
 DIALECT = Dialect(
     stands_for="nvitop-exporter 1.5 (Grafana dashboard 22589)",
-    labels="`hostname` (a name, where theirs is an address by default), `index`, `devicename`, `uuid`; processes"
-    " also `pid` and `username` (`N/A` where it is not known); `process_info_info` has the `status` of /proc,"
+    labels="`hostname` (a name, where theirs is an address by default), `index`, `devicename`, `uuid`. Processes"
+    " also have `pid` and `username` (`N/A` where it is not known). `process_info_info` has the `status` of /proc,"
     " and **as `command` never the command line**, which may hold secrets, but what attribution knows the process to"
     " belong to, in brackets: `[namespace/pod/container]`, `[slurm job 4711]`, `[3f8a…]` for a container or"
-    " `[unit.service]`, and no such label where it knows nothing; the host's only `hostname`, with `interface`,"
+    " `[unit.service]`, and no such label where it knows nothing. The host's have only `hostname`, with `interface`,"
     " `partition` or `mountpoint`",
     rows=_ROWS,
     extras=_EXTRAS,

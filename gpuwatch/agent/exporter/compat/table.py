@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.agent.exporter.compat.processes import Figures
-from gpuwatch.agent.state import Snapshot
+from gpuwatch.agent.published import Snapshot
 from gpuwatch.model.gpu import GpuInfo, GpuReading, Kind, metrics
 from gpuwatch.model.metric_groups import GroupName
 

@@ -30,7 +30,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # which the agent, or
 Run = Callable[[Sequence[str]], int]
 
 
-class ParkedProbe:
+class PreforkedProbe:
     """A child that waits for its arguments, then runs; used as a `subprocess.Popen` with three pipes is."""
 
     def __init__(self, run: Run) -> None:

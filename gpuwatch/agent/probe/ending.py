@@ -13,7 +13,7 @@ from gpuwatch.agent.probe.child import KILL_SECONDS, TERMINATE_SECONDS, ProbeChi
 _LOG = logging.getLogger(__name__)
 
 
-class Leavers:
+class EndingProbes:
     """Ends each probe in a thread of its own, so that the supervisor never waits for it."""
 
     def __init__(self) -> None:

@@ -12,23 +12,23 @@ from gpuwatch.agent.probe.retry import WAKE
 from gpuwatch.runtime.clock import Clock
 
 
-class Witness:
+class LateProbe:
     """The probe of which the last word is awaited, by a thread of its own."""
 
     def __init__(self, clock: Clock, again_seconds: float) -> None:
-        """Nobody is awaited; a GPU is acquitted once in `again_seconds`."""
+        """Nobody is awaited; a GPU is retried at once once in `again_seconds`."""
         self.child: ProbeChild | None = None
         self._clock = clock
         self._again_seconds = again_seconds
         self._uuid = ""
         self._answered = False
-        self._acquitted: dict[str, float] = {}
+        self._retried: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def watch(self, child: ProbeChild, uuid: str, seconds: float) -> None:
         """Wait for so long for the probe's next line, which is about that GPU."""
         self.child, self._uuid, self._answered = child, uuid, False
-        self._thread = threading.Thread(target=self._run, args=(child, seconds), name="witness", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(child, seconds), name="late-probe", daemon=True)
         self._thread.start()
 
     @property
@@ -45,10 +45,10 @@ class Witness:
             self._thread.join()
             self._thread = None
         now = self._clock.monotonic()
-        recently = now - self._acquitted.get(self._uuid, now - self._again_seconds) < self._again_seconds
+        recently = now - self._retried.get(self._uuid, now - self._again_seconds) < self._again_seconds
         if child is None or not self._answered or recently:
             return child, None
-        self._acquitted[self._uuid] = now
+        self._retried[self._uuid] = now
         return child, self._uuid
 
     def _run(self, child: ProbeChild, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""agent/probe/parked.py: the first probe is a fork of the agent, every later one a program of its own."""
+"""agent/probe/preforked.py: the first probe is a fork of the agent, every later one a program of its own."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from tests.support.real.agents import RunningAgent, eventually, is_running
 
 BEGIN = """
 import os, signal, sys, time
-from gpuwatch.agent.probe.parked import ParkedProbe
+from gpuwatch.agent.probe.preforked import PreforkedProbe
 """
 
 
@@ -157,7 +157,7 @@ def test_its_end_is_known(run: str, status: int) -> None:
     """Its result is its exit status; an error is 1, and a signal negative, as of any child."""
     code = f"""
 agent = os.getpid()
-p = ParkedProbe({run})
+p = PreforkedProbe({run})
 print(p.poll())
 p.begin(['7'])
 print(p.wait(20), p.poll())
@@ -168,14 +168,14 @@ print(p.wait(20), p.poll())
 
 def test_an_error_is_told_on_its_standard_error() -> None:
     """With the traceback, which the agent writes into its log."""
-    code = "p = ParkedProbe(lambda told: 1 / 0)\np.begin([])\nprint(p.stderr.read().decode())"
+    code = "p = PreforkedProbe(lambda told: 1 / 0)\np.begin([])\nprint(p.stderr.read().decode())"
 
     assert ended(code).rstrip().endswith("ZeroDivisionError: division by zero")
 
 
 def test_without_a_word_from_the_agent_it_ends() -> None:
     """Its agent is gone, or has no settings for it."""
-    code = "p = ParkedProbe(lambda told: 9)\np.stdin.close()\nprint(p.wait(20))"
+    code = "p = PreforkedProbe(lambda told: 9)\np.stdin.close()\nprint(p.wait(20))"
 
     assert ended(code) == "0\n"
 
@@ -186,7 +186,7 @@ def test_it_writes_and_reads_by_its_pipes() -> None:
 sys.stdout.write("agent ")
 def run(told):
     sys.stdout.buffer.write(os.read(0, 4)); sys.stdout.buffer.flush(); return 0
-p = ParkedProbe(run)
+p = PreforkedProbe(run)
 p.begin([]); p.stdin.write(b"more"); p.stdin.flush()
 print(p.stdout.read(), p.wait(20))
 """
@@ -194,12 +194,29 @@ print(p.stdout.read(), p.wait(20))
     assert ended(code) == "agent b'more' 0\n"
 
 
+def test_a_child_takes_a_process_of_its_own_command_line_alone() -> None:
+    """The next child has it; where that is to run anything else, the process is ended, and a program is started."""
+    code = """
+from gpuwatch.agent.probe.child import ProbeChild
+p = PreforkedProbe(lambda told: time.sleep(60))
+q = PreforkedProbe(lambda told: time.sleep(60))
+ProbeChild.runs(("/bin/sleep", "9"), p)
+first = ProbeChild(["/bin/sleep", "9"])
+print(first.process is p, p.poll(), first.end(), p.poll() in (0, -15))
+ProbeChild.runs(("/bin/sleep", "9"), q)
+second = ProbeChild(["/bin/sleep", "8"])
+print(second.process is q, q.poll() is None, second.end(), second.process.poll())
+"""
+
+    assert ended(code) == "True None True True\nFalse False True -15\n"
+
+
 def test_a_process_with_threads_is_not_forked() -> None:
     """Somebody else could hold a lock there, for ever."""
     code = """
 import threading
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-try: ParkedProbe(lambda told: 0)
+try: PreforkedProbe(lambda told: 0)
 except RuntimeError as error: print(error)
 """
 
@@ -211,7 +228,7 @@ def test_it_can_be_ended(how: str) -> None:
     """Whatever it does, and also a second time; a wait that is too short says so."""
     code = f"""
 import subprocess
-p = ParkedProbe(lambda told: time.sleep(60))
+p = PreforkedProbe(lambda told: time.sleep(60))
 p.begin([])
 try: p.wait(0.05)
 except subprocess.TimeoutExpired: print("still there")
