@@ -259,8 +259,8 @@ class Node:
     def local_data(self) -> bool:
         """Whether a stop may lose data: its type has local disks, and its agent does not say that they are unused."""
         verdict = self.signal.verdict
-        told = None if verdict is None else verdict.local_disks
-        return self.instance_store and told not in {LocalDisks.NONE, LocalDisks.UNUSED}
+        disks = None if verdict is None else verdict.local_disks
+        return self.instance_store and disks not in {LocalDisks.NONE, LocalDisks.UNUSED}
 
     @property
     def verdict(self) -> NodeVerdict | None:

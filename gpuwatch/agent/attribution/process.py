@@ -93,9 +93,13 @@ def _user(status: bytes, *, named: bool) -> str | None:
     found = _STATUS_UID.search(status)
     if found is None:
         return None
-    uid = int(found[1])
+    return user_name(int(found[1])) if named else str(int(found[1]))
+
+
+def user_name(uid: int) -> str:
+    """A user's name; the number where the host does not know the user."""
     try:
-        return pwd.getpwuid(uid).pw_name if named else str(uid)
+        return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
         return str(uid)
 

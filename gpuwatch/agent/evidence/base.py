@@ -1,6 +1,5 @@
 """The interface of a host signal: a look gives busy, idle, or unknown with a note on why."""
 
-import pwd
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -128,11 +127,3 @@ def several(words: list[str], most: int = 5) -> str:
     """The first few of them, and how many more there are."""
     more = [f"{len(words) - most} more"] if len(words) > most else []
     return ", ".join(words[:most] + more)
-
-
-def user_name(uid: int) -> str:
-    """A user's name; the number where the host does not know the user."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -7,7 +7,8 @@ Only connections of people's programs count, not the machine's own: logs, monito
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings

@@ -18,7 +18,8 @@ from typing import Annotated
 
 import msgspec
 
-from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import ENDED, hides_processes, listed, processes, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import JupyterSettings
 from gpuwatch.agent.evidence.tcp_listeners import answered_by, belongs_to

@@ -6,7 +6,8 @@ requests.
 
 from dataclasses import dataclass
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.loopback import Page, fetch, parse
 from gpuwatch.agent.evidence.server_pages import Requests, requests_on
 from gpuwatch.agent.evidence.settings import ModelServerSettings

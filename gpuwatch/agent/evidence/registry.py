@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.blind import BlindWatch
-from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say, user_name
+from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, run, say
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network

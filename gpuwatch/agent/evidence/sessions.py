@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import fields, listed, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.model.fleet import Evidence, State, WorkOwner

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
-from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import Roots, UnseenError
 
 ESTABLISHED, LISTEN = "01", "0A"
 _MOST_LINES = 1 << 16  # of one table: 10 MiB; listeners come first

@@ -20,7 +20,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, say, several
 from gpuwatch.agent.evidence.files import ENDED, moved_bytes, read_small
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, VIEWER, pulls_images

@@ -18,19 +18,19 @@ class Outage:
     def __init__(self, clock: Clock) -> None:
         """All is well."""
         self._clock = clock
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._since = 0.0
 
     def __bool__(self) -> bool:
         """Whether it lasts."""
-        return bool(self._told)
+        return bool(self._logged)
 
     def note(self, cause: str, detail: str, remedy: str) -> None:
         """No GPU can be read, for this cause; the log has each cause once."""
-        if not self._told:
+        if not self._logged:
             self._since = self._clock.monotonic()
-        if cause not in self._told:
-            self._told.add(cause)
+        if cause not in self._logged:
+            self._logged.add(cause)
             _LOG.warning("no GPU can be read (%s): %s; %s. It is tried again without end", cause, detail, remedy)
 
     def init_hang(self, detail: str) -> Trouble:
@@ -40,7 +40,7 @@ class Outage:
 
     def over(self) -> None:
         """A GPU was read."""
-        if self._told:
+        if self._logged:
             lasted = format_duration(self._clock.monotonic() - self._since)
-            self._told.clear()
+            self._logged.clear()
             _LOG.info("GPUs are read again, after %s", lasted)

@@ -183,7 +183,7 @@ class ProbeSupervisor:
         self._careful = init_hang
         at_once = ending.culprit or ending.why is Interruption.RENEW
         delay = 0.0 if at_once else self._failures.failed(_PROBE)
-        quiet = self._outage and (init_hang or ending.why is Interruption.RENEW)  # it was told already
+        quiet = self._outage and (init_hang or ending.why is Interruption.RENEW)  # the log has it already
         level = logging.DEBUG if quiet else logging.INFO if ending.why is Interruption.RENEW else logging.WARNING
         _LOG.log(level, "probe replaced in %s (%s): %s", format_duration(delay), ending.why.value, ending.detail)
         return delay
@@ -276,13 +276,13 @@ class ProbeSupervisor:
         """The next line; see `Lateness`."""
         # Where GPUs are looked for first, each may have to be initialised; later none does.
         late = self._settings.late if self._step is None or good_cycles else self._settings.deadline
-        told = 0.0
+        noted = 0.0
 
         def look(waited: float) -> None:
-            nonlocal told
+            nonlocal noted
             self._turns += 1
-            if self._opening and waited - told >= self._settings.deadline:
-                told = waited
+            if self._opening and waited - noted >= self._settings.deadline:
+                noted = waited
                 detail = f"nvmlInit has not returned for {format_duration(round(waited, 1))}"
                 self._core.cannot_open(self._outage.init_hang(detail))
 

@@ -6,7 +6,6 @@ group, a server gives up root, and a look between fork and exec sees the parent'
 """
 
 import os
-import pwd
 import re
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
-from gpuwatch.agent.attribution.process import sees_host_pids
+from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.patterns import Pattern
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
@@ -133,7 +132,7 @@ class ProcessTable:
         folder = f"{self._proc}/{pid}"
         uid, text = _uid(folder), _read(f"{folder}/cgroup").decode("utf-8", "replace")
         placement, names = parse_cgroup(text), _names(name, _executable(folder))
-        facts = kinds.Facts(names=names, uid=uid, user=_user(uid), placement=placement, slice=_slice(text))
+        facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=_slice(text))
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
         if chosen is not None:
             return chosen[0] is Kind.SERVICE
@@ -225,7 +224,7 @@ class ProcessTable:
         facts = kinds.Facts(
             names=(*names, *_script_name(folder, names)),
             uid=uid,
-            user=_user(uid),
+            user=user_name(uid),
             placement=placement,
             slice=_slice(text),
             kernel=kernel,
@@ -355,13 +354,6 @@ def _script_name(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
         if not word.startswith("-"):
             return (legible(word.rpartition("/")[2], 64),)
     return ()
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
-        return str(uid)
 
 
 def _read(path: str | Path) -> bytes:

@@ -150,8 +150,8 @@ def _state(page: HostPage, width: int | None, most: int) -> list[Text]:
     held = "" if activity.state is State.UNKNOWN else f" for {held_text(activity.held_seconds)}"
     begun = activity.since if activity.state is not State.UNKNOWN else None
     since = "" if begun is None else f" (since {begun:%H:%M} UTC)"
-    told_below = page.trouble is not None and activity.state is State.UNKNOWN
-    why = f": {legible(page.why, _LONGEST)}" if page.why and not told_below else ""
+    shown_below = page.trouble is not None and activity.state is State.UNKNOWN
+    why = f": {legible(page.why, _LONGEST)}" if page.why and not shown_below else ""
     lines = [Text(line) for line in wrapped(f"{word}{held}{since}{why}", width, most)]
     lines[0].stylize(f"state.{word}", 0, len(word))
     return lines

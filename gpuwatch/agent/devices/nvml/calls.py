@@ -1,6 +1,7 @@
 """The ways to read a value: one call, one field of the batch, or one value by label; and what an error means."""
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -46,7 +47,7 @@ _SCALARS = (float, int)
 FieldKey = tuple[int, int]  # id and scope
 
 
-class Way:
+class Way(ABC):
     """How a value is read; frozen, so that a table of them is a constant."""
 
     __slots__ = ()
@@ -61,9 +62,9 @@ class Way:
         """The GPM metrics that it needs."""
         return ()
 
+    @abstractmethod
     def of(self, visit: "Visit") -> Any:  # noqa: ANN401  the row knows the type
         """The value in base units, None if the driver's answer cannot be true, or an Absence."""
-        raise NotImplementedError
 
 
 class Table:

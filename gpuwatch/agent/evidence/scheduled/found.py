@@ -10,7 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from gpuwatch.agent.evidence.base import Roots, UnseenError, user_name
+from gpuwatch.agent.attribution.process import user_name
+from gpuwatch.agent.evidence.base import Roots, UnseenError
 from gpuwatch.agent.evidence.files import read_small
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 

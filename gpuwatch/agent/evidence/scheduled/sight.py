@@ -25,16 +25,16 @@ def blind(roots: Roots) -> tuple[str, ...]:
     """
     if not contained(roots):
         return ()
-    told: list[str] = []
+    unseen: list[str] = []
     if not (roots.var / "spool/cron").is_dir() and not (roots.var / "spool/at").is_dir():
-        told.append(f"at jobs and crontabs: it does not see the host's {roots.var}/spool; mount it read-only.")
+        unseen.append(f"at jobs and crontabs: it does not see the host's {roots.var}/spool; mount it read-only.")
     if not (roots.run / "systemd/system").is_dir():
-        told.append(f"systemd timers: it does not see the host's {roots.run}/systemd; mount it read-only.")
+        unseen.append(f"systemd timers: it does not see the host's {roots.run}/systemd; mount it read-only.")
     if not (roots.run / "user").is_dir():
-        told.append(
+        unseen.append(
             f"users' own timers: it does not see the host's {roots.run}/user; mount it and the homes read-only."
         )
-    return tuple(told)
+    return tuple(unseen)
 
 
 def contained(roots: Roots) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence import loopback
-from gpuwatch.agent.evidence.base import user_name
 from gpuwatch.agent.evidence.model_servers import ModelServers
 from gpuwatch.agent.evidence.settings import ModelServerSettings
 from gpuwatch.config.reader import load
