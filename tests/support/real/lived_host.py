@@ -46,6 +46,8 @@ _FILES = {
     "etc/crontab": "",
     "etc/shells": "/bin/sh\n/bin/bash\n",
     "etc/profile": "export PATH=/opt/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\n",
+    # Logins and daemons come and go many times in ten seconds here, which systemd refuses by default.
+    "etc/systemd/system.conf.d/often.conf": "[Manager]\nDefaultStartLimitIntervalSec=0\n",
     "etc/sysusers.d/daemons.conf": "u sshd - - /run/sshd\nu daemon 1\ng crontab -\n",
     "etc/ssh/sshd_config": "ListenAddress 127.0.0.1\nHostKey /etc/ssh/key\nUsePAM yes\nPrintMotd no\nUseDNS no\n"
     "AuthorizedKeysFile /etc/ssh/people.pub\nSetEnv PATH=/opt/bin:/usr/local/bin:/usr/bin:/bin\n",
@@ -114,6 +116,7 @@ class LivedHost(Booted):
             path.write_text(text, encoding="utf-8")
             path.chmod(0o755 if name.startswith("opt/bin") else 0o644)
         shutil.copy(UNITS / "gpuwatch.sysusers.conf", self.root / "etc/sysusers.d/gpuwatch.conf")
+        self.run("systemctl", "daemon-reload")
         self.run("systemd-sysusers")
         self._key = self.root.parent / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._key)], check=True)
@@ -222,6 +225,7 @@ systemctl kill --signal=KILL 'session-*.scope' 2>/dev/null
 atrm $(atq | cut -f1) 2>/dev/null
 rm -f /etc/systemd/system/lived* /var/spool/cron/crontabs/root
 pkill -KILL --full '^(/bin/sh -c )?sleep 1000'
+timeout 5 sh -c 'until [ -z "$(ls -d /run/user/1*)" ]; do sleep 0.02; done' 2>/dev/null
 """
 
 
