@@ -13,7 +13,7 @@ from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.blind import LOOKS, BlindWatch, look
 from gpuwatch.agent.evidence.base import HostSignal
 from gpuwatch.agent.evidence.registry import SIGNALS
-from gpuwatch.agent.evidence.settings import EvidenceSettings
+from gpuwatch.agent.evidence.settings import EvidenceSettings, SnoozeSettings
 from gpuwatch.model.fleet import State
 from tests.support.builders.gpu import a_reading
 from tests.support.fakes.host import FolderHost
@@ -60,7 +60,8 @@ def shut(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def signals(host: FolderHost) -> list[HostSignal]:
     """Every signal of the host but the administrator's command."""
-    return [make(EvidenceSettings(), host.roots) for name, make in SIGNALS.items() if name != "command"]
+    settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(host.root / "run/gpuwatch/snoozes")))
+    return [make(settings, host.roots) for name, make in SIGNALS.items() if name != "command"]
 
 
 def state(
