@@ -9,7 +9,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
-	@echo "make quick   the unit tests alone: no real component"
+	@echo "make quick   the quick unit tests: no real component, some 40 seconds"
 	@echo "make test    set up everything and run the tests (installs real components where it may)"
 	@echo "make gpu-test  the agent on this machine's own NVIDIA driver, at rest and under load"
 	@echo "make container-test  both images, built and run with buildah, podman and runc (root; some minutes)"
@@ -42,7 +42,7 @@ demo: $(VENV)/demo
 
 # After each change of the code. ARGS="-k NAME" picks some of them.
 quick: $(VENV)/dev
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile quick -m 'not component' tests/unit $(ARGS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal --hypothesis-profile quick -m 'not component and not slow' tests/unit $(ARGS)
 
 test: $(VENV)/dev
 	@sh tests/support/components.sh

@@ -18,9 +18,11 @@ from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build
 from tests.support.paths import TESTS
 from tests.support.real.postgresql import end_postgresql
+from tests.support.slow_tests import SLOW
 
 # Minutes each: what runs longest begins first, so that no worker is left alone with it at the end.
 _LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
+_SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
 if not pid_namespace.in_host_pids():
@@ -38,8 +40,11 @@ gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, all else in its order."""
+    """The longest first, all else in its order; slow files of the unit tests have the mark `slow`."""
     items.sort(key=lambda item: item.path.stem not in _LONGEST)
+    for item in items:
+        if item.path in _SLOW:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT, TESTS
+from tests.support.slow_tests import SLOW
 
 # What each folder holds says CONTRIBUTING.md; golden/ and captures/ are data.
 FOLDERS = {
@@ -36,6 +37,11 @@ def test_no_unit_test_file_needs_a_real_component_as_a_whole() -> None:
     unit = [path for path in FILES if path.is_relative_to(TESTS / "unit")]
 
     assert [path for path in unit if "\npytestmark = pytest.mark.component" in path.read_text("utf-8")] == []
+
+
+def test_what_quick_leaves_out_is_there() -> None:
+    """A file that has moved would be played again, at its length."""
+    assert [name for name in sorted(SLOW) if not (TESTS / "unit" / f"{name}.py").is_file()] == []
 
 
 @pytest.mark.parametrize("folder", OF_TESTS, ids=lambda path: path.name)
