@@ -7,8 +7,8 @@ from dashboards.source.parts import (
     GREY,
     OLIVE,
     ORANGE,
+    PURPLE,
     RED,
-    YELLOW,
     Column,
     Json,
     Query,
@@ -44,7 +44,7 @@ _STEPS = [
 _DECISIONS = [
     matching("^hold: ", GREY, "shades"),
     matching("^hold: busy", BLUE),
-    matching("^hold: parked", YELLOW),
+    matching("^hold: parked", PURPLE),
     matching("^hold: occupied", OLIVE),
     *_STEPS,
 ]

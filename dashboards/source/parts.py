@@ -4,19 +4,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuwatch.model.colours import STATE_COLOURS
+
 Json = dict[str, Any]
 COLUMNS = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 
-# One colour for one thing, on all dashboards. Blue, orange and yellow are told apart by colour-blind eyes, too.
-BLUE, GREEN, YELLOW, ORANGE, RED, DARK, GREY = "blue", "green", "yellow", "orange", "red", "dark-red", "#8E8E8E"
-OLIVE = "#9CAF3B"
+# One colour for one thing, on all dashboards, on the fleet page and on terminals: model/colours.py.
+BLUE, ORANGE, OLIVE, PURPLE, RED, GREY, GREEN = (
+    STATE_COLOURS[name].light for name in ("busy", "idle", "occupied", "parked", "stalled", "unknown", "healthy")
+)
+DARK = "dark-red"
 COLOURS: dict[str, str] = {
     "busy": BLUE,
     "useful": BLUE,
     "idle": ORANGE,
     "occupied": OLIVE,
-    "parked": YELLOW,
+    "parked": PURPLE,
     "stalled": RED,
     "down": DARK,
     "unknown": GREY,

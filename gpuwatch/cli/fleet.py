@@ -8,10 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import a_plan, commands, config_option, explained, json_option, log_to_stderr, say, settings_of
+from gpuwatch.cli.base import (
+    a_plan,
+    above_zero,
+    commands,
+    config_option,
+    explained,
+    json_option,
+    log_to_stderr,
+    say,
+    settings_of,
+)
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
+
+# Lines of `plan` by their beginnings.
+_PLANNED = {
+    "would stop": "state.stalled",
+    "would terminate": "state.stalled",
+    "would ": "tint.idle",
+    "Warning": "tint.idle",
+}
 
 
 @commands.command()
@@ -40,36 +58,130 @@ def plan(path: Path | None, *, as_json: bool) -> None:
     with a_plan(path) as (_, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
 
-        say(json.dumps(show.plan_object(done)) if as_json else show.plan_text(done))
+        if as_json:
+            say(json.dumps(show.plan_object(done)))
+        else:
+            from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
+            from gpuwatch.cli.console import styled  # noqa: PLC0415  likewise
+
+            print_lines(styled(line, _PLANNED) for line in show.plan_text(done).split("\n"))
         sys.exit(1 if done.trouble else 0)
 
 
+def _watched(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Seconds from one look to the next; None: one look only."""
+    return None if value is None else above_zero(context, param, value)
+
+
+def _states(_: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Words that are a state of a node or of its use."""
+    from gpuwatch.model.fleet import NodeState, State  # noqa: PLC0415  loaded by this command only
+
+    known = tuple(dict.fromkeys(each.value for each in (*State, *NodeState)))
+    wrong = next((each for each in value if each not in known), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong!r} is not one of {', '.join(known)}", param=param)
+    return value
+
+
 @commands.command()
+@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Of this pool only; may be repeated.")
+@click.option(
+    "--owner", "owners", multiple=True, metavar="OWNER", help="Of this owner only; `none` lists nodes without one."
+)
+@click.option(
+    "--state", "states", multiple=True, callback=_states, help="In this state only: idle, busy, stopped, unknown ..."
+)
+@click.option(
+    "--sort",
+    type=click.Choice(["use", "name", "cost", "for", "owner", "pool"]),
+    default="use",
+    show_default=True,
+    help="What comes first: the busy, the dearest, the longest in its state ...",
+)
+@click.option(
+    "--watch",
+    "seconds",
+    callback=_watched,
+    is_flag=False,
+    flag_value="30s",
+    metavar="[TIME]",
+    help="Draw it again and again, until Ctrl-C [every 30s]. Each time the cloud and the agents are asked.",
+)
 @config_option
 @json_option
-def status(path: Path | None, *, as_json: bool) -> None:
-    """List the nodes: how each is used, what happens to it next, and why.
+def status(
+    *,
+    pools: tuple[str, ...],
+    owners: tuple[str, ...],
+    states: tuple[str, ...],
+    sort: str,
+    seconds: float | None,
+    path: Path | None,
+    as_json: bool,
+) -> None:
+    """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
-    --json prints what GET /api/v1/nodes answers.
+    In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers.
     """
+    if seconds is not None:
+        _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
+        return
     with a_plan(path) as (parts, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.cli import status as listing  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
         from gpuwatch.controller.node_row import nodes_page  # noqa: PLC0415  likewise
 
         if done.trouble:
             say(done.trouble, err=True)
             sys.exit(1)
-        page = nodes_page(done, parts.rules)
+        choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
+        page = choice.of(nodes_page(done, parts.rules))
         if as_json:
             say(show.as_json(page))
             return
-        say(show.status_table(page.nodes))
-        for line in (
-            *show.cautions(parts.rules),
-            *show.remarks(done, parts.ledger.leader()),
-            *show.untried(done, parts.rules),
-        ):
-            say(line)
+        out = console()
+        print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
+        print_lines(
+            [
+                *show.cautions(parts.rules),
+                *show.remarks(done, parts.ledger.leader()),
+                *show.untried(done, parts.rules),
+            ],
+            out,
+        )
+
+
+def _watch(
+    path: Path | None,
+    choose: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str],
+    seconds: float,
+    *,
+    as_json: bool,
+) -> None:
+    """`status --watch`: one set of parts, a round at each look, nothing recorded."""
+    from gpuwatch.cli.console import console, is_interactive  # noqa: PLC0415  loaded by this command only
+
+    if as_json or not is_interactive():
+        raise click.UsageError("--watch needs a terminal, and text: leave --json and pipes away")
+    with explained():
+        from gpuwatch.cli.controller import assembled  # noqa: PLC0415  likewise
+        from gpuwatch.cli.status import Choice, screen  # noqa: PLC0415  likewise
+        from gpuwatch.cli.watch import watch  # noqa: PLC0415  likewise
+        from gpuwatch.controller.round import step  # noqa: PLC0415  likewise
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        pools, owners, states, sort = choose
+        choice = Choice(pools=pools, owners=owners, states=states, sort=sort)
+        with assembled(settings_of(path), read_only=True) as parts:
+            watch(
+                lambda *size: screen(step(parts, act=False), parts.rules, choice, *size),
+                console(),
+                SystemClock(),
+                seconds,
+            )
 
 
 @commands.command()

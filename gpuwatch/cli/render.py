@@ -9,7 +9,7 @@ import msgspec
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
 from gpuwatch.controller.explain import NodePage, busy_rows
-from gpuwatch.controller.node_row import NodeRow, NodesPage
+from gpuwatch.controller.node_row import NodesPage
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -25,6 +25,21 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
 _NAMED = 5  # machines that one line names
+_NAMED_HELD = 12  # likewise in `plan`, of those that nothing happens to
+# What a code of a step that holds means, in `plan`; other codes are shown as they are.
+_HELD = {
+    "busy": "held, busy",
+    "grace": "held, under notice",
+    "waiting": "held, not idle for long enough",
+    "unknown": "held, use unknown",
+    "not_running": "held, not running",
+    "min_nodes": "held, the pool's minimum",
+    "no_price": "held, price unknown",
+    "parked_report": "held, parked (only reported)",
+    "occupied_report": "held, occupied (only reported)",
+    "stalled_report": "held, stalled (only reported)",
+    "idle_report": "held, idle (only reported)",
+}
 
 
 def round_line(done: Round) -> str:
@@ -38,29 +53,6 @@ def round_line(done: Round) -> str:
     refused = Counter(answer.rule for review in done.reviews for answer in review.refusals)
     rules = ", ".join(f"{rule} {count}" for rule, count in sorted(refused.items()))
     return f"Round: {len(nodes)} nodes ({seen or 'none running'}); {acts or 'no action'}; refused: {rules or 'nothing'}"
-
-
-def status_table(nodes: Iterable[NodeRow]) -> str:
-    """`status`: the fleet as a table, busy first."""
-    order: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
-    rows = sorted(nodes, key=lambda row: (order.get(row.activity, len(order)), row.id))
-    head = ("NODE", "NAME", "POOL", "TYPE", "GPUS", "STATE", "USE", "FOR", "NEXT", "WHY")
-    body = [
-        (
-            row.id,
-            row.name,
-            row.pool,
-            row.instance_type,
-            "?" if row.gpu_count is None else str(row.gpu_count),
-            row.state.value + ("" if row.enrolled else " (not enrolled)"),
-            "-" if row.activity is None else row.activity.value,
-            "-" if row.held_seconds is None else format_duration(row.held_seconds),
-            row.action.value,
-            row.why,
-        )
-        for row in rows
-    ]
-    return "\n".join(aligned([head, *body], left=None))
 
 
 def remarks(done: Round, leader: str) -> Iterator[str]:
@@ -129,10 +121,25 @@ def plan_text(done: Round) -> str:
         lines += [f"    {answer.rule}: {answer.sentence} {answer.remedy}" for answer in review.refusals]
     for decision in done.decisions:
         lines += [f"pool {decision.pool}: {clamp}" for clamp in decision.clamps]
-        held = Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)
+        held = _held(decision.steps, names)
         lines += [f"pool {decision.pool}: advice for {each.target}: {each.reason.sentence}" for each in decision.advice]
-        lines += [f"pool {decision.pool}: {count} held ({code})" for code, count in sorted(held.items())]
+        lines += [f"pool {decision.pool}: {len(found)} {_HELD.get(code, code)}: {_some(found)}" for code, found in held]
     return "\n".join(map(legible, lines)) or "There are no nodes."
+
+
+def _held(steps: Iterable[Step], names: dict[str, str]) -> list[tuple[str, list[str]]]:
+    """The names of the nodes that nothing happens to, by the reason's code; the largest group first."""
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        if step.verb is Verb.HOLD:
+            found.setdefault(step.reason.code, []).append(names.get(step.node_id, step.node_id))
+    return sorted(((code, sorted(group)) for code, group in found.items()), key=lambda each: (-len(each[1]), each[0]))
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _NAMED_HELD
+    return ", ".join(names[:_NAMED_HELD]) + (f" and {more} more" if more > 0 else "")
 
 
 def as_json(page: NodesPage | NodePage) -> str:

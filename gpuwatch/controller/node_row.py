@@ -12,6 +12,7 @@ from gpuwatch.ledger import PastRound
 from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState, State
 from gpuwatch.model.health import Health
+from gpuwatch.model.orders import ITSELF
 from gpuwatch.policies import idle
 
 _REMOVES = frozenset(verb.value for verb in REMOVALS)
@@ -54,12 +55,25 @@ class RequiredApproval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StopRow:
+    """Who stopped a node, when and why. `by` is null if it was not gpuwatch: then nothing else is known.
+
+    `approved_by` is who approved the stop, where the pool requires it.
+    """
+
+    by: str | None = None
+    at: datetime | None = None
+    why: str | None = None
+    approved_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
     """A node at a glance.
 
     `action` is what the round does with it: `hold` also where the guard refuses. `why` contains the guard's objections.
     `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
-    if the pool requires none, or there is no notice to approve yet.
+    if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
     """
 
     id: str
@@ -83,6 +97,7 @@ class NodeRow:
     notified_at: datetime | None = None
     next: NextAction | None = None
     approval: RequiredApproval | None = None
+    stopped: StopRow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +149,18 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         notified_at=None if notice is None else notice.at,
         next=_next_action(node, step, refusals, seen, rules),
         approval=required_approval(node, seen.ledger, rules),
+        stopped=_stopped(node, seen.ledger),
     )
+
+
+def _stopped(node: Node, ledger: LedgerView) -> StopRow | None:
+    """Who stopped it; None: it is not stopped."""
+    if node.state is not NodeState.STOPPED:
+        return None
+    found = ledger.stop_of(node.id)
+    if found is None:
+        return StopRow()
+    return StopRow(by=ITSELF, at=found.at, why=found.why or None, approved_by=found.approved_by)
 
 
 def _gpus(node: Node) -> tuple[Gpu, ...]:

@@ -46,6 +46,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Notice, promise_of
+from gpuwatch.model.stop_words import stop_words
 
 CHANGES_MACHINES = LETS_GO | ADDITIONS
 
@@ -94,10 +95,36 @@ _ENDING = (
     )
 )
 _STOPS = OUTCOMES.alias("stops")
+# What the owner of a stopped machine asks: how long the notice before the stop was, and who approved it.
+_NOTICED, _YES = INTENTS.alias("noticed"), APPROVALS.alias("yes")
+_LAST_NOTICE = (
+    select(func.max(_NOTICED.c.id))
+    .where(
+        _NOTICED.c.node_id == INTENTS.c.node_id,
+        _NOTICED.c.verb == Verb.NOTICE.value,
+        _NOTICED.c.id < INTENTS.c.id,
+    )
+    .correlate(INTENTS)
+    .scalar_subquery()
+)
+_LAST_YES = (
+    select(func.max(_YES.c.id))
+    .where(_YES.c.key == _NOTICED.c.key, _YES.c.id < INTENTS.c.id)
+    .correlate(_NOTICED, INTENTS)
+    .scalar_subquery()
+)
 _STOPPED = (
-    select(STOPPED, INTENTS.c.arguments)
+    select(
+        STOPPED,
+        INTENTS.c.arguments,
+        INTENTS.c.reason,
+        _NOTICED.c.arguments.label("promised"),
+        _YES.c.who.label("approved_by"),
+    )
     .join(INTENTS, (INTENTS.c.key == STOPPED.c.key) & (INTENTS.c.node_id == STOPPED.c.node_id))
     .join(_STOPS, (_STOPS.c.key == STOPPED.c.key) & (_STOPS.c.at == STOPPED.c.at))
+    .outerjoin(_NOTICED, _NOTICED.c.id == _LAST_NOTICE)
+    .outerjoin(_YES, _YES.c.id == _LAST_YES)
     .where(INTENTS.c.verb == Verb.STOP.value, _STOPS.c.id == _ENDING.correlate(STOPPED).scalar_subquery())
     .order_by(STOPPED.c.node_id)
 )
@@ -204,6 +231,7 @@ def _notice(row: Row[Any], nothing: Sequence[active_times.Between], now: datetim
         told_at=None if row.told_at is None else _time(row.told_at),
         promise=promise_of(row.pool, _arguments(row)),
         interruptions=active_times.touching(nothing, row.pool, int(row.link), at, now),
+        why=read_reason(row.reason).sentence,
     )
 
 
@@ -215,7 +243,15 @@ def stopped(db: Connection) -> tuple[Stopped, ...]:
 def _stopped(row: Row[Any]) -> Stopped:
     """A machine that we stopped."""
     launched_at = launched(_arguments(row)) if row.arguments is not None else None
-    return Stopped(node_id=row.node_id, key=row.key, at=_time(row.at), launched_at=launched_at)
+    promise = None if row.promised is None else promise_of("", msgspec.json.decode(row.promised, type=dict[str, str]))
+    return Stopped(
+        node_id=row.node_id,
+        key=row.key,
+        at=_time(row.at),
+        launched_at=launched_at,
+        why=stop_words(read_reason(row.reason), None if promise is None else promise.grace_seconds),
+        approved_by=row.approved_by,
+    )
 
 
 def _backtested(row: Row[Any]) -> BacktestRecord:
@@ -286,6 +322,7 @@ def _ended(rows: Sequence[Row[Any]]) -> Iterator[Done]:
                 reached=status is Status.SETTLED or tried.reached,
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
+                why=read_reason(row.reason).sentence,
             )
 
 

@@ -148,6 +148,9 @@ class Review:
 
 def reason_with_refusals(step: Step, refusals: Sequence[Answer]) -> str:
     """Why a step is taken, and why the guard refuses it."""
+    if step.verb is Verb.WITHDRAW and {answer.rule for answer in refusals} == {"in_flight"}:
+        # Nobody waits for that: the machine is on its way down, and its notice goes once that is known.
+        return f"{step.reason.sentence} Its notice ends once the last action on it has settled."
     return " ".join([step.reason.sentence, *(f"But: {answer.sentence}" for answer in refusals)])
 
 
@@ -239,7 +242,7 @@ class Done:
     """A finished intent of the recent past, for limits and cooldowns; `detail` is its last outcome's.
 
     `reached` is whether it was, or may have been, carried out, and `reached_at` when the newest attempt that may have
-    done so was over. `refused` is whether it was given up because the cloud kept refusing it.
+    done so was over. `refused` is whether it was given up because the cloud kept refusing it. `why` is its reason.
     """
 
     key: str
@@ -255,19 +258,23 @@ class Done:
     reached: bool = True
     reached_at: datetime | None = None
     refused: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """A node that gpuwatch stopped (settled at `at`) and that it has not seen running since.
 
-    `launched_at` is its launch time at that stop, by the cloud's clock; None: not known.
+    `launched_at` is its launch time at that stop, by the cloud's clock; None: not known. `why` is the reason in few
+    words, `approved_by` who approved the stop, where somebody had to.
     """
 
     node_id: str
     key: str
     at: datetime
     launched_at: datetime | None = None
+    why: str = ""
+    approved_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

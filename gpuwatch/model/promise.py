@@ -85,6 +85,7 @@ class Notice:
     """A notice in force: given at, by which intent, and when a message about it first reached somebody (None: not).
 
     `promise` is what it said (None: not known); `interruptions` are the times since then in which nothing was done.
+    `why` is its reason.
     """
 
     node_id: str
@@ -93,3 +94,4 @@ class Notice:
     told_at: datetime | None = None
     promise: Promise | None = None
     interruptions: tuple[Interruption, ...] = ()
+    why: str = ""

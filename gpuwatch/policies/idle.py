@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb, Wait
-from gpuwatch.model.duration import format_duration
+from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Stopped, Verb, Wait
+from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import last_text, owner_text
 from gpuwatch.model.fleet import Activity, Node, NodeState, State, WorkOwner
 from gpuwatch.model.measurement import Restarts
@@ -240,7 +240,7 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
     found = observation.ledger.stop_of(node.id)
     if rules.terminate_after is None or found is None:
-        return _say(node, undo, "not_running", "It is stopped.", "It would have to run.")
+        return _say(node, undo, "not_running", _stopped_by(found), "It would have to run.")
     age = (observation.now - found.at).total_seconds()
     stopped = f"gpuwatch stopped it {format_duration(age)} ago"
     limit = format_duration(rules.terminate_after)
@@ -259,6 +259,14 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     if age < rules.terminate_after or notices.left_seconds(notice, node, rules.grace_period, observation.now) > 0:
         return _say(node, Verb.HOLD, "grace", f"{stopped}, and it has had its notice.", "A start keeps it.")
     return _say(node, Verb.TERMINATE, TERMINATE_AFTER, f"{stopped}, and its {limit} are over.", "A start keeps it.")
+
+
+def _stopped_by(found: Stopped | None) -> str:
+    """Who stopped a machine, when and why, as a sentence; of others' stops the cloud tells neither."""
+    if found is None:
+        return "It is stopped, and gpuwatch did not stop it."
+    approved = "" if found.approved_by is None else f"; {found.approved_by} approved it"
+    return f"gpuwatch stopped it at {format_time(found.at)}: {found.why or 'no reason is on record'}{approved}."
 
 
 def _kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:

@@ -51,11 +51,11 @@ def steps_of_pool(
 ) -> tuple[NodeStep, ...]:
     """Every node's step and advice; `make` is called only for nodes that the cache cannot answer for.
 
-    What `make` returns must follow from the node, its notice, its wait and `about`. It may also follow from the time:
-    for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `terminates`.
+    What `make` returns must follow from the node, its notice, its stop, its wait and `about`. It may also follow from
+    the time: for nodes with a notice, for all nodes where `ages`, and for stopped nodes where `terminates`.
     """
     nodes, ledger, now = observation.fleet.roster(pool).nodes, observation.ledger, observation.now
-    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped if terminates else ()
+    notices, waits, stopped = frozenset(ledger.notices), observation.waits, ledger.stopped
     before = None if cache is None else cache.get(pool)
     if before is None or before.about != (about, ages, terminates):
         before = PoolSteps(about=(about, ages, terminates))

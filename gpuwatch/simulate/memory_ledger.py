@@ -36,6 +36,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.orders import Pause
 from gpuwatch.model.promise import Notice, promise_of
+from gpuwatch.model.stop_words import stop_words
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 _ENDS_STOP = frozenset({Verb.STOP, Verb.START, Verb.TERMINATE})
@@ -74,6 +75,7 @@ class InMemoryLedger:
         self._outcomes: dict[str, list[Outcome]] = {}  # of the open intents
         self._notices: dict[str, tuple[int, Notice]] = {}  # with its place in time
         self._pools: dict[str, str] = {}  # of the notices, by their keys
+        self._grace: dict[str, float] = {}  # of each node's last notice
         self._shields: dict[str, tuple[datetime, datetime | None]] = {}  # since when, and since when it is not listed
         self._stopped: dict[str, Stopped] = {}
         self._ended: deque[tuple[datetime, int, Done]] = deque()  # in the order of their ends, with their intents'
@@ -282,20 +284,27 @@ class InMemoryLedger:
         node_id, status = intent.node_id, outcome.status
         if status is Status.SETTLED and intent.verb not in SHIELDING:
             before = self._notices.pop(node_id, None)
+            if before is not None and before[1].promise is not None:
+                self._grace[node_id] = before[1].promise.grace_seconds
             if before is not None:
                 del self._pools[before[1].key]
             if intent.verb is Verb.NOTICE:
                 self._number += 1
                 self._pools[intent.key] = intent.pool
                 promise = promise_of(intent.pool, intent.arguments)
-                notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise)
+                why = intent.reason.sentence
+                notice = Notice(node_id=node_id, key=intent.key, at=outcome.at, promise=promise, why=why)
                 self._notices[node_id] = (self._number, notice)
         if status is Status.SETTLED:
             if intent.verb in _ENDS_STOP:
                 self._stopped.pop(node_id, None)
             if intent.verb is Verb.STOP:
                 self._stopped[node_id] = Stopped(
-                    node_id=node_id, key=intent.key, at=outcome.at, launched_at=launched(intent.arguments)
+                    node_id=node_id,
+                    key=intent.key,
+                    at=outcome.at,
+                    launched_at=launched(intent.arguments),
+                    why=stop_words(intent.reason, self._grace.get(node_id)),
                 )
         if status is Status.FAILED or intent.verb in CHANGES_MACHINES:
             done = Done(
@@ -312,6 +321,7 @@ class InMemoryLedger:
                 reached=status is Status.SETTLED or tried.reached,
                 reached_at=tried.reached_at,
                 refused=tried.given_up_as_refused(status),
+                why=intent.reason.sentence,
             )
             self._ended.append((outcome.at, int(intent.key.rpartition("-")[2]), done))
 

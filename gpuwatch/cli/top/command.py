@@ -37,7 +37,7 @@ def top(
     as_json: bool,
 ) -> None:
     """Show this host's GPUs live: who uses them, and why they count as busy or idle."""
-    from gpuwatch.cli.top.console import console, is_interactive  # noqa: PLC0415  as above
+    from gpuwatch.cli.console import console, is_interactive  # noqa: PLC0415  as above
     from gpuwatch.cli.top.source import AgentSource, NoAgentError, RefusedError, found  # noqa: PLC0415  as above
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
@@ -76,12 +76,12 @@ def _once(source: "Source", *, as_json: bool) -> int:
         document = msgspec.to_builtins(page)
         say(msgspec.json.encode({"schema": document.pop("schema"), "note": source.note, **document}).decode())
     else:
-        from gpuwatch.cli.top.console import console  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
         from gpuwatch.cli.top.screen import Look, screen  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         out = console()
-        look = Look(width=out.width if out.is_terminal or "COLUMNS" in os.environ else None, note=source.note)
+        look = Look(width=width_of(out), note=source.note)
         for line in screen(page, look, SystemClock().now()):
             out.print(line, soft_wrap=True)
     return 0 if any(gpu.down is None for gpu in page.gpus) else _NOTHING_READ

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.agent.host_text import ranges
-from gpuwatch.cli.top.columns import Column
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import State
 from gpuwatch.model.gpu_identity import ProcessKind
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostInstance, HostProcess
 from gpuwatch.model.legible import legible
+from gpuwatch.runtime.columns import Column
 
 _GIB = 1 << 30
 _LONGEST_NAME, _LONGEST_USER, _LONGEST_WHERE, _LONGEST_PROGRAM, _LONGEST_WHY = 14, 10, 11, 15, 200

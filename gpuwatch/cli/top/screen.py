@@ -8,13 +8,13 @@ from enum import StrEnum
 from rich.text import Text
 
 from gpuwatch.agent.host_text import ranges, trouble_text
-from gpuwatch.cli.top.columns import cut, laid_out, wrapped
 from gpuwatch.cli.top.rows import gpu_columns, held_text, process_columns
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import LocalDisks, State
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostPage, HostProcess
 from gpuwatch.model.legible import legible
+from gpuwatch.runtime.columns import cut, laid_out, wrapped
 
 _LONGEST = 200
 _WHY_LINES = 2

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gpuwatch.controller.observe.agent_errors import connection_text
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
@@ -115,7 +116,7 @@ def failure_of(error: BaseException) -> str:
         if reason is not None:
             return _REASONS[reason].format(detail=getattr(found, "verify_message", reason))
         found = found.__cause__ or found.__context__
-    return f"its agent could not be asked: {str(error) or type(error).__name__}"
+    return connection_text(error)
 
 
 def _secret(file: str, key: str, kind: str) -> bytes:

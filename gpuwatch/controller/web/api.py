@@ -1,53 +1,25 @@
 """The API: one line for each endpoint, and what each answers from the last round and the ledger."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
 
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodesPage, required_approval
-from gpuwatch.controller.web import fleet_view, schemas
+from gpuwatch.controller.web import fleet_view, past, schemas
+from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.state import State
-from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import Ledger, LedgerError, PastRound
-from gpuwatch.model.decision import Verb
+from gpuwatch.ledger import LedgerError, PastRound
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Approval, Pause, Snooze
-from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.report import cost
-from gpuwatch.money.report.period import period_of
+from gpuwatch.money.report.saved import RecentSavings
 
 PREFIX = "/api/v1"
-
-
-class RefusedError(Exception):
-    """The request is answered with this status and sentence."""
-
-    def __init__(self, status: HTTPStatus, sentence: str, *, allow: str | None = None) -> None:
-        """`sentence` is for people; `allow` the methods that there are."""
-        super().__init__(sentence)
-        self.status = status
-        self.allow = allow
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One request that was found to be right. `named` are the parts of its path, `who` is who acts."""
-
-    state: State
-    query: Any
-    named: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
-    who: str = ""
-    user: str | None = None
-    why_not: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +58,7 @@ def _nodes(call: Call) -> NodesPage:
 def _node(call: Call) -> explain.NodePage:
     name, number, ledger = call.named["node"], call.query.round, call.state.ledger
     done: Round | PastRound
-    done, rules = (call.state.last(), call.state.rules) if number is None else _past(ledger, number)
+    done, rules = (call.state.last(), call.state.rules) if number is None else past.rules_of(ledger, number)
     node = explain.find_node(done, name)
     return explain.node_page(done, rules, ledger, node, call.state.orders(), round_id=number)
 
@@ -94,62 +66,6 @@ def _node(call: Call) -> explain.NodePage:
 def _pools(call: Call) -> schemas.PoolsPage:
     page = call.state.page()
     return schemas.PoolsPage(at=page.at, pools=page.pools)
-
-
-def _rounds(call: Call) -> schemas.RoundsPage:
-    return schemas.RoundsPage(rounds=call.state.ledger.rounds(call.query.limit))
-
-
-def _round(call: Call) -> schemas.RoundPage:
-    try:
-        number = msgspec.convert(call.named["round"], schemas.RoundId, strict=False)
-    except msgspec.ValidationError:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{call.named['round']!r} is no round's number") from None
-    past, rules = _past(call.state.ledger, number)
-    pools = tuple(
-        schemas.PastPool(
-            pool=decision.pool,
-            target=decision.target,
-            clamps=decision.clamps,
-            held=dict(Counter(step.reason.code for step in decision.steps if step.verb is Verb.HOLD)),
-            reviews=tuple(review for review in past.reviews if review.pool == decision.pool),
-        )
-        for decision in past.decisions
-    )
-    return schemas.RoundPage(
-        id=past.id,
-        at=past.at,
-        nodes=len(past.observation.fleet.nodes),
-        enforce=rules.enforce,
-        pools=pools,
-    )
-
-
-def _past(ledger: Ledger, number: int) -> tuple[PastRound, Rulebook]:
-    """A round on record, with the rules of then."""
-    try:
-        past = ledger.round(number)
-    except LedgerError as error:
-        raise RefusedError(HTTPStatus.NOT_FOUND, str(error)) from error
-    if past.rulebook is None:
-        sentence = f"round {number} was written by an early gpuwatch, which did not keep its rules"
-        raise RefusedError(HTTPStatus.NOT_FOUND, sentence)
-    return past, past.rulebook
-
-
-def _cost(call: Call) -> schemas.CostPage:
-    state, period = call.state, call.query.period
-    now = state.clock.now()
-    if period == "today":
-        period = f"{now.astimezone(state.zone):%Y-%m-%d}"
-    elif period == "month":
-        period = f"{now.astimezone(state.zone):%Y-%m}"
-    try:
-        asked = {"day": period} if period.count("-") > 1 else {"month": period}
-        found = cost.spent(SpendBook(state.ledger), period_of(state.zone, now, **asked), call.query.by)
-    except (ValueError, OverflowError) as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from None
-    return msgspec.convert(cost.as_object(found, state.energy), schemas.CostPage)
 
 
 def _pauses(call: Call) -> schemas.PausesPage:
@@ -296,7 +212,7 @@ ENDPOINTS = (
         path="/rounds",
         summary="The newest rounds on record.",
         answer=schemas.RoundsPage,
-        call=_rounds,
+        call=past.rounds,
         query=schemas.RoundsQuery,
     ),
     Endpoint(
@@ -304,15 +220,23 @@ ENDPOINTS = (
         path="/rounds/{round}",
         summary="What a past round decided, and what refused it.",
         answer=schemas.RoundPage,
-        call=_round,
+        call=past.past_round,
     ),
     Endpoint(
         method="GET",
         path="/cost",
         summary="What was billed and what of it was of no use.",
         answer=schemas.CostPage,
-        call=_cost,
+        call=past.cost_page,
         query=schemas.CostQuery,
+        cached=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/savings",
+        summary="What stops saved today and this month; counted every five minutes.",
+        answer=RecentSavings,
+        call=past.savings,
         cached=True,
     ),
     Endpoint(method="GET", path="/pauses", summary="The pauses in force.", answer=schemas.PausesPage, call=_pauses),

@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Call, Endpoint, RefusedError, asked
+from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Endpoint, asked
+from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.headers import SAFE
 from gpuwatch.controller.web.openapi import described
 from gpuwatch.controller.web.schemas import Problem
@@ -29,10 +30,11 @@ from gpuwatch.runtime.http.request import Request, Response
 log = logging.getLogger(__name__)
 
 _JSON = "application/json"
+_SCRIPTS = ("words", "map", "node", "money", "aside", "page")
 _ASSETS = {
     "/": ("page.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8") for name in _SCRIPTS},
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 # Beside the signed links, whose holders may have no password to get the page's own.

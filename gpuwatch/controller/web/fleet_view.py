@@ -12,10 +12,10 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState, State
-from gpuwatch.model.orders import Pause
+from gpuwatch.model.orders import ITSELF, Pause
 
 OFF = "off"
-_NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
+NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
 
 
@@ -48,7 +48,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionView:
-    """Something that was done or tried: to a node, a group, or a node yet to be launched."""
+    """Something that was done or tried: to a node, a group, or a node yet to be launched.
+
+    `who` did it and `why`; `approved_by` is who approved a stop, where the pool requires it; `detail` what came of it.
+    """
 
     at: datetime
     verb: Verb
@@ -57,6 +60,9 @@ class ActionView:
     status: Status
     open: bool
     detail: str
+    who: str = ITSELF
+    why: str = ""
+    approved_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +124,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         gpus=sum(by_activity.values()),
         gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
         usd_per_hour=_sum(running),
-        usd_per_hour_not_used=_sum(row for row in running if row.activity in _NOT_USED),
+        usd_per_hour_not_used=_sum(row for row in running if row.activity in NOT_USED),
         unpriced=sum(row.usd_per_hour is None for row in running),
     )
 
@@ -156,6 +162,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
 def actions(done: Round) -> tuple[ActionView, ...]:
     """What was done lately or is under way, newest first."""
     ledger, nodes = done.observation.ledger, done.observation.fleet
+    approved = {each.key: each.approved_by for each in ledger.stopped}
     notified = ((each, nodes.find(each.node_id)) for each in ledger.notices)
     found = {
         notice.key: ActionView(
@@ -166,6 +173,7 @@ def actions(done: Round) -> tuple[ActionView, ...]:
             status=Status.SETTLED,
             open=False,
             detail="its tags say so",
+            why=notice.why,
         )
         for notice, node in notified
         if node is not None
@@ -179,6 +187,8 @@ def actions(done: Round) -> tuple[ActionView, ...]:
             status=each.status,
             open=False,
             detail=each.detail,
+            why=each.why,
+            approved_by=approved.get(each.key),
         )
         for each in ledger.recent
     }
@@ -192,6 +202,7 @@ def actions(done: Round) -> tuple[ActionView, ...]:
             status=Status.INTERRUPTED if last is None else last.status,
             open=True,
             detail="" if last is None else last.detail,
+            why=intent.reason.sentence,
         )
     for act in done.acts:
         outcome, review = act.outcome, act.review
@@ -203,6 +214,7 @@ def actions(done: Round) -> tuple[ActionView, ...]:
             status=outcome.status,
             open=outcome.status not in FINAL,
             detail=outcome.detail,
+            why=review.step.reason.sentence,
         )
     return tuple(sorted(found.values(), key=lambda each: each.at, reverse=True)[:_MAX_ACTIONS])
 

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from gpuwatch.controller.web.api import RefusedError
+from gpuwatch.controller.web.call import RefusedError
 from gpuwatch.controller.web.headers import FORM
 from gpuwatch.controller.web.schemas import SnoozeOrder
 from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, LinkError, claimed, secret_of

@@ -8,8 +8,9 @@ import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from gzip import compress
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from gpuwatch import __version__
@@ -25,6 +26,7 @@ from gpuwatch.runtime.clock import Clock
 _MOST_KEPT = 64
 _GZIP_LEVEL = 5
 _LITTLE_BYTES = 1024
+_Made = TypeVar("_Made")
 
 
 class UnseenError(Exception):
@@ -75,6 +77,8 @@ class State:
     energy: EnergySettings
     _seen: _Seen = field(default_factory=_Seen)
     _making: threading.Lock = field(default_factory=threading.Lock)
+    _slow: dict[str, tuple[datetime, object]] = field(default_factory=dict)
+    _making_slow: threading.Lock = field(default_factory=threading.Lock)
 
     def update(self, done: Round | None, *, leading: bool, trouble: str | None = None) -> None:
         """A round is over: done, in trouble, failed (None), or another controller's. `trouble` is the ledger's."""
@@ -119,6 +123,14 @@ class State:
                 seen.rendered.clear()
             found = seen.rendered[name] = made
         return found
+
+    def seldom(self, name: str, seconds: float, make: Callable[[], _Made]) -> _Made:
+        """What was made under that name in the last `seconds`, or is made now: it reads much of the ledger."""
+        with self._making_slow:
+            now, found = self.clock.now(), self._slow.get(name)
+            if found is None or not timedelta(0) <= now - found[0] < timedelta(seconds=seconds):
+                found = self._slow[name] = (now, make())
+            return found[1]  # type: ignore[return-value]  # what this name's `make` gave
 
     def orders(self) -> LedgerView:
         """The pauses and keeps in force now; the last round may have known others."""

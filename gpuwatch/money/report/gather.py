@@ -6,11 +6,9 @@ from decimal import Decimal
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
-from gpuwatch.model.decision import Verb
 from gpuwatch.model.money import HOURS_A_MONTH
-from gpuwatch.model.usage import milliseconds
 from gpuwatch.money import unused
-from gpuwatch.money.accounting.savings import Saved, offs, saved
+from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
@@ -19,6 +17,7 @@ from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, reported
+from gpuwatch.money.report.saved import saved_in, stops_of
 
 _DAY = timedelta(days=1)
 _HISTORY = timedelta(days=400)  # for the forecast
@@ -63,7 +62,7 @@ def gathered(
             tags=settings.tags,
             factors=settings.energy,
             rounds=rounds,
-            saved=_saved(history, period, now, int(interval_seconds * 500), left, last),
+            saved=_saved(history, period, now, interval_seconds, left, last),
             actions=history.actions(since, until, _NEWEST),
             inventory=None if newest is None else inventory(newest.observation, newest.decisions, newest.reviews),
             budgets=() if last is None else last.observation.budgets,
@@ -75,22 +74,14 @@ def _saved(
     history: ActionHistory,
     period: Period,
     now: datetime,
-    slack: int,
+    interval_seconds: float,
     left: Sequence[Leftover] | None,
     last: PastRound | None,
 ) -> Saved:
-    """What stops saved. What came after the period counts as well: it shows until when a machine was stopped."""
-    turns = history.turns(_utc(period.since), now)
-    stops = {turn.node_id: turn.at for turn in reversed(turns) if turn.verb is Verb.STOP}
-    ran = history.ran(stops.keys(), min(stops.values()) // 1000, milliseconds(now) // 1000) if stops else {}
+    """What stops saved, less what the stopped machines still cost."""
     stood = frozenset(stop.key for stop in last.observation.ledger.stopped) if last is not None else frozenset()
-    return saved(
-        offs(turns, ran, history.stopped() | stood, slack),
-        period.since * 1000,
-        period.until * 1000,
-        milliseconds(now),
-        None if left is None else _by_the_hour(left),
-    )
+    found = stops_of(history, _utc(period.since), now, interval_seconds, stood)
+    return saved_in(found, period, now, None if left is None else _by_the_hour(left))
 
 
 def _by_the_hour(left: Sequence[Leftover]) -> dict[str, Decimal]:

@@ -1,60 +1,39 @@
 """What operators read: status, plan and explain of one small fleet, word by word."""
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
 
 from gpuwatch.agent.health.causes import xid_finding
 from gpuwatch.cli import render as show
+from gpuwatch.cli import status
 from gpuwatch.controller.explain import node_page
-from gpuwatch.controller.node_row import node_rows, nodes_page
-from gpuwatch.controller.round import Round, explained
+from gpuwatch.controller.node_row import nodes_page
+from gpuwatch.controller.round import explained
 from gpuwatch.model.fleet import Evidence, NodeReport, State, WorkOwner
 from gpuwatch.model.health import GpuHealth, Health
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.gpu import START
 from tests.support.builders.last_busy import busy_last, cpu_evidence
-from tests.support.paths import GOLDEN
-
-
-def a_day() -> tuple[Desk, Round]:
-    """An idle machine under notice, a protected one, a busy one, a parked one, a silent one, a stopped one."""
-    desk = Desk()
-    for node in (
-        a_node("i-1", name="forgotten"),
-        a_node("i-2", name="demo-day", protected="tag gpuwatch:protect protects it"),
-        a_node("i-3", State.BUSY, 300.0, name="trainer"),
-        a_node("i-4", State.PARKED, 7200.0, name="notebook"),
-        a_node("i-5", name="silent", signal=NodeReport(failure="its agent did not answer within 5s")),
-        a_node("i-6", name="gone-home", enrolled=False),
-    ):
-        desk.fleet.put(node)
-    for _ in range(6):
-        desk.round()
-    return desk, desk.plan()
-
-
-def check(name: str, text: str) -> None:
-    """Compare with the golden file; GPUWATCH_UPDATE_GOLDEN=1 writes it anew, and the diff is the review."""
-    path = GOLDEN / name
-    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
-        path.write_text(text + "\n", encoding="utf-8")
-
-    assert text + "\n" == path.read_text(encoding="utf-8")
-
-
-def test_status_is_a_table_of_use_next_step_and_reason() -> None:
-    """Busy machines first, then by what they do."""
-    desk, plan = a_day()
-
-    check("status.txt", show.status_table(node_rows(plan, desk.rulebook)))
+from tests.support.builders.small_fleet import a_day
+from tests.support.golden_text import check
 
 
 def test_plan_says_what_it_would_do_what_forbids_it_and_what_it_leaves_alone() -> None:
     """Every objection is on a line of its own."""
     check("plan.txt", show.plan_text(a_day()[1]))
+
+
+def test_plan_names_the_first_of_many_nodes_and_counts_the_others() -> None:
+    """By reason; in a fleet of thousands the lines stay short."""
+    desk = Desk()
+    for number in range(49):
+        desk.fleet.put(a_node(f"i-{number}", State.BUSY, name=f"trainer-{number:02d}"))
+    text = show.plan_text(desk.plan())
+
+    named = ", ".join(f"trainer-{number:02d}" for number in range(12))
+    assert text == f"pool default: 49 held, busy: {named} and 37 more"
 
 
 @pytest.mark.parametrize("name", ["forgotten", "trainer", "silent"])
@@ -159,7 +138,7 @@ def test_the_same_as_json() -> None:
     planned = json.loads(json.dumps(show.plan_object(plan)))
     result = json.loads(show.as_json(page))
 
-    assert [row["id"] for row in rows] == [f"i-{n}" for n in range(1, 7)]
+    assert [row["id"] for row in rows] == [f"i-{n}" for n in range(1, 8)]
     assert {row["id"]: row["activity"] for row in rows}["i-4"] == "parked"
     assert planned["reviews"][0]["step"]["node_id"] == "i-2"
     assert result["activity"]["held_seconds"] == node.activity.held_seconds
@@ -172,7 +151,7 @@ def test_a_round_is_one_line_in_the_log() -> None:
     desk, _ = a_day()
 
     assert show.round_line(desk.round()) == (
-        "Round: 6 nodes (1 busy, 1 parked, 3 idle, 1 unknown); no action; refused: not_enrolled 1, protected 1"
+        "Round: 7 nodes (1 busy, 1 parked, 3 idle, 2 unknown); no action; refused: not_enrolled 1, protected 1"
     )
 
 
@@ -185,7 +164,7 @@ def test_no_tag_and_no_agent_moves_the_cursor_of_whoever_reads() -> None:
     done = desk.plan()
     node = done.observation.fleet.nodes[0]
     texts = [
-        show.status_table(node_rows(done, desk.rulebook)),
+        "\n".join(line.plain for line in status.table(nodes_page(done, desk.rulebook), status.Choice(), None)),
         *show.remarks(done, odd),
         show.plan_text(done),
         show.explain_text(node, *explained(done.observation, done.decisions, node, desk.rulebook), ()),

@@ -1,9 +1,12 @@
-"""model/colours: the states have the same colours on the fleet page and on terminals."""
+"""model/colours: the states have the same colours on the fleet page, on terminals and in Grafana."""
 
+import json
 import re
+from typing import Any
 
 import pytest
 
+from dashboards.source import parts
 from gpuwatch.model.colours import STATE_COLOURS
 from gpuwatch.model.fleet import State
 from tests.support.paths import ROOT
@@ -25,3 +28,31 @@ def test_every_state_has_a_colour_of_its_own() -> None:
     of_states = [STATE_COLOURS[state.value] for state in State]
 
     assert len({colour.light for colour in of_states}) == len({colour.ansi for colour in of_states}) == len(State)
+
+
+@pytest.mark.parametrize("state", [state.value for state in State])
+def test_grafana_has_these_colours(state: str) -> None:
+    """In what the dashboards are made of, and wherever one of them names a state."""
+    colour = STATE_COLOURS[state].light
+    shown = {
+        each
+        for board in (ROOT / "dashboards").glob("*.json")
+        for each in _colours(json.loads(board.read_text()), state)
+    }
+
+    assert parts.COLOURS[state] == colour
+    assert shown == {colour}
+
+
+def _colours(found: Any, state: str) -> set[str]:  # noqa: ANN401  JSON
+    """The colours that anything within gives to a state: to its series, or to the value that it stands for."""
+    if isinstance(found, list):
+        return set().union(*(_colours(each, state) for each in found))
+    if not isinstance(found, dict):
+        return set()
+    here = set()
+    if found.get("text") == state and "color" in found:
+        here.add(found["color"])
+    if isinstance(found.get("matcher"), dict) and found["matcher"].get("options") == state:
+        here |= {each["value"]["fixedColor"] for each in found["properties"] if each["id"] == "color"}
+    return here.union(*(_colours(each, state) for each in found.values()))

@@ -24,7 +24,7 @@ WRITERS = {
     "agent/launch.py",
     "agent/probe/main.py",
     "agent/probe/preforked.py",
-    "cli/top/console.py",
+    "cli/console.py",
     "cli/top/live.py",
     "clouds/aws/iam.py",
     "config/handover.py",

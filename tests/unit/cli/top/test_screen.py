@@ -17,7 +17,7 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import Unavailable
 from gpuwatch.agent.host_page import page_of
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.cli.top.console import console
+from gpuwatch.cli.console import console
 from gpuwatch.cli.top.rows import short_name
 from gpuwatch.cli.top.screen import Look, Order, nothing, screen
 from gpuwatch.model.gpu import DownCause

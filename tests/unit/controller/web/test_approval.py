@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.model.fleet import State
+from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.model.orders import Approval
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.served_page import Answer, Site, a_site, known, with_users
@@ -79,6 +79,36 @@ def test_a_node_waits_until_an_operator_approves_and_then_goes(site: Site) -> No
     assert now == {"notice": notice, "who": "ann@127.0.0.1", "at": "2026-03-02T12:22:00Z", "reason": "seen"}
     assert site.desk.fleet.stops() == ["i-1"]
     assert site.desk.ledger.audit().broken is None
+
+
+def test_a_stop_is_told_with_its_time_its_reason_and_who_approved_it(site: Site) -> None:
+    """Beside the node and in the list of what was done; the decision's sentence says the same in words."""
+    for _ in range(21):
+        site.round()
+    site.desk.fleet.show("i-1", State.IDLE, 3 * 3600.0)
+    approve(site)
+    site.round()
+    site.round()
+    page = site.ask("/api/v1/fleet", Authorization=known("ann")).json
+    row = next(each for each in page["nodes"] if each["id"] == "i-1")
+    done = next(each for each in page["actions"] if each["verb"] == "stop")
+
+    why = "idle for 3h, notice of 10m had run out"
+    assert row["stopped"] == {"by": "gpuwatch", "at": done["at"], "why": why, "approved_by": "ann@127.0.0.1"}
+    assert row["why"] == f"gpuwatch stopped it at 2026-03-02 12:23 UTC: {why}; ann@127.0.0.1 approved it."
+    assert (done["status"], done["who"], done["approved_by"]) == ("settled", "gpuwatch", "ann@127.0.0.1")
+    assert done["why"].startswith("It has been idle for 3h. The notice of ")
+
+
+def test_a_stop_by_somebody_else_is_not_told_as_ours(site: Site) -> None:
+    """The ledger holds no stop of it: the row and the sentence say that it was not gpuwatch."""
+    site.desk.fleet.put(replace(site.desk.fleet.nodes_["i-2"], state=NodeState.STOPPED, signal=NodeReport()))
+    site.round()
+    rows = site.ask("/api/v1/fleet", Authorization=known("ann")).json["nodes"]
+    row = next(each for each in rows if each["id"] == "i-2")
+
+    assert row["stopped"] == {"by": None, "at": None, "why": None, "approved_by": None}
+    assert row["why"] == "It is stopped, and gpuwatch did not stop it."
 
 
 def test_what_needs_no_approval_says_so(site: Site) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 from openapi_spec_validator import validate
@@ -17,6 +18,9 @@ from gpuwatch.controller.web.api import ENDPOINTS, PREFIX
 from gpuwatch.controller.web.openapi import render_md
 from gpuwatch.guard import RULES as GUARD_RULES
 from gpuwatch.model.fleet import NodeReport, NodeState, State
+from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.money.report.gather import gathered
+from gpuwatch.money.report.period import period_of
 from gpuwatch.runtime.http.request import Request
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_observation
 from tests.support.builders.served_page import PRICE, Site, a_site, populate
@@ -178,6 +182,31 @@ def test_money_is_what_was_metered(site: Site) -> None:
     assert sum(Decimal(group["usd"]) for group in today["groups"]) == Decimal(today["total"]["usd"])
     assert today["total"]["machine_hours"] == sum(group["machine_hours"] for group in today["groups"])
     assert Decimal("11.34") <= Decimal(today["total"]["usd"]) <= Decimal("22.69")  # two were stopped meanwhile
+
+
+def test_savings_are_those_of_the_report(site: Site) -> None:
+    """Two machines of $5.672 are stopped within two hours; today, this month and the report agree to the cent."""
+    for _ in range(120):
+        site.round()
+    found = site.ask("/api/v1/savings").json
+    now, zone = site.desk.clock.now(), ZoneInfo("UTC")
+    report = gathered(site.desk.ledger, period_of(zone, now), now, CostSettings(), 60.0)
+
+    assert found["today"]["usd"] == found["month"]["usd"] == f"{float(report.facts.saved.whole.usd):.2f}"
+    assert found["month"]["stops"] == len(site.desk.fleet.stops()) > 0
+    assert float(found["month"]["usd"]) > 5
+    assert (found["metered_since"], found["month"]["since"]) == ("2026-03-02T12:00:00Z", "2026-03-01T00:00:00Z")
+
+
+def test_savings_are_counted_again_after_five_minutes(site: Site) -> None:
+    """Rounds between answer from what was counted: reading a month's rows every minute would hold up the rounds."""
+    counted = []
+    for _ in range(12):
+        counted.append(site.ask("/api/v1/savings").json["at"])
+        site.round()
+
+    assert counted == sorted(counted)
+    assert len(set(counted)) == 3
 
 
 def test_before_the_first_round_there_is_nothing_to_tell() -> None:

@@ -1,11 +1,11 @@
-"""cli/top/columns: words and columns within a width, whatever the words are."""
+"""runtime/columns: words and columns within a width, whatever the words are."""
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpuwatch.cli.top.columns import Column, cut, laid_out, wrapped
+from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped
 
 
 @given(st.text(max_size=60), st.integers(0, 40))
@@ -55,3 +55,32 @@ def test_a_column_without_a_value_is_left_out() -> None:
     ]
 
     assert [line.plain for line in laid_out(columns, None)] == ["A  C", "-  x"]
+
+
+@given(st.lists(st.text("abcdefgh", min_size=1, max_size=30), min_size=1, max_size=20), st.integers(8, 40))
+def test_nothing_is_missing_where_a_row_may_take_as_many_lines_as_it_needs(words: list[str], width: int) -> None:
+    """Words stay whole where they fit, and go on in the next line where they are wider than one."""
+    lines = wrapped(" ".join(words), width, None)
+
+    assert all(cell_len(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == "".join(words)
+
+
+def test_the_last_column_wraps_in_its_own_place_after_the_others_have_shrunk() -> None:
+    """A long name is cut to its least width, then columns go, then the reason takes more lines."""
+    columns = [
+        Column(title="NAME", cells=["a-very-long-name-of-a-node"], least=10),
+        Column(title="POOL", cells=["default"], spare=1),
+        Column(title="WHY", cells=["It has been idle for 2h6m, and the notice promised a stop not before 12:10 UTC."]),
+    ]
+
+    assert [line.plain for line in laid_out(columns, 64, lines=None)] == [
+        "NAME                POOL    WHY",
+        "a-very-long-name-o… default It has been idle for 2h6m, and the",
+        "                            notice promised a stop not before",
+        "                            12:10 UTC.",
+    ]
+    assert [line.plain for line in laid_out(columns, 52, lines=None)][:2] == [
+        "NAME            WHY",
+        "a-very-long-na… It has been idle for 2h6m, and the",
+    ]

@@ -1,0 +1,165 @@
+"""`gpuwatch status`: the fleet as a table, what it costs, and the choices of who looks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from rich.text import Text
+
+from gpuwatch.cli.watch import within
+from gpuwatch.controller.context import Round
+from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
+from gpuwatch.controller.observe.agent_errors import kind_of
+from gpuwatch.controller.web.fleet_view import NOT_USED
+from gpuwatch.guard import Rulebook
+from gpuwatch.model.decision import REMOVALS, Verb
+from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.fleet import State
+from gpuwatch.model.legible import legible
+from gpuwatch.runtime.columns import Column, laid_out, wrapped
+
+_ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
+_VERB_STYLES = dict.fromkeys(REMOVALS, "state.stalled") | {Verb.NOTICE: "tint.idle"}
+
+# What `--sort` takes; ties are in the order of names.
+SORTS: dict[str, Callable[[NodeRow], object]] = {
+    "use": lambda row: _ORDER.get(row.activity, len(_ORDER)),
+    "name": lambda _: 0,
+    "cost": lambda row: -(row.usd_per_hour or Decimal(0)),
+    "for": lambda row: -(row.held_seconds or 0.0),
+    "owner": lambda row: (row.owner is None, row.owner or ""),
+    "pool": lambda row: row.pool,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which nodes to list, and in which order; empty: all."""
+
+    pools: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    sort: str = "use"
+
+    def of(self, page: NodesPage) -> NodesPage:
+        """The nodes that are asked for. `--owner none` means nodes without an owner."""
+        if not (self.pools or self.owners or self.states or self.sort != "use"):
+            return page
+        found = [row for row in page.nodes if self._wants(row)]
+        found.sort(key=lambda row: (SORTS[self.sort](row), row.name, row.id))
+        return replace(page, total=len(found), nodes=tuple(found))
+
+    def _wants(self, row: NodeRow) -> bool:
+        uses = {row.state.value, *(() if row.activity is None else (row.activity.value,))}
+        return (
+            (not self.pools or row.pool in self.pools)
+            and (not self.owners or (row.owner or "none") in self.owners)
+            and (not self.states or bool(uses & set(self.states)))
+        )
+
+
+def table(page: NodesPage, choice: Choice, width: int | None) -> list[Text]:
+    """One row a node. In a narrow terminal other columns shrink or go; the reason wraps. None: whole lines."""
+    if not page.nodes:
+        return [Text("No node matches." if choice != Choice() else "There are no nodes.")]
+    rows = sorted(page.nodes, key=lambda row: (SORTS[choice.sort](row), row.name, row.id))
+    return laid_out(_columns(rows), width, lines=None)
+
+
+def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int) -> list[Text]:
+    """One picture of `--watch`: time and totals, then as much of the table as there is room for."""
+    at = format_time(done.observation.now, seconds=True)
+    if done.trouble is not None:
+        return [Text(at, style="bold"), Text(legible(done.trouble), style="state.stalled")]
+    page = choice.of(nodes_page(done, rules))
+    head = [Text(line, style="bold") for line in wrapped(f"{at}  {totals(page)}", width, 2)]
+    return [*head, Text(), *within(table(page, choice, width), height - len(head) - 1)]
+
+
+def _columns(rows: Sequence[NodeRow]) -> list[Column]:
+    """All columns. Names stand for ids where each name is one node's alone."""
+    named = len({row.name for row in rows}) == len(rows)
+    alike = all(row.name == row.id for row in rows)
+    shown = [*("state." + row.activity.value if row.activity else "dim" for row in rows)]
+    return [
+        Column(title="NODE", cells=[legible(row.id) for row in rows], spare=9 if named and not alike else 0),
+        Column(
+            title="NAME",
+            cells=["" if alike else legible(row.name) for row in rows],
+            spare=9 if alike else 0 if named else 6,
+            least=14,
+        ),
+        Column(title="POOL", cells=[legible(row.pool) for row in rows], spare=4, least=8),
+        Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=3, least=8),
+        Column(title="TYPE", cells=[legible(row.instance_type) for row in rows], spare=8),
+        Column(
+            title="GPUS",
+            cells=["?" if row.gpu_count is None else str(row.gpu_count) for row in rows],
+            spare=7,
+            right=True,
+        ),
+        Column(title="STATE", cells=[row.state.value for row in rows], spare=5),
+        Column(title="USE", cells=[_use(row) for row in rows], styles=shown),
+        Column(title="FOR", cells=[_held(row) for row in rows], spare=1, right=True),
+        Column(title="$/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True),
+        Column(
+            title="NEXT",
+            cells=[row.action.value for row in rows],
+            spare=6,
+            styles=[_VERB_STYLES.get(row.action, "") for row in rows],
+        ),
+        Column(title="WHY", cells=[legible(why(row)) for row in rows]),
+    ]
+
+
+def why(row: NodeRow) -> str:
+    """The reason, with an agent's failure in one word: `explain` has its sentence and the remedy."""
+    kind = kind_of(row.doubt) if row.activity is State.UNKNOWN else None
+    words = row.why if kind is None else f"No verdict of its agent: {kind.word}."
+    if row.enrolled or "not enrolled" in words:
+        return words
+    return f"{words} It is not enrolled."
+
+
+def _use(row: NodeRow) -> str:
+    """What it does; of a node that does not run, its state."""
+    return row.state.value if row.activity is None else row.activity.value
+
+
+def _held(row: NodeRow) -> str:
+    return "-" if row.held_seconds is None else format_duration(row.held_seconds)
+
+
+def _usd(amount: Decimal | None) -> str:
+    return "-" if amount is None else f"{amount:.2f}"
+
+
+def totals(page: NodesPage) -> str:
+    """`4 nodes, 32 GPUs, $98.32/h; wasted now: $49.16/h (idle $24.58, parked $24.58)`, of the nodes listed."""
+    rows = page.nodes
+    running = [row for row in rows if row.activity is not None]
+    gpus = sum(row.gpu_count or 0 for row in running)
+    parts = [f"{_count(len(rows), 'node')}, {len(running)} running with {_count(gpus, 'GPU')}, ${_sum(running):.2f}/h"]
+    wasted = [(state, [row for row in running if row.activity is state]) for state in State if state in NOT_USED]
+    each = ", ".join(f"{state.value} ${_sum(found):.2f}" for state, found in wasted if _sum(found))
+    total = sum((_sum(found) for _, found in wasted), Decimal(0))
+    parts.append(f"wasted now: ${total:.2f}/h" + (f" ({each})" if each else ""))
+    unpriced = sum(row.usd_per_hour is None for row in running)
+    if unpriced:
+        parts.append(f"the price of {unpriced} is not known")
+    return "; ".join(parts) + "."
+
+
+def hints(page: NodesPage) -> Iterator[str]:
+    """Where the remedy of an agent's failure is."""
+    failed = [row for row in page.nodes if row.activity is State.UNKNOWN and kind_of(row.doubt) is not None]
+    if failed:
+        yield f"{_count(len(failed), 'agent')} gave no verdict. The remedy: gpuwatch explain {legible(failed[0].name)}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _sum(rows: Sequence[NodeRow]) -> Decimal:
+    return sum((row.usd_per_hour for row in rows if row.usd_per_hour is not None), Decimal(0))

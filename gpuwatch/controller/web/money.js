@@ -1,0 +1,44 @@
+// What the fleet costs, and what stops have saved.
+// One of the page's scripts: they load in the order of page.html and share their names; page.js starts them.
+"use strict";
+async function askMoney() {
+  const minute = fleet.at.slice(0, 16);
+  if (minute === moneyOf) return;
+  moneyOf = minute;
+  const paths = { day: "/cost?period=today&by=pool", month: "/cost?period=month&by=pool", saved: "/savings" };
+  const answers = await Promise.allSettled(Object.values(paths).map((path) => ask(path)));
+  for (const [index, name] of Object.keys(paths).entries()) money[name] = answers[index].value ?? null;
+  drawMoney();
+}
+
+function drawMoney() {
+  const totals = fleet.totals;
+  put($("now-usd"), `${about(totals.usd_per_hour)}/h`);
+  const lacks = totals.unpriced ? `; ${count(totals.unpriced, "node")} without a price` : "";
+  put($("now-more"), `${about(totals.usd_per_hour_not_used)}/h not used${lacks}`);
+  for (const name of ["day", "month"]) {
+    const cost = money[name];
+    put($(`${name}-usd`), cost ? about(cost.total.usd ?? (cost.total.machine_hours ? null : 0)) : "–");
+    put($(`${name}-more`), !cost ? "not known" : cost.metered_since === null ? "nothing is metered yet" : `${about(cost.total.usd_wasted)} wasted, ${percent(cost.total.waste_ratio)} of GPU-hours`);
+  }
+  drawSavings();
+}
+
+// Today and this month are the same until the second day on record.
+const firstDay = (day, month) => day != null && month != null && (day.since === month.since || (day.metered_since ?? day.since) >= day.since);
+
+function drawSavings() {
+  const saved = money.saved, same = firstDay(money.day, money.month);
+  $("month-tile").hidden = same;
+  put($("day-title"), same && money.day.metered_since > money.day.since ? `Today, since ${when(money.day.metered_since)}` : "Today");
+  if (!saved) {
+    put($("saved-usd"), "–");
+    put($("saved-more"), "not known");
+    return;
+  }
+  const sum = saved.month, metered = saved.metered_since;
+  const since = metered != null && metered > sum.since ? when(metered) : new Date(sum.since).toLocaleDateString("en-CA", { timeZone: saved.timezone });
+  const unpriced = sum.unpriced_machine_hours ? `; ${sum.unpriced_machine_hours.toFixed(1)} machine-hours have no price` : "";
+  put($("saved-usd"), about(sum.usd));
+  put($("saved-more"), `${same ? "" : `${about(saved.today.usd)} today; `}${sum.stops ? `by ${count(sum.stops, "stop")}` : "no stop yet"} since ${since}${unpriced}`);
+}

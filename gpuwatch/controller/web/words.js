@@ -1,0 +1,109 @@
+// What all of the page knows of the fleet, how it says it, and small helpers.
+// One of the page's scripts: they load in the order of page.html and share their names; page.js starts them.
+"use strict";
+const API = "/api/v1";
+const GPUWATCH = "gpuwatch";
+const POLL = 2000;
+const ROWS = 50;
+const USES = ["busy", "idle", "occupied", "parked", "stalled", "unknown", "off"];
+const HEALTHS = ["healthy", "degraded", "failing", "unknown"];
+const URGENT = { stalled: 0, idle: 1, occupied: 2, parked: 3, unknown: 4, busy: 5, off: 6 };
+const $ = (id) => document.getElementById(id);
+
+let fleet = null; // the newest /fleet
+let byId = new Map();
+let shown = []; // nodes that the filters let through, in the table's order
+let first = 0; // of them, the table's first
+let tag = "";
+let skew = 0; // the controller's clock less this one, ms
+let money = {};
+let moneyOf = "";
+let session = null;
+let fresh = true; // nothing was drawn yet
+const wanted = { uses: new Set(), text: "", pool: "", next: "", sort: "next", down: false };
+
+// --- words -------------------------------------------------------------------------------------------------------
+const now = () => Date.now() + skew;
+const use = (node) => node.activity ?? "off";
+const usd = (value) => value == null ? "–" : "$" + Number(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const about = (value) => value == null || Math.abs(value) < 1000 ? usd(value) : "$" + Math.round(value).toLocaleString("en-US");
+const percent = (ratio) => ratio == null ? "–" : (100 * ratio).toFixed(ratio < 0.1 && ratio > 0 ? 1 : 0) + " %";
+const count = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
+const title = (node) => node.name === node.id ? node.id : node.name;
+
+function span(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  if (s < 90) return `${s} s`;
+  if (s < 5400) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`.replace(" 60 min", " 59 min").replace(" 0 min", "");
+  return `${Math.round(s / 86400)} d`;
+}
+
+function when(iso) {
+  const at = new Date(iso), today = new Date(now()).toDateString() === at.toDateString();
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  return today ? time : `${at.toLocaleDateString("en-CA").slice(5)} ${time}`;
+}
+
+// Who stopped it, when and why; of a node that runs, or that has more to come, the decision's reason.
+function whyWords(node) {
+  const stop = node.stopped;
+  if (!stop || node.next) return node.why;
+  if (!stop.by) return `Stopped by somebody else: not ${GPUWATCH}.`;
+  return `Stopped ${when(stop.at)} by ${stop.by}: ${stop.why ?? "no reason is on record"}${approvedWords(stop)}.`;
+}
+
+const approvedWords = (each) => each.approved_by ? `; ${each.approved_by} approved it` : "";
+
+function nextWords(next) {
+  if (!next) return ["–", ""];
+  if (next.refused_by.includes("approval")) {
+    const others = next.refused_by.filter((rule) => rule !== "approval");
+    return [`${next.verb}, waits for approval`, others.length ? `also held back: ${others.join(", ")}` : `due ${when(next.at)}`];
+  }
+  if (next.refused_by.length) return [`${next.verb}, held back`, next.refused_by.join(", ")];
+  const left = (Date.parse(next.at) - now()) / 1000;
+  const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
+  if (next.verb === "notice" && next.removal_at) return [main, `gone ${when(next.removal_at)} at the earliest`];
+  return [main, left > 5 ? `at ${when(next.at)} at the earliest` : ""];
+}
+
+// --- small DOM ---------------------------------------------------------------------------------------------------
+function put(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function el(name, options = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(options)) {
+    if (key in made && key !== "list") made[key] = value;
+    else made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+const dot = (name) => el("span", { className: `dot ${name}`, ariaHidden: "true" });
+
+function list(id, items, nothing) {
+  const old = $(id).contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  $(id).replaceChildren(...(items.length ? items : [el("li", { className: "faint" }, nothing)]));
+  if (old) [...$(id).querySelectorAll("[data-key]")].find((each) => each.dataset.key === old)?.focus();
+}
+
+function opener(id, name) {
+  if (!byId.has(id)) return el("strong", {}, name ?? id);
+  const made = el("button", { type: "button", className: "link", onclick: () => explain(id) }, name ?? title(byId.get(id)));
+  made.dataset.key = id;
+  return made;
+}
+
+function opensFilter(next, words) {
+  const made = el("button", { type: "button", className: "link", onclick: () => {
+    wanted.next = $("next").value = next;
+    filtered();
+    $("nodes").focus();
+  } }, words);
+  made.dataset.key = `next ${next}`;
+  return made;
+}

@@ -1,0 +1,100 @@
+"""What stops saved, out of the ledger: the report's figure for its period, and the page's for today and this month."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from gpuwatch.ledger import Ledger
+from gpuwatch.model.decision import Verb
+from gpuwatch.model.usage import HOUR_MS, milliseconds
+from gpuwatch.money.accounting.savings import Offs, Saved, offs, saved
+from gpuwatch.money.accounting.totals import plain_usd
+from gpuwatch.money.report.history import ActionHistory
+from gpuwatch.money.report.period import Period, period_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What stops saved in [since, until), in dollars to the cent; `unpriced_machine_hours` are not in it.
+
+    `stops` had an effect in that time. Of `stops_without_a_known_end` nothing is counted.
+    """
+
+    since: datetime
+    until: datetime
+    usd: str
+    machine_hours: float
+    unpriced_machine_hours: float
+    stops: int
+    stops_without_a_known_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentSavings:
+    """What stops saved today and this month, up to `at`, in days of `timezone`. Null: nothing is metered yet."""
+
+    at: datetime
+    timezone: str
+    metered_since: datetime | None
+    today: Savings
+    month: Savings
+
+
+def stops_of(
+    history: ActionHistory, since: datetime, now: datetime, interval_seconds: float, standing: frozenset[str]
+) -> Offs:
+    """Every stop that may have saved money after `since`, with its end.
+
+    Args:
+        history: of the ledger.
+        since: the begin of the period.
+        now: what came after the period counts as well: it shows until when a machine was stopped.
+        interval_seconds: from one round to the next.
+        standing: keys of stops that hold until now, besides those in the ledger.
+
+    """
+    turns = history.turns(since, now)
+    stops = {turn.node_id: turn.at for turn in reversed(turns) if turn.verb is Verb.STOP}
+    ran = history.ran(stops.keys(), min(stops.values()) // 1000, milliseconds(now) // 1000) if stops else {}
+    return offs(turns, ran, history.stopped() | standing, int(interval_seconds * 500))
+
+
+def saved_in(found: Offs, period: Period, now: datetime, still_usd: Mapping[str, Decimal] | None = None) -> Saved:
+    """What these stops saved in a period; `still_usd` is what each stopped machine costs an hour."""
+    return saved(found, period.since * 1000, period.until * 1000, milliseconds(now), still_usd)
+
+
+def recent_savings(
+    ledger: Ledger, zone: ZoneInfo, now: datetime, interval_seconds: float, standing: frozenset[str], began: int | None
+) -> RecentSavings:
+    """What stops saved today and this month; `began` is when metering began, in ms since 1970.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+
+    """
+    month = period_of(zone, now)
+    today = period_of(zone, now, day=f"{now.astimezone(zone):%Y-%m-%d}")
+    begin = datetime.fromtimestamp(month.since, UTC)
+    found = stops_of(ActionHistory(ledger), begin, now, interval_seconds, standing)
+    return RecentSavings(
+        at=now,
+        timezone=zone.key,
+        metered_since=None if began is None else datetime.fromtimestamp(began // 1000, UTC),
+        today=_savings(saved_in(found, today, now), today),
+        month=_savings(saved_in(found, month, now), month),
+    )
+
+
+def _savings(found: Saved, period: Period) -> Savings:
+    return Savings(
+        since=datetime.fromtimestamp(period.since, UTC),
+        until=datetime.fromtimestamp(period.until, UTC),
+        usd=plain_usd(round(found.whole.usd * 100)),
+        machine_hours=found.whole.ms / HOUR_MS,
+        unpriced_machine_hours=found.whole.unpriced_ms / HOUR_MS,
+        stops=found.stops,
+        stops_without_a_known_end=found.endless,
+    )

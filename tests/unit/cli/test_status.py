@@ -1,0 +1,160 @@
+"""`gpuwatch status`: one small fleet as a table, in terminals of any width and on a pipe."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gpuwatch.cli import status
+from gpuwatch.cli.main import commands
+from gpuwatch.cli.status import Choice
+from gpuwatch.controller.node_row import NodesPage, nodes_page
+from gpuwatch.controller.round import Round
+from gpuwatch.model.fleet import State
+from tests.support.builders.small_fleet import a_day
+from tests.support.golden_text import check
+
+DESK, DONE = a_day()
+PAGE: NodesPage = nodes_page(DONE, DESK.rulebook)
+
+
+def text(choice: Choice | None = None, width: int | None = None) -> str:
+    """The table as plain text."""
+    choice = choice or Choice()
+    return "\n".join(line.plain for line in status.table(choice.of(PAGE), choice, width))
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command looks at the small fleet."""
+
+    @contextmanager
+    def looked(_: Path | None) -> Iterator[tuple[object, Round]]:
+        yield DESK.parts, DONE
+
+    monkeypatch.setattr("gpuwatch.cli.fleet.a_plan", looked)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_the_whole_reason(width: int) -> None:
+    """Columns shrink or go, the reason wraps."""
+    check(f"status-{width}.txt", text(width=width))
+
+
+def test_a_pipe_has_whole_lines_with_all_columns() -> None:
+    """However wide they are."""
+    check("status.txt", "\n".join([text(), status.totals(PAGE), *status.hints(PAGE)]))
+
+
+@given(st.integers(60, 300))
+def test_no_line_is_wider_than_the_terminal_and_no_word_of_a_reason_is_missing(width: int) -> None:
+    """From 60 columns on."""
+    lines = text(width=width).split("\n")
+    words = " ".join(line[line.find(line.lstrip()) :] for line in lines).split()
+
+    assert all(cell_len(line) <= width for line in lines)
+    for row in PAGE.nodes:
+        assert set(status.why(row).split()) <= set(words)
+
+
+def test_an_agents_failure_is_one_word() -> None:
+    """Its sentence and the remedy are in `explain`."""
+    silent, refusing = (next(row for row in PAGE.nodes if row.name == name) for name in ("silent", "refusing"))
+
+    assert status.why(silent) == "No verdict of its agent: timeout."
+    assert status.why(refusing) == "No verdict of its agent: refused."
+    assert list(status.hints(PAGE)) == ["2 agents gave no verdict. The remedy: gpuwatch explain silent"]
+
+
+def test_the_totals_add_up() -> None:
+    """Of the nodes that are listed: money per hour, and what of it does nothing, by state."""
+    usd = Decimal("0.8048")
+
+    assert status.totals(PAGE) == (
+        f"7 nodes, 7 running with 7 GPUs, ${7 * usd:.2f}/h; "
+        f"wasted now: ${4 * usd:.2f}/h (parked ${usd:.2f}, idle ${3 * usd:.2f})."
+    )
+    unpriced = replace(PAGE, nodes=tuple(replace(row, usd_per_hour=None) for row in PAGE.nodes[:2]))
+    assert status.totals(unpriced) == (
+        "2 nodes, 2 running with 2 GPUs, $0.00/h; wasted now: $0.00/h; the price of 2 is not known."
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        (Choice(pools=("batch",)), ["refusing"]),
+        (Choice(owners=("ana",)), ["trainer", "forgotten"]),
+        (Choice(owners=("none",)), ["gone-home", "refusing", "silent"]),
+        (Choice(states=("idle",), sort="name"), ["demo-day", "forgotten", "gone-home"]),
+        (Choice(states=("parked", "busy")), ["trainer", "notebook"]),
+        (Choice(pools=("none",)), []),
+        (Choice(states=("running",), owners=("chi",)), ["notebook"]),
+    ],
+)
+def test_choices_are_kept(choice: Choice, names: list[str]) -> None:
+    """Of each option any, of several options all."""
+    assert [row.name for row in choice.of(PAGE).nodes] == names
+
+
+@pytest.mark.parametrize("sort", status.SORTS)
+def test_a_choice_of_order_is_an_order(sort: str) -> None:
+    """Every one lists all nodes."""
+    assert sorted(row.id for row in Choice(sort=sort).of(PAGE).nodes) == sorted(row.id for row in PAGE.nodes)
+    held = [row.held_seconds or 0.0 for row in Choice(sort="for").of(PAGE).nodes]
+    assert held == sorted(held, reverse=True)
+
+
+def test_the_longest_first_line_of_a_watched_screen_is_what_it_costs() -> None:
+    """Then as much of the table as there is room for, and how much is missing."""
+    lines = [line.plain for line in status.screen(DONE, DESK.rulebook, Choice(), 80, 10)]
+
+    assert len(lines) == 10
+    assert "wasted now" in " ".join(lines[:2])
+    assert lines[-1].startswith("… ")
+    assert "NAME" in lines[3]
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_command_lists_filters_and_refuses() -> None:
+    """On a pipe: whole lines, no colours; a wrong state names the right ones, --watch needs a terminal."""
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(commands, ["status", *words])
+        return done.exit_code, done.output
+
+    code, said = run()
+    assert (code, said.startswith(text() + "\n"), "\x1b" in said) == (0, True, False)
+    code, said = run("--state", "idle", "--json")
+    assert (code, {row["activity"] for row in json.loads(said)["nodes"]}) == (0, {State.IDLE.value})
+    code, said = run("--state", "lazy")
+    assert (code, "'lazy' is not one of busy, parked, stalled" in said) == (2, True), said
+    code, said = run("--watch")
+    assert (code, "--watch needs a terminal" in said) == (2, True)
+    code, said = run("--watch", "soon")
+    assert (code, "30m" in said) == (2, True), said
+
+
+def test_nobody_moves_the_cursor() -> None:
+    """Names, pools and owners with escape sequences stay text."""
+    odd = "ann\x1b[2J\nbusy"
+    page = replace(PAGE, nodes=tuple(replace(row, name=odd, pool=odd, owner=odd, why=odd) for row in PAGE.nodes[:1]))
+    shown = [line.plain for line in status.table(page, Choice(), 200)]
+
+    assert len(shown) == 2
+    assert all(line.isprintable() for line in shown)
+    assert r"ann\x1b[2J\nbusy" in shown[1]
+
+
+def test_an_empty_fleet_says_so() -> None:
+    """So does a choice that nothing matches."""
+    assert text(Choice(pools=("x",))) == "No node matches."
+    assert [line.plain for line in status.table(replace(PAGE, nodes=()), Choice(), 80)] == ["There are no nodes."]
