@@ -1,6 +1,5 @@
 """Commands of a GPU host: agent, probe, snooze."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.base import commands, config_option, duration_or_none, json_option, say
+from gpuwatch.cli.json_output import json_text
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -47,17 +47,19 @@ def snooze(
 
     if (duration is not None) + listing + ending != 1:
         raise click.UsageError('give one of DURATION, --list, --end, such as: gpuwatch snooze 4h --reason "evaluation"')
-    if as_json and not listing:
-        raise click.UsageError("--json goes with --list")
+    if duration is not None and not reason.strip():
+        raise click.UsageError('a snooze needs a reason, such as --reason "evaluation runs overnight"')
     try:
         settings = load_agent(path, os.environ).evidence
+        text = ""
         if duration is not None:
-            say(snoozes.snooze(settings, duration, reason, SystemClock()))
+            text = snoozes.snooze(settings, duration, reason, SystemClock())
         elif ending:
-            say("Your snooze has ended." if snoozes.end(settings.snooze) else "You hold no snooze.")
-        else:
+            text = "Your snooze has ended." if snoozes.end(settings.snooze) else "You hold no snooze."
+        if as_json or listing:
             found = snoozes.held(settings.snooze, SystemClock())
-            say(json.dumps(snoozes.listing_object(*found)) if as_json else snoozes.listing(*found))
+            text = json_text("snooze", snoozes.listing_object(*found)) if as_json else snoozes.listing(*found)
+        say(text)
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)

@@ -1,6 +1,5 @@
 """The command that tries idle policies on recorded history."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ import click
 from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, trial_of
 from gpuwatch.cli.backtest_input import Asked, history_options
 from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.backtest.compare import Policy
@@ -87,6 +87,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     from gpuwatch.simulate.backtest import html as page  # noqa: PLC0415  loaded by this command only
     from gpuwatch.simulate.backtest import report, text  # noqa: PLC0415  loaded by this command only
     from gpuwatch.simulate.backtest.compare import Terms  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.backtest.document import as_object  # noqa: PLC0415  likewise
     from gpuwatch.simulate.backtest.safety_check import Bounds  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.options import Options  # noqa: PLC0415  likewise
     from gpuwatch.simulate.fleet.workloads import DemoError  # noqa: PLC0415  likewise
@@ -115,7 +116,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         except OSError as error:
             raise click.BadParameter(f"{html} cannot be written: {error.strerror}", param_hint="--html") from error
     if as_json:
-        say(json.dumps(report.as_json(result, listed)))
+        say(json_text("backtest", as_object(result, listed)))
     else:
         say(text.as_text(result, text.LISTED if most is None else most))
     passed = trial is None or not keep or trial.keep(result, SystemClock())

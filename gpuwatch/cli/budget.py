@@ -1,10 +1,10 @@
 """The command about budgets."""
 
-import json
 import sys
 from pathlib import Path
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 
 @commands.command()
@@ -36,5 +36,5 @@ def budget(path: Path | None, *, as_json: bool) -> None:
         finally:
             ledger.close()
         document = table.as_object(states, seen.now)
-        say(json.dumps(document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
+        say(json_text("budget", document) if as_json else table.as_text(states, seen.now, SystemClock().now()))
         sys.exit(1 if any(each.doubt is not None for each in states) else 0)

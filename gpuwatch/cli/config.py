@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
+    from gpuwatch.cli.config_documents import CheckDocument, ConfigWarning, ShowDocument
     from gpuwatch.config.settings import Settings
 
 
@@ -25,21 +27,30 @@ def config() -> None:
 
 @config.command()
 @config_option
-def check(path: Path | None) -> None:
+@json_option
+def check(path: Path | None, *, as_json: bool) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
     from gpuwatch.config import default_path  # noqa: PLC0415  loaded by this command only
     from gpuwatch.policies.validation import undecided, warnings  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
-    source = path or default_path(os.environ) or "no file, all defaults"
-    say(f"OK: {source}: {settings.summary}")
-    for each in warnings(settings.pools):
-        say(f"Warning: {each.wrong}\n    better: {each.right}")
-    for line in settings.cautions:
-        say(f"Warning: {line}")
-    for line in _untried(settings):
-        say(f"Warning: {line}")
+    source = path or default_path(os.environ)
+    found: list[ConfigWarning] = [{"sentence": each.wrong, "remedy": each.right} for each in warnings(settings.pools)]
+    found += [{"sentence": line, "remedy": None} for line in (*settings.cautions, *_untried(settings))]
     open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
+    if as_json:
+        file = None if source is None else str(source)
+        document: CheckDocument = {
+            "source": file,
+            "summary": settings.summary,
+            "warnings": found,
+            "undecided_pools": list(open_pools),
+        }
+        say(json_text("config.check", document))
+        return
+    say(f"OK: {source or 'no file, all defaults'}: {settings.summary}")
+    for each in found:
+        say(f"Warning: {each['sentence']}" + ("" if each["remedy"] is None else f"\n    better: {each['remedy']}"))
     if open_pools:
         say(f"Decide: {_local_disks(open_pools)}")
 
@@ -89,7 +100,8 @@ def show(path: Path | None, only: str | None, as_json: bool) -> None:
         raise click.UsageError(f"--pool {only!r}: the settings have no such pool. {meant(only, known)}")
     rows = [each for each in of_pools(settings, origin) if only is None or each.pool == only]
     if as_json:
-        say(json.dumps({each.key: {"value": each.value, "source": each.source} for each in rows}, indent=2))
+        found: ShowDocument = {"settings": {each.key: {"value": each.value, "source": each.source} for each in rows}}
+        say(json_text("config.show", found))
         return
     wide, high = (max(len(getattr(each, name)) for each in rows) for name in ("key", "value"))
     for each in rows:

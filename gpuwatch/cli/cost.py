@@ -1,6 +1,5 @@
 """Commands about money: cost, and its reconciliation with a bill."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -64,7 +64,7 @@ def cost(  # noqa: PLR0913  one for each option
         document = report.as_object(result, settings.cost.energy)
         lines = [report.as_text(result, settings.cost.energy)]
         if proved is not None:
-            document["wrong"] = proved.wrong
+            document["wrong"] = list(proved.wrong)
             lines += ["", proof.as_text(proved)]
         if unused:
             from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
@@ -73,7 +73,7 @@ def cost(  # noqa: PLR0913  one for each option
             found = cloud_of(settings, SystemClock()).leftovers()
             document["unused"] = left.as_object(found)
             lines += ["", "In addition, now, without a running machine:", left.as_text(found)]
-        say(json.dumps(document) if as_json else "\n".join(lines))
+        say(json_text("cost", document) if as_json else "\n".join(lines))
         sys.exit(1 if proved is not None and proved.wrong else 0)
 
 
@@ -103,7 +103,8 @@ def reconcile(
         own = mapped(columns) if columns else None
         zone = ZoneInfo(settings.cost.timezone)
         comparison = reconciling.compared(spend, bill, zone, settings.prices.rates, own)
-        say(json.dumps(reconciling.as_object(comparison)) if as_json else reconciling.as_text(comparison, limit))
+        document = reconciling.as_object(comparison)
+        say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(comparison, limit))
 
 
 @contextmanager

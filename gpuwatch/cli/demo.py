@@ -1,6 +1,5 @@
 """The command that shows it all on a simulated fleet."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 
 from gpuwatch.cli.base import above_zero, commands, say
+from gpuwatch.cli.json_output import json_text
 from gpuwatch.runtime.table import aligned
 
 
@@ -58,6 +58,6 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
         say(f"The demo needs a part that is not installed ({error}): pip install 'gpuwatch[demo]'", err=True)
         sys.exit(2)
     if as_json:
-        say(json.dumps(figures))
+        say(json_text("demo", figures))
     else:
         say("\n".join(aligned([(name, str(value)) for name, value in figures.items()], left=None)))

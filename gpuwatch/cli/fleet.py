@@ -1,6 +1,5 @@
 """Commands about the fleet: controller, plan, status, explain, unused. `render` makes their text."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpuwatch.cli.base import (
     say,
     settings_of,
 )
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -55,11 +55,12 @@ def controller(path: Path | None) -> None:
 @json_option
 def plan(path: Path | None, *, as_json: bool) -> None:
     """Show what a round would do now and what blocks it. Nothing is changed."""
-    with a_plan(path) as (_, done):
+    with a_plan(path) as (parts, done):
         from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.plan_page import plan_page  # noqa: PLC0415  likewise
 
         if as_json:
-            say(json.dumps(show.plan_object(done)))
+            say(json_text("plan", plan_page(done, parts.rules)))
         else:
             from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
             from gpuwatch.cli.console import styled  # noqa: PLC0415  likewise
@@ -122,7 +123,8 @@ def status(
 ) -> None:
     """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
-    In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers.
+    In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers, with its
+    schema.
     """
     if seconds is not None:
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
@@ -140,7 +142,7 @@ def status(
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
         page = choice.of(nodes_page(done, parts.rules))
         if as_json:
-            say(show.as_json(page))
+            say(json_text("status", page))
             return
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
@@ -194,12 +196,11 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
     """Explain NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its history.
 
     Without --round or --at, the cloud and the agents are asked now. With one of them, only the ledger is read.
-    --json prints what GET /api/v1/nodes/NODE answers.
+    --json prints what GET /api/v1/nodes/NODE answers, with its schema.
     """
     if number is not None and when is not None:
         raise click.UsageError("give --round or --at, not both")
     from gpuwatch.cli import explain as explaining  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.cli import render as show  # noqa: PLC0415  likewise
     from gpuwatch.controller.explain import UnknownNodeError  # noqa: PLC0415  likewise
 
     try:
@@ -215,7 +216,7 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
     except UnknownNodeError as error:
         say(error, err=True)
         sys.exit(2)
-    say(show.as_json(found) if as_json else text)
+    say(json_text("explain", found) if as_json else text)
 
 
 @commands.command()
@@ -229,4 +230,4 @@ def unused(path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         found = cloud_of(settings_of(path), SystemClock()).leftovers()
-        say(json.dumps(left.as_object(found)) if as_json else left.as_text(found))
+        say(json_text("unused", left.as_object(found)) if as_json else left.as_text(found))

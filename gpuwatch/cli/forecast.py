@@ -1,19 +1,18 @@
 """The command that forecasts any series of values."""
 
-import json
 import sys
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.base import above_zero, commands, json_option, say
+from gpuwatch.cli.json_output import json_text
 from gpuwatch.model.duration import format_time
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
-    from gpuwatch.money.forecast.evaluation import Score
     from gpuwatch.money.forecast.forecast import Forecast
 
 _MOST_STEPS = 10_000
@@ -44,6 +43,7 @@ csv_option = click.option(
 def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as_json: bool) -> None:
     """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
     from gpuwatch.money.forecast.csv import SeriesError, read_samples  # noqa: PLC0415  likewise
+    from gpuwatch.money.forecast.forecast import as_object  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.forecast import forecast as make_forecast  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.forecast.methods import offered  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.series import Rhythm, natural_step, resample  # noqa: PLC0415  likewise
@@ -64,31 +64,7 @@ def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as
     except ValueError as error:
         say(f"{path}: {error}", err=True)
         sys.exit(2)
-    say(json.dumps(_as_json(result)) if as_json else _as_text(result))
-
-
-def _as_json(forecast: "Forecast") -> dict[str, Any]:
-    return {
-        "method": forecast.method,
-        "backtest": None if forecast.score is None else _score(forecast.score),
-        "methods": [{"method": each.method, **_score(each)} for each in forecast.methods],
-        "step_seconds": forecast.step_seconds,
-        "forecast": [
-            {"time": step.time.isoformat(), "mean": step.mean, "lower": step.lower, "upper": step.upper}
-            for step in forecast.steps
-        ],
-        "warnings": list(forecast.warnings),
-    }
-
-
-def _score(score: "Score") -> dict[str, float | None]:
-    return {
-        "mase": score.mase,
-        "wape": score.wape,
-        "total_error_ratio": score.total_error_ratio,
-        "coverage": score.coverage,
-        "origins": score.origins,
-    }
+    say(json_text("forecast", as_object(result)) if as_json else _as_text(result))
 
 
 def _as_text(forecast: "Forecast") -> str:

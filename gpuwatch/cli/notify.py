@@ -2,10 +2,15 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.base import commands, config_option, explained, say, settings_of
+from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
+
+if TYPE_CHECKING:
+    from gpuwatch.notify.send_test import SentDocument
 
 
 @commands.group()
@@ -17,7 +22,8 @@ def notify() -> None:
 @click.argument("name", required=False)
 @click.option("--owner", metavar="OWNER", help="Send as for this owner's nodes, where mail goes to owners.")
 @config_option
-def test(name: str | None, owner: str | None, path: Path | None) -> None:
+@json_option
+def test(name: str | None, owner: str | None, path: Path | None, *, as_json: bool) -> None:
     """Send a test message to NAME of notify.receivers, or to all of them."""
     with explained():
         from zoneinfo import ZoneInfo  # noqa: PLC0415  loaded by this command only
@@ -40,9 +46,13 @@ def test(name: str | None, owner: str | None, path: Path | None) -> None:
             clock=SystemClock(),
             who=operator_name(),
         )
-        failed = False
+        results = []
         for each in send_test(sender, [name] if name is not None else list(there), owner):
-            say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
-            failed |= not each.arrived
-    if failed:
+            results.append(each)
+            if not as_json:
+                say(legible(f"{each.name}: {each.text}"), err=not each.arrived)
+        if as_json:
+            document: SentDocument = {"deliveries": results}
+            say(json_text("notify.test", document))
+    if not all(each.arrived for each in results):
         sys.exit(1)

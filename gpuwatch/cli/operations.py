@@ -1,12 +1,21 @@
 """Commands on the ledger: pause, resume, acknowledge, rounds, audit log, audit verify."""
 
-import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.base import commands, config_option, duration_or_none, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
+
+if TYPE_CHECKING:
+    from gpuwatch.controller.order_documents import (
+        AcknowledgeDocument,
+        AuditLogDocument,
+        ResumeDocument,
+        RoundsDocument,
+    )
 
 _pool_option = click.option("--pool", help="Only this pool; without it, all pools.")
 
@@ -18,7 +27,8 @@ _pool_option = click.option("--pool", help="Only this pool; without it, all pool
 )
 @click.option("--reason", required=True, help="Why; everybody sees it.")
 @config_option
-def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None) -> None:
+@json_option
+def pause(pool: str | None, seconds: float | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Pause all actions from the next round. Observation, metrics and notifications continue."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
@@ -26,13 +36,15 @@ def pause(pool: str | None, seconds: float | None, reason: str, path: Path | Non
 
         settings = settings_of(path)
         operations.known(pool, settings.rulebook.known)
-        say(operations.pause(settings.ledger, SystemClock(), pool, seconds, reason))
+        given = operations.pause(settings.ledger, SystemClock(), pool, seconds, reason)
+        say(json_text("pause", given) if as_json else operations.pause_text(given))
 
 
 @commands.command()
 @_pool_option
 @config_option
-def resume(pool: str | None, path: Path | None) -> None:
+@json_option
+def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
     """Resume after a pause. Earlier notices are withdrawn; idle nodes get new ones."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
@@ -40,14 +52,17 @@ def resume(pool: str | None, path: Path | None) -> None:
 
         settings, clock = settings_of(path), SystemClock()
         operations.known(pool, (*settings.rulebook.known, *operations.paused(settings.ledger, clock)))
-        say(operations.resume(settings.ledger, clock, pool))
+        held = operations.resume(settings.ledger, clock, pool)
+        document: ResumeDocument = {"pool": pool, "still_paused": list(held)}
+        say(json_text("resume", document) if as_json else operations.resume_text(pool, held))
 
 
 @commands.command()
 @_pool_option
 @click.option("--reason", default="", help="How you know; it is recorded with your name.")
 @config_option
-def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
+@json_option
+def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bool) -> None:
     """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
@@ -55,7 +70,10 @@ def acknowledge(pool: str | None, reason: str, path: Path | None) -> None:
 
         settings = settings_of(path)
         operations.known(pool, settings.rulebook.known)
-        say(operations.acknowledge(settings.ledger, SystemClock(), pool, reason))
+        at = operations.acknowledge(settings.ledger, SystemClock(), pool, reason)
+        who = operations.operator_name()
+        document: AcknowledgeDocument = {"pool": pool, "at": at, "who": who, "reason": reason}
+        say(json_text("acknowledge", document) if as_json else operations.acknowledge_text(pool))
 
 
 @commands.command()
@@ -68,7 +86,8 @@ def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
 
         lines = operations.rounds(settings_of(path).ledger, limit)
-        say(json.dumps(operations.rounds_object(lines)) if as_json else operations.rounds_text(lines))
+        document: RoundsDocument = {"rounds": list(lines)}
+        say(json_text("rounds", document) if as_json else operations.rounds_text(lines))
 
 
 @commands.group()
@@ -110,7 +129,8 @@ def log(
             raise click.BadParameter(str(error), param_hint="--since") from error
         asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
         found = operations.trail(settings_of(path).ledger, asked)
-        say(json.dumps(operations.trail_object(found)) if as_json else operations.trail_text(found))
+        document: AuditLogDocument = {"records": list(found)}
+        say(json_text("audit.log", document) if as_json else operations.trail_text(found))
 
 
 @audit.command()
@@ -121,11 +141,12 @@ def verify(anchor: str | None, path: Path | None, *, as_json: bool) -> None:
     """Verify that the records are as they were written. If not, exit status 1, and the first bad record is named."""
     with explained():
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.order_documents import audit_object  # noqa: PLC0415  likewise
 
         found = operations.audit(settings_of(path).ledger, anchor)
         well = found.broken is None
         if as_json:
-            say(json.dumps(operations.audit_object(found)))
+            say(json_text("audit.verify", audit_object(found)))
         else:
             say(operations.audit_text(found), err=not well)
         sys.exit(0 if well else 1)
@@ -140,27 +161,18 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
     """Approve the notices of nodes in pools with `pools.NAME.approval`. Without NODE, list the nodes that wait."""
     with explained():
         from gpuwatch.controller import operations as approvals  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.controller.order_documents import approve_object  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
         from gpuwatch.runtime.printable import legible  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
         if nodes:
             given = approvals.approve(settings.ledger, SystemClock(), settings.rulebook, nodes, reason)
-            document = [{"node": each.node_id, "notice": each.key, "at": each.at.isoformat()} for each in given]
+            document = approve_object((), given)
             text = "\n".join(f"Approved: {each.node_id}; it goes if it still has no use then." for each in given)
         else:
             found = approvals.listed(settings.ledger, SystemClock(), settings.rulebook)
-            document = [
-                {
-                    "node": each.node.id,
-                    "name": each.node.name,
-                    "pool": each.node.pool,
-                    "noticed": each.noticed.isoformat(),
-                    "due": each.due.isoformat(),
-                    "why": each.why,
-                }
-                for each in found
-            ]
+            document = approve_object(found, ())
             text = "\n".join(
                 legible(
                     f"{each.node.id}  {each.node.name}  pool {each.node.pool}, noticed {each.noticed:%Y-%m-%d %H:%M}Z, "
@@ -168,4 +180,4 @@ def approve(nodes: tuple[str, ...], reason: str, path: Path | None, *, as_json: 
                 )
                 for each in found
             )
-        say(json.dumps(document) if as_json else text or "No node waits for an approval.")
+        say(json_text("approve", document) if as_json else text or "No node waits for an approval.")

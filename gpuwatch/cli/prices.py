@@ -1,12 +1,12 @@
 """The command about prices."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.money.prices.fetch import Live
@@ -40,7 +40,7 @@ def prices(
         books = {name: Book(provider=name, rates=chosen.rates, own=own, live=live) for name in catalogue.PROVIDERS}
         rows = listing.rows(listing.merged(fetched), books, clock.now())
         rows = [row for row in rows if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
-        say(json.dumps(listing.as_object(rows)) if as_json else listing.as_text(rows))
+        say(json_text("prices", listing.as_object(rows)) if as_json else listing.as_text(rows))
 
 
 def _refresh(live: "Live | None", provider: str | None, region: str | None, kinds: list[str]) -> None:

@@ -1,6 +1,5 @@
 """The command that chooses a machine for a model."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.base import above_zero, commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.money.advice.model_memory import Workload
@@ -112,7 +112,8 @@ def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None: 
         say(error, err=True)
         sys.exit(2)
     limit = options["limit"]
-    say(json.dumps(instance_report.as_json(result, limit)) if as_json else instance_report.as_text(result, limit))
+    document = instance_report.as_object(result, limit)
+    say(json_text("recommend.instance", document) if as_json else instance_report.as_text(result, limit))
 
 
 def _workload(params: int, task: str, options: dict[str, Any]) -> "Workload":
@@ -145,4 +146,5 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
 
         settings = settings_of(path)
         found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, settings.cloud.provider)
-        say(json.dumps(rightsizing_report.as_json(found)) if as_json else rightsizing_report.as_text(found))
+        document = rightsizing_report.as_object(found)
+        say(json_text("recommend.rightsize", document) if as_json else rightsizing_report.as_text(found))

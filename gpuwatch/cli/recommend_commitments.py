@@ -1,6 +1,5 @@
 """The command that says what to reserve, what to run on spot, and what to leave on demand."""
 
-import json
 import sys
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -9,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuwatch.cli.base import config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.table import aligned
 
 if TYPE_CHECKING:
-    from gpuwatch.money.advice.commitments import Advice, Case, Plan
+    from gpuwatch.money.advice.commitments import Advice
 
 
 def _amount(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
@@ -69,6 +69,7 @@ def commitments(
     """Recommend what to reserve for 1 or 3 years and what to run on spot, from the GPUs or machines in use."""
     from gpuwatch.money.advice.commitments import Terms  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.advice.commitments import advise as advice_of  # noqa: PLC0415  likewise
+    from gpuwatch.money.advice.commitments_document import as_object  # noqa: PLC0415  likewise
     from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  likewise
 
     place = csv_path or "the ledger"
@@ -91,7 +92,7 @@ def commitments(
         sys.exit(2)
     warnings = [*notes, *advice.warnings]
     if as_json:
-        say(json.dumps(_as_json(advice, source, warnings), default=str))
+        say(json_text("recommend.commitments", as_object(advice, source, warnings)))
     else:
         say(_as_text(advice, source, warnings))
 
@@ -161,58 +162,10 @@ def _load(path: Path) -> tuple[list[float | None], list[str]]:
     return [value for value in series.values for _ in range(hours)], notes
 
 
-def _as_json(advice: "Advice", source: str, warnings: list[str]) -> dict[str, Any]:
-    terms = advice.terms
-    names = ("price_per_hour", "one_year", "three_year", "spot", "spot_availability", "tolerant", "three_year_load")
-    return {
-        "terms": {name: getattr(terms, name) for name in names}
-        | {"price_source": source, "spot_price_with_interruptions": terms.spot_price},
-        "load": {"hours": advice.hours, "mean": advice.mean_units, "peak": advice.peak_units},
-        "reserve_one_year": advice.advised.one_year_units,
-        "reserve_three_year": advice.advised.three_year_units,
-        "today": _plan(advice.today),
-        "advised": _plan(advice.advised),
-        "saved_usd_per_year": advice.saved_usd_per_year,
-        "saved_ratio": _ratio(advice.saved_usd_per_year, advice.today.usd_per_year),
-        "break_even_utilization": {"one_year": advice.break_even_one_year, "three_year": advice.break_even_three_year},
-        "sensitivity": [_case(case) for case in advice.cases],
-        "warnings": warnings,
-    }
-
-
-def _plan(plan: "Plan") -> dict[str, Any]:
-    return {
-        "usd_per_year": plan.usd_per_year,
-        "parts": [
-            {
-                "name": part.name,
-                "units": part.units,
-                "unit_hours_per_year": part.unit_hours,
-                "used_ratio": part.used_ratio,
-                "usd_per_year": part.usd_per_year,
-            }
-            for part in plan.parts
-        ],
-    }
-
-
-def _case(case: "Case") -> dict[str, Any]:
-    return {
-        "case": case.name,
-        "advised_saved_usd_per_year": case.today_usd_per_year - case.advised_usd_per_year,
-        "replanned_saved_usd_per_year": case.today_usd_per_year - case.replanned.usd_per_year,
-        "replanned_reserve_one_year": case.replanned.one_year_units,
-        "replanned_reserve_three_year": case.replanned.three_year_units,
-    }
-
-
-def _ratio(part: Decimal, whole: Decimal) -> float | None:
-    return float(part / whole) if whole else None
-
-
 def _as_text(advice: "Advice", source: str, warnings: list[str]) -> str:
     advised, terms = advice.advised, advice.terms
-    saved = _ratio(advice.saved_usd_per_year, advice.today.usd_per_year)
+    today = advice.today.usd_per_year
+    saved = advice.saved_usd_per_year / today if today else None
     lines = [
         f"Reserve {advised.three_year_units} for 3 years and {advised.one_year_units} for 1 year.",
         f"A year costs ${advice.saved_usd_per_year:,.0f}{'' if saved is None else f' ({saved:.0%})'} less than today.",

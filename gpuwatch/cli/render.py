@@ -1,15 +1,11 @@
-"""How rounds, nodes and reasons look to people and to `--json`; pure rendering, no decision is made here."""
+"""How rounds, nodes and reasons look to people; pure rendering, no decision is made here."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
-from gpuwatch.controller.explain import NodePage, busy_rows
-from gpuwatch.controller.node_row import NodesPage
+from gpuwatch.controller.explain import busy_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -140,17 +136,6 @@ def _some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = len(names) - _NAMED_HELD
     return ", ".join(names[:_NAMED_HELD]) + (f" and {more} more" if more > 0 else "")
-
-
-def as_json(page: NodesPage | NodePage) -> str:
-    """`status --json` and `explain --json`: the very objects of the API."""
-    return msgspec.json.encode(page).decode()
-
-
-def plan_object(done: Round) -> dict[str, Any]:
-    """`plan --json`: proposals, decisions and reviews as they are."""
-    parts = {"proposals": done.proposals, "decisions": done.decisions, "reviews": done.reviews}
-    return {"at": done.observation.now.isoformat(), "trouble": done.trouble, **msgspec.to_builtins(parts)}
 
 
 def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> str:

@@ -23,25 +23,33 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
 
-def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> str:
+def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> Pause:
     """Nothing is done from the next round on, to a pool or to all, for so long or until `resume`."""
     now = clock.now()
     until = None if seconds is None else now + timedelta(seconds=seconds)
     ledger = Ledger.connect(settings, controls_only=True)
     try:
-        given = ledger.pause(pool, operator_name(), reason, now, until)
+        return ledger.pause(pool, operator_name(), reason, now, until)
     finally:
         ledger.close()
+
+
+def pause_text(given: Pause) -> str:
+    """For people."""
     return f"Paused: {legible(pause_line(given))}. What a controller has asked the cloud for already goes on."
 
 
-def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> str:
-    """Take back the pauses of a pool, or all; says which still hold."""
+def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> tuple[Pause, ...]:
+    """Take back the pauses of a pool, or all; gives those that still hold."""
     ledger = Ledger.connect(settings, controls_only=True)
     try:
-        held = ledger.resume(pool, operator_name(), clock.now())
+        return tuple(ledger.resume(pool, operator_name(), clock.now()))
     finally:
         ledger.close()
+
+
+def resume_text(pool: str | None, held: Sequence[Pause]) -> str:
+    """For people."""
     return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
 
 
@@ -68,13 +76,18 @@ def paused(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
         ledger.close()
 
 
-def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason: str) -> str:
-    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now."""
-    ledger = Ledger.connect(settings, controls_only=True)
+def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason: str) -> datetime:
+    """Say that the mass idleness of a pool, or of all, is true as far as it has shown by now; gives that time."""
+    ledger, now = Ledger.connect(settings, controls_only=True), clock.now()
     try:
-        ledger.acknowledge(pool, operator_name(), reason, clock.now())
+        ledger.acknowledge(pool, operator_name(), reason, now)
     finally:
         ledger.close()
+    return now
+
+
+def acknowledge_text(pool: str | None) -> str:
+    """For people."""
     return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
 
 
@@ -142,22 +155,6 @@ def rounds_text(rounds: tuple[RoundLine, ...]) -> str:
     return "\n".join(aligned([heads, *rows], left={1, 5, 6})) if rows else "No round is on record yet."
 
 
-def rounds_object(lines: tuple[RoundLine, ...]) -> list[dict[str, object]]:
-    """For programs."""
-    return [
-        {
-            "id": line.id,
-            "at": line.at.isoformat(),
-            "nodes": line.nodes,
-            "steps": line.steps,
-            "intents": line.intents,
-            "whole": line.whole,
-            "controller": line.controller,
-        }
-        for line in lines
-    ]
-
-
 def trail(settings: LedgerSettings, asked: Asked) -> tuple[AuditRecord, ...]:
     """Who did what: the newest records that were asked for, newest first."""
     ledger = Ledger.connect(settings, read_only=True)
@@ -186,23 +183,6 @@ def _about(trace: AuditRecord) -> str:
     return trace.node_id if trace.pool is None else f"{trace.node_id} of pool {trace.pool}"
 
 
-def trail_object(traces: tuple[AuditRecord, ...]) -> list[dict[str, object]]:
-    """For programs."""
-    return [
-        {
-            "id": each.id,
-            "at": each.at.isoformat(),
-            "who": each.who,
-            "what": each.what,
-            "node": each.node_id,
-            "pool": each.pool,
-            "why": each.why,
-            "result": each.result,
-        }
-        for each in traces
-    ]
-
-
 def pause_line(pause: Pause) -> str:
     """Which pool, until when, who paused it and why."""
     until = "until somebody resumes it" if pause.until is None else f"until {format_time(pause.until, seconds=True)}"
@@ -228,12 +208,6 @@ def audit_text(found: Audit) -> str:
         f"Head {found.links}:{found.head}\n"
         "Keep this line elsewhere: `gpuwatch audit verify --anchor` then also finds a chain that was rewritten."
     )
-
-
-def audit_object(found: Audit) -> dict[str, object]:
-    """For programs."""
-    broken = None if found.broken is None else str(found.broken)
-    return {"links": found.links, "whole_rounds": found.bodies, "head": f"{found.links}:{found.head}", "broken": broken}
 
 
 def _anchor(text: str | None) -> tuple[int, str] | None:

@@ -1,8 +1,9 @@
 """What is billed and used by no running machine, with its price, for people and for scripts."""
 
 from collections.abc import Sequence
+from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import TypedDict
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.model.money import format_usd
@@ -30,12 +31,35 @@ def usd_per_month(left: Leftover) -> Decimal | None:
     )
 
 
-def as_object(found: Sequence[Leftover]) -> dict[str, Any]:
+class UnusedRow(TypedDict):
+    """A volume or an address. `node_id` is the stopped machine that it belongs to; null where it belongs to none."""
+
+    id: str
+    kind: LeftoverKind
+    name: str
+    type: str | None
+    size_bytes: int | None
+    node_id: str | None
+    region: str
+    account: str | None
+    usd_per_month: str | None
+
+
+class UnusedDocument(TypedDict):
+    """What costs money and serves no running machine; `usd_per_month` is the sum of the known list prices."""
+
+    unused: list[UnusedRow]
+    usd_per_month: str
+    prices_as_of: date
+    prices_source: str
+
+
+def as_object(found: Sequence[Leftover]) -> UnusedDocument:
     """Everything, with the prices as texts, which lose nothing."""
-    rows = [
+    rows: list[UnusedRow] = [
         {
             "id": left.id,
-            "kind": left.kind.value,
+            "kind": left.kind,
             "name": left.name,
             "type": left.type or None,
             "size_bytes": left.size_bytes,
@@ -50,7 +74,7 @@ def as_object(found: Sequence[Leftover]) -> dict[str, Any]:
     return {
         "unused": rows,
         "usd_per_month": str(_sum(found).quantize(_CENT)),
-        "prices_as_of": prices.STORAGE_AS_OF.isoformat(),
+        "prices_as_of": prices.STORAGE_AS_OF,
         "prices_source": prices.STORAGE_SOURCE,
     }
 

@@ -26,6 +26,7 @@ from gpuwatch.notify.transports.base import Delivery
 from gpuwatch.notify.transports.registry import ReportTransports
 from gpuwatch.runtime.backoff import Backoff
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.json_document import document
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class ReportContent:
     def document(self, key: str) -> dict[str, Any]:
         """The document of `gpuwatch report --json`."""
         del key
-        return as_object(self.report)
+        return document("report", as_object(self.report))
 
     def parts(self) -> Sequence["ReportContent"]:
         """One part."""

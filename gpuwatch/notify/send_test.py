@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 from gpuwatch.notify.formats import Notification
@@ -19,6 +20,12 @@ class Result:
     name: str
     arrived: bool
     text: str
+
+
+class SentDocument(TypedDict):
+    """The result for each receiver."""
+
+    deliveries: list[Result]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import TypedDict
 
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
@@ -22,8 +23,26 @@ from gpuwatch.simulate.fleet.play import play, staged
 from gpuwatch.simulate.fleet.world import World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
-# A headless run's JSON object; docs/demo.md defines each key.
-Figures = dict[str, str | int | float]
+
+class Figures(TypedDict):
+    """What a headless run comes to; docs/demo.md defines each key."""
+
+    source: str
+    seed: int
+    hours: float
+    nodes: int
+    gpus: int
+    rounds: int
+    billed_gpu_hours: float
+    useful_gpu_hours: float
+    missed_gpu_hours: float
+    silent_gpu_hours: float
+    waste_ratio: float
+    baseline_waste_ratio: float
+    stopped: int
+    wrongly_stopped: int
+    restarts: int
+    saved_usd: float
 
 
 def run_headless(options: Options) -> Figures:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypedDict
 
 import msgspec
 
@@ -242,10 +243,16 @@ def listing(snoozes: Sequence[Snooze], broken: Sequence[str]) -> str:
     return "\n".join(map(legible, [*lines, *(f"Broken: {each}" for each in broken)])) or "No snooze holds."
 
 
-def listing_object(snoozes: Sequence[Snooze], broken: Sequence[str]) -> dict[str, object]:
-    """The snoozes as JSON values."""
-    rows = [{"user": each.user, "until": each.expires_at.isoformat(), "reason": each.reason} for each in snoozes]
-    return {"snoozes": rows, "broken": list(broken)}
+class SnoozesDocument(TypedDict):
+    """The snoozes that hold, and what is wrong with files that could not be read."""
+
+    snoozes: list[Snooze]
+    broken: list[str]
+
+
+def listing_object(snoozes: Sequence[Snooze], broken: Sequence[str]) -> SnoozesDocument:
+    """The snoozes for programs."""
+    return {"snoozes": list(snoozes), "broken": list(broken)}
 
 
 def end(settings: SnoozeSettings) -> bool:

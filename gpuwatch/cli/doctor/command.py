@@ -1,7 +1,6 @@
 """`gpuwatch doctor`: what keeps an agent or a controller from its work."""
 
 import getpass
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 
 from gpuwatch import __version__
 from gpuwatch.cli.base import commands, config_option, install_hint, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.cli.doctor.report import Finding
@@ -77,7 +77,8 @@ def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> Non
     from gpuwatch.cli.doctor.report import Examination, Severity, as_object, as_text  # noqa: PLC0415  likewise
 
     examination = Examination(part=part, version=__version__, user=_user(), findings=findings)
-    say(json.dumps(as_object(examination)) if as_json else as_text(examination))
+    document = as_object(examination)
+    say(json_text(f"doctor.{part}", document) if as_json else as_text(examination))
     sys.exit(1 if examination.count(Severity.PROBLEM) else 0)
 
 

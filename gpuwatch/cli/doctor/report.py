@@ -1,9 +1,10 @@
 """PURE: what the doctor found, as text and as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from textwrap import fill
+from typing import TypedDict
 
 from gpuwatch.runtime.printable import legible
 
@@ -63,7 +64,18 @@ def as_text(examination: Examination) -> str:
     return "\n".join(lines)
 
 
-def as_object(examination: Examination) -> Mapping[str, object]:
+class DoctorDocument(TypedDict):
+    """What the doctor found about one part, and the user who asked; docs/doctor.md lists the codes."""
+
+    part: str
+    version: str
+    user: str
+    problems: int
+    warnings: int
+    findings: list[Finding]
+
+
+def as_object(examination: Examination) -> DoctorDocument:
     """For machines."""
     return {
         "part": examination.part,
@@ -71,16 +83,7 @@ def as_object(examination: Examination) -> Mapping[str, object]:
         "user": examination.user,
         "problems": examination.count(Severity.PROBLEM),
         "warnings": examination.count(Severity.WARNING),
-        "findings": [
-            {
-                "severity": each.severity.value,
-                "code": each.code,
-                "looked_at": each.looked_at,
-                "seen": each.seen,
-                "remedy": each.remedy,
-            }
-            for each in examination.findings
-        ],
+        "findings": list(examination.findings),
     }
 
 

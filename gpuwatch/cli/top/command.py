@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli.base import above_zero, commands, config_option, json_option, say
+from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
     from gpuwatch.agent.settings import AgentSettings
@@ -73,8 +74,7 @@ def _once(source: "Source", *, as_json: bool) -> int:
     source.settle()
     page = source.page()
     if as_json:
-        document = msgspec.to_builtins(page)
-        say(msgspec.json.encode({"schema": document.pop("schema"), "note": source.note, **document}).decode())
+        say(json_text("top", {"note": source.note, **msgspec.to_builtins(page)}))
     else:
         from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
         from gpuwatch.cli.top.screen import Look, screen  # noqa: PLC0415  likewise

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TypedDict
 
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Terms, Use
 from gpuwatch.money.accounting.settings import EnergySettings
@@ -167,7 +167,23 @@ def plain_usd(cents: int) -> str:
     return f"{'-' if cents < 0 else ''}{abs(cents) // 100}.{abs(cents) % 100:02}"
 
 
-def total_object(total: Total, cents: int, wasted_cents: int) -> dict[str, Any]:
+class TotalDocument(TypedDict):
+    """What was billed, and what of it was of no use. Money is null where no price at all is known.
+
+    `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. `waste_ratio` is billed GPU time without
+    useful activity over all billed GPU time. `unpriced_machine_hours` are in no sum of money.
+    """
+
+    usd: str | None
+    usd_wasted: str | None
+    machine_hours: float
+    gpu_hours: float
+    gpu_ms: dict[str, int]
+    waste_ratio: float | None
+    unpriced_machine_hours: float
+
+
+def total_object(total: Total, cents: int, wasted_cents: int) -> TotalDocument:
     """A total for JSON: exact times, and money in cents that add up with those of other totals."""
     unknown = total.unpriced_ms > 0 and total.unpriced_ms == total.node_ms
     return {

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
+from typing import TypedDict
 
 from gpuwatch.model.money import Offer, format_usd
 from gpuwatch.money.advice import instances, model_memory
@@ -73,15 +75,91 @@ def _usd_per_hour(offer: Offer) -> Decimal | None:
     return offer.price_per_hour if offer.currency == "USD" else None
 
 
-def as_json(choice: Choice, limit: int) -> dict[str, object]:
-    """For tools; docs/advice.md defines each key."""
+class MemoryPart(TypedDict):
+    """A part of the memory that the model takes; `shared`: once in all, else for each GPU."""
+
+    name: str
+    bytes: int
+    shared: bool
+    formula: str
+    source: str
+
+
+class ModelMemory(TypedDict):
+    """The memory of the model."""
+
+    bytes: int
+    parts: list[MemoryPart]
+
+
+class ModelShape(TypedDict):
+    """The model's shape; `derived` names what was computed from the number of parameters."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    vocabulary: int
+    derived: list[str]
+
+
+class OfferPrice(TypedDict):
+    """A list price in its own currency."""
+
+    per_hour: str | None
+    currency: str
+    as_of: date
+    source: str
+
+
+class CandidateDocument(TypedDict):
+    """Machines that hold the model, and how they score."""
+
+    provider: str
+    region: str
+    instance_type: str
+    machines: int
+    gpus: int
+    gpu_model: str
+    gpu_memory_bytes: int
+    held_bytes_per_gpu: int
+    usable_bytes_per_gpu: int
+    recompute: str
+    usd_per_hour: str | None
+    price: OfferPrice
+    score: float
+    factors: dict[str, float]
+    notes: list[str]
+
+
+class InstanceDocument(TypedDict):
+    """The machines for a model, best first: `candidates_total` of `offers_looked_at` offers hold it."""
+
+    params: int
+    task: str
+    precision: str
+    shape: ModelShape
+    memory: ModelMemory
+    weights: dict[str, float]
+    candidates: list[CandidateDocument]
+    candidates_total: int
+    offers_looked_at: int
+
+
+def as_object(choice: Choice, limit: int) -> InstanceDocument:
+    """For programs; docs/advice.md defines each key."""
     shape = choice.load.shape
     return {
         "params": shape.params,
         "task": choice.load.task,
         "precision": choice.load.precision,
         "shape": {
-            name: getattr(shape, name) for name in ("layers", "hidden", "heads", "kv_heads", "vocabulary", "derived")
+            "layers": shape.layers,
+            "hidden": shape.hidden,
+            "heads": shape.heads,
+            "kv_heads": shape.kv_heads,
+            "vocabulary": shape.vocabulary,
+            "derived": list(shape.derived),
         },
         "memory": {
             "bytes": sum(part.bytes_ for part in choice.parts),
@@ -96,14 +174,14 @@ def as_json(choice: Choice, limit: int) -> dict[str, object]:
                 for part in choice.parts
             ],
         },
-        "weights": dict(choice.weights),
+        "weights": {str(factor): weight for factor, weight in choice.weights.items()},
         "candidates": [_candidate(each) for each in choice.ranked[:limit]],
         "candidates_total": len(choice.ranked),
         "offers_looked_at": choice.looked_at,
     }
 
 
-def _candidate(each: Ranked) -> dict[str, object]:
+def _candidate(each: Ranked) -> CandidateDocument:
     found, offer = each.candidate, each.candidate.offer
     return {
         "provider": offer.provider,
@@ -120,7 +198,7 @@ def _candidate(each: Ranked) -> dict[str, object]:
         "price": {
             "per_hour": None if offer.price_per_hour is None else str(offer.price_per_hour),
             "currency": offer.currency,
-            "as_of": offer.as_of.isoformat(),
+            "as_of": offer.as_of,
             "source": offer.source,
         },
         "score": round(each.score, 4),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypedDict
 
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
@@ -78,29 +79,28 @@ def _fleets(ledger: Ledger, rounds: Sequence[tuple[int, datetime]]) -> Iterator[
         yield at, ledger.round(round_id).observation.fleet
 
 
-def as_json(found: RightsizingReport) -> dict[str, object]:
-    """For tools; docs/advice.md defines each key."""
+class RightsizeDocument(TypedDict):
+    """The advice, from `rounds` of the `rounds_kept` whole rounds between the first and the last one."""
+
+    over_seconds: float
+    nodes: int
+    rounds: int
+    rounds_kept: int
+    first_round: datetime
+    last_round: datetime
+    advice: list[Sizing]
+
+
+def as_object(found: RightsizingReport) -> RightsizeDocument:
+    """For programs; docs/advice.md defines each key."""
     return {
         "over_seconds": found.over.total_seconds(),
         "nodes": found.nodes,
         "rounds": found.rounds,
         "rounds_kept": found.kept,
-        "first_round": found.first.isoformat(),
-        "last_round": found.last.isoformat(),
-        "advice": [
-            {
-                "node": each.node_id,
-                "name": each.name,
-                "pool": each.pool,
-                "instance_type": each.instance_type,
-                "kind": each.kind,
-                "gpus": list(each.gpus),
-                "sentence": each.sentence,
-                "better": each.better,
-                "usd_per_month": None if each.usd_per_month is None else str(each.usd_per_month),
-            }
-            for each in found.advice
-        ],
+        "first_round": found.first,
+        "last_round": found.last,
+        "advice": list(found.advice),
     }
 
 

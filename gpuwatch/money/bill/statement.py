@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.money import format_usd
@@ -64,11 +64,40 @@ def compared(
     return Compared(first=first, last=last, zone=zone, bill=bill, found=reconciled(bill, metered, known, begun))
 
 
-def as_object(result: Compared) -> dict[str, Any]:
+class DifferenceDocument(TypedDict):
+    """A machine's day in which bill and ledger differ: billed minus metered, null where one of them has no line."""
+
+    resource: str
+    day: date
+    usd: str
+    usd_billed: str | None
+    usd_metered: str | None
+    why: str
+
+
+class ReconcileDocument(TypedDict):
+    """A bill beside the ledger, over the days of the bill, which are those of `timezone`.
+
+    `usd_other_of_machines` is what the bill has for machines besides their time, `usd_of_no_machine` the rest.
+    `equal` is the number of lines that agree to the cent.
+    """
+
+    first_day: date
+    last_day: date
+    timezone: str
+    usd_billed: str
+    usd_metered: str
+    usd_other_of_machines: str
+    usd_of_no_machine: str
+    equal: int
+    differences: list[DifferenceDocument]
+
+
+def as_object(result: Compared) -> ReconcileDocument:
     """All differences."""
     return {
-        "first_day": result.first.isoformat(),
-        "last_day": result.last.isoformat(),
+        "first_day": result.first,
+        "last_day": result.last,
         "timezone": result.zone.key,
         "usd_billed": _text(result.found.billed_usd),
         "usd_metered": _text(result.found.metered_usd),
@@ -78,7 +107,7 @@ def as_object(result: Compared) -> dict[str, Any]:
         "differences": [
             {
                 "resource": each.resource,
-                "day": each.day.isoformat(),
+                "day": each.day,
                 "usd": _text(each.usd),
                 "usd_billed": None if each.billed_usd is None else _text(each.billed_usd),
                 "usd_metered": None if each.metered_usd is None else _text(each.metered_usd),

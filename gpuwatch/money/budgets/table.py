@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
-
-import msgspec
+from typing import TypedDict
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.duration import format_duration, format_time
@@ -17,9 +15,16 @@ _HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % inter
 _OLD_SECONDS = 900.0
 
 
-def as_object(states: Sequence[BudgetState], at: datetime) -> dict[str, Any]:
+class BudgetDocument(TypedDict):
+    """The budgets as the round at that time saw them."""
+
+    at: datetime
+    budgets: list[BudgetState]
+
+
+def as_object(states: Sequence[BudgetState], at: datetime) -> BudgetDocument:
     """Money as decimal texts, times in UTC."""
-    return {"at": at.isoformat(), "budgets": [msgspec.to_builtins(each) for each in states]}
+    return {"at": at, "budgets": list(states)}
 
 
 def as_text(states: Sequence[BudgetState], at: datetime, now: datetime) -> str:

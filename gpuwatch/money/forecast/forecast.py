@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypedDict
 
 from gpuwatch.money.forecast.evaluation import (
     Score,
@@ -50,6 +51,33 @@ class Forecast:
     steps: tuple[Step, ...]
     total_errors: tuple[float, ...]  # how far totals over these steps may be off, as backtested: actual less forecast
     warnings: tuple[str, ...]
+
+
+class ForecastDocument(TypedDict):
+    """The coming steps. `backtest` is the score of the method that makes them, `methods` the scores of all.
+
+    In a score `origins` is how often the method was tried, `coverage` the share of its intervals that held, and the
+    rest are errors, 0 at best.
+    """
+
+    method: str
+    backtest: Score | None
+    methods: list[Score]
+    step_seconds: float
+    forecast: list[Step]
+    warnings: list[str]
+
+
+def as_object(made: Forecast) -> ForecastDocument:
+    """For programs."""
+    return {
+        "method": made.method,
+        "backtest": made.score,
+        "methods": list(made.methods),
+        "step_seconds": made.step_seconds,
+        "forecast": list(made.steps),
+        "warnings": list(made.warnings),
+    }
 
 
 def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = None) -> Forecast:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TypedDict
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer, Price, PriceKey
@@ -75,7 +75,44 @@ def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: st
     )
 
 
-def as_object(shown: Sequence[Row]) -> dict[str, Any]:
+class PriceRow(TypedDict):
+    """An offer: the machine, its price in `currency`, and what it costs in US dollars by the settings.
+
+    `memory_bytes` is the host's. `ratio_to_on_demand` is of a spot price. `usd_exact` is false where a price of another
+    place or time stands in; `usd_unknown` is why there is no price.
+    """
+
+    provider: str
+    region: str | None
+    instance_type: str
+    gpu_model: str
+    gpu_count: int
+    gpu_memory_bytes: int
+    vcpus: int
+    memory_bytes: int | None
+    capacity_type: CapacityType
+    price_per_hour: str | None
+    price_per_gpu_hour: str | None
+    currency: str
+    ratio_to_on_demand: float | None
+    as_of: date
+    age_days: int
+    source: str
+    usd_per_hour: str | None
+    usd_per_gpu_hour: str | None
+    usd_source: str | None
+    usd_exact: bool | None
+    usd_unknown: str | None
+
+
+class PricesDocument(TypedDict):
+    """Offers of machines with GPUs, and what is too old to be relied on."""
+
+    prices: list[PriceRow]
+    warnings: list[str]
+
+
+def as_object(shown: Sequence[Row]) -> PricesDocument:
     """Everything, with amounts as texts, which lose nothing."""
     return {"prices": [_object(row) for row in shown], "warnings": warnings(shown)}
 
@@ -169,7 +206,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def _object(row: Row) -> dict[str, Any]:
+def _object(row: Row) -> PriceRow:
     offer, paid = row.offer, row.paid
     known = paid if isinstance(paid, Price) else None
     return {
@@ -181,12 +218,12 @@ def _object(row: Row) -> dict[str, Any]:
         "gpu_memory_bytes": offer.gpu_memory_bytes,
         "vcpus": offer.vcpus,
         "memory_bytes": offer.memory_bytes,
-        "capacity_type": offer.capacity_type.value,
+        "capacity_type": offer.capacity_type,
         "price_per_hour": _text(offer.price_per_hour),
         "price_per_gpu_hour": _text(offer.price_per_gpu_hour),
         "currency": offer.currency,
         "ratio_to_on_demand": None if row.ratio is None else float(round(row.ratio, 4)),
-        "as_of": offer.as_of.isoformat(),
+        "as_of": offer.as_of,
         "age_days": row.age_days,
         "source": offer.source,
         "usd_per_hour": _text(known.usd_per_hour if known else None),

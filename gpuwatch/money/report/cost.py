@@ -1,19 +1,30 @@
 """What was billed in a period, sliced: asked of the ledger, as text and as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import Any
+from typing import TypedDict
 
 from gpuwatch.model.money import format_cents
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import Energy, Total, energy, grouping, shown, total_object, totals, whole
+from gpuwatch.money.accounting.totals import (
+    Energy,
+    Total,
+    TotalDocument,
+    energy,
+    grouping,
+    shown,
+    total_object,
+    totals,
+    whole,
+)
 from gpuwatch.money.report.blocks import usd
 from gpuwatch.money.report.period import Period
+from gpuwatch.money.unused import UnusedDocument
 from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
@@ -53,26 +64,59 @@ def spent(spend: SpendBook, period: Period, by: str) -> Report:
     )
 
 
-def as_object(report: Report, factors: EnergySettings) -> dict[str, Any]:
+class CostTotal(TotalDocument):
+    """A total with its energy."""
+
+    energy: Energy
+
+
+class CostGroup(CostTotal):
+    """One group of the slicing; the groups add up to the total."""
+
+    name: str
+
+
+class CostDocument(TypedDict):
+    """What was billed from `since` to before `until`.
+
+    `metered_since` is null before the first metering. `cut`: a row lies across an end of the period. `wrong` are totals
+    that differ from their single rows (`--explain`). `unused` is null without `--unused`.
+    """
+
+    since: datetime
+    until: datetime
+    timezone: str
+    metered_since: datetime | None
+    cut: bool
+    by: str
+    groups: list[CostGroup]
+    total: CostTotal
+    wrong: list[str] | None
+    unused: UnusedDocument | None
+
+
+def as_object(report: Report, factors: EnergySettings) -> CostDocument:
     """Everything: times exact in milliseconds, money to the cent, so that the groups add up to the whole."""
     cost, cost_of = shown({name: each.usd for name, each in report.groups.items()}, _CENT)
     wasted, wasted_of = shown({name: each.usd_wasted for name, each in report.groups.items()}, _CENT)
     return {
-        "since": _utc(report.period.since * 1000),
-        "until": _utc(report.period.until * 1000),
+        "since": _time(report.period.since * 1000),
+        "until": _time(report.period.until * 1000),
         "timezone": report.period.zone.key,
-        "metered_since": None if report.began is None else _utc(report.began),
+        "metered_since": None if report.began is None else _time(report.began),
         "cut": report.cut,
         "by": report.by,
         "groups": [
             {
                 "name": name,
                 **total_object(each, cost_of[name], wasted_of[name]),
-                "energy": asdict(energy(each, factors)),
+                "energy": energy(each, factors),
             }
             for name, each in report.groups.items()
         ],
-        "total": {**total_object(report.whole, cost, wasted), "energy": asdict(energy(report.whole, factors))},
+        "total": {**total_object(report.whole, cost, wasted), "energy": energy(report.whole, factors)},
+        "wrong": None,
+        "unused": None,
     }
 
 
@@ -145,5 +189,9 @@ def _energy_lines(found: Energy) -> list[str]:
     return [line + "."]
 
 
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms // 1000, UTC)
+
+
 def _utc(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_time(ms):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,13 +1,12 @@
-"""The report as one JSON document; docs/money.md says what each key holds.
+"""The report as one JSON document; docs/json.md says what each key holds.
 
 Money is a text to the cent, so that the lines of each slicing add up to the whole; times are exact in milliseconds.
 """
 
-from dataclasses import asdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.usage import HOUR_MS
@@ -15,24 +14,34 @@ from gpuwatch.money.accounting.savings import Saved, Saving
 from gpuwatch.money.accounting.totals import plain_usd, shown, total_object
 from gpuwatch.money.forecast.month_end import MonthEnd
 from gpuwatch.money.report.inventory import Inventory
+from gpuwatch.money.report.json_types import (
+    ActionsDocument,
+    GroupSaving,
+    HealthDocument,
+    MachinesDocument,
+    MonthDocument,
+    ReportBudget,
+    ReportDocument,
+    SavedDocument,
+    SavingDocument,
+    StepTotal,
+)
 from gpuwatch.money.report.report import Actions, Report, Step
 from gpuwatch.money.report.sections import headline, title
 
-SCHEMA = 1
 _CENT = Fraction(1, 100)
 
 
-def as_object(report: Report) -> dict[str, Any]:
+def as_object(report: Report) -> ReportDocument:
     """Everything that is known, also what the other forms leave out for want of room."""
     facts, period = report.facts, report.facts.period
     return {
-        "schema": SCHEMA,
         "title": title(report),
         "headline": headline(report),
         "since": _seconds(period.since),
         "until": _seconds(period.until),
         "timezone": period.zone.key,
-        "made_at": _time(facts.now),
+        "made_at": facts.now,
         "over": report.over,
         "total": total_object(report.whole, report.cents, report.wasted_cents),
         "before": None
@@ -58,19 +67,19 @@ def as_object(report: Report) -> dict[str, Any]:
             "year": [_month(each) for each in report.year],
             "none_because": report.no_forecast,
         },
-        "energy": asdict(report.energy),
+        "energy": report.energy,
         "missing": {
-            "metered_since": None if facts.began is None else _time(facts.began),
+            "metered_since": facts.began,
             "rounds": facts.rounds.count,
             "gap_seconds": facts.rounds.gap_seconds,
-            "gaps": [[_time(begin), _time(end)] for begin, end in facts.rounds.gaps],
-            "unseen_days": sorted(day.isoformat() for day in facts.unseen),
+            "gaps": [(begin, end) for begin, end in facts.rounds.gaps],
+            "unseen_days": sorted(facts.unseen),
             "cut": facts.cut,
         },
     }
 
 
-def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
+def _steps(steps: tuple[Step, ...]) -> list[StepTotal]:
     _, cents = shown({str(step.begin): step.total.usd for step in steps}, _CENT)
     _, wasted = shown({str(step.begin): step.total.usd_wasted for step in steps}, _CENT)
     return [
@@ -79,21 +88,23 @@ def _steps(steps: tuple[Step, ...]) -> list[dict[str, Any]]:
     ]
 
 
-def _saved(saved: Saved) -> dict[str, Any]:
+def _saved(saved: Saved) -> SavedDocument:
     return {
         **_saving(saved.whole, round(saved.whole.usd / _CENT)),
         "stops": saved.stops,
         "stops_without_a_known_end": saved.endless,
         "still_cost_known": saved.still_known,
-        **{
-            by: [{"name": name, **_saving(each, cents[name])} for name, each in parts.items()]
-            for by, parts in (("by_pool", saved.by_pool), ("by_owner", saved.by_owner))
-            for cents in [shown({name: each.usd for name, each in parts.items()}, _CENT)[1]]
-        },
+        "by_pool": _savings(saved.by_pool),
+        "by_owner": _savings(saved.by_owner),
     }
 
 
-def _saving(saving: Saving, cents: int) -> dict[str, Any]:
+def _savings(parts: Mapping[str, Saving]) -> list[GroupSaving]:
+    _, cents = shown({name: each.usd for name, each in parts.items()}, _CENT)
+    return [{"name": name, **_saving(each, cents[name])} for name, each in parts.items()]
+
+
+def _saving(saving: Saving, cents: int) -> SavingDocument:
     return {
         "usd": plain_usd(cents),
         "machine_hours": saving.ms / HOUR_MS,
@@ -102,18 +113,17 @@ def _saving(saving: Saving, cents: int) -> dict[str, Any]:
     }
 
 
-def _actions(actions: Actions) -> dict[str, Any]:
+def _actions(actions: Actions) -> ActionsDocument:
     return {
         "counts": [
-            {"verb": verb.value, "status": status.value, "count": count}
-            for (verb, status), count in actions.counts.items()
+            {"verb": verb, "status": status, "count": count} for (verb, status), count in actions.counts.items()
         ],
         "newest": [
             {
-                "at": _time(each.at),
-                "verb": each.verb.value,
-                "status": each.status.value,
-                "node": each.node_id,
+                "at": each.at,
+                "verb": each.verb,
+                "status": each.status,
+                "node_id": each.node_id,
                 "pool": each.pool,
                 "owner": each.owner,
                 "why": each.why,
@@ -121,53 +131,53 @@ def _actions(actions: Actions) -> dict[str, Any]:
             }
             for each in actions.newest
         ],
-        "orders": [{**asdict(each), "at": _time(each.at)} for each in actions.orders],
+        "orders": list(actions.orders),
     }
 
 
-def _machines(seen: Inventory) -> dict[str, Any]:
+def _machines(seen: Inventory) -> MachinesDocument:
     return {
-        "at": _time(seen.at),
+        "at": seen.at,
         "states": dict(seen.states),
         "uses": dict(seen.uses),
         "idle": [
             {
-                "node": each.node.id,
+                "node_id": each.node.id,
                 "name": each.node.name,
                 "pool": each.node.pool,
                 "owner": each.node.owner,
-                "state": each.state.value,
+                "state": each.state,
                 "held_seconds": each.held_seconds,
                 "usd_per_hour": None if each.usd_per_hour is None else str(each.usd_per_hour),
-                "next": each.next_verb.value,
+                "next": each.next_verb,
                 "why": each.why,
             }
             for each in seen.idle
         ],
         "stopped": [
             {
-                "node": each.node.id,
+                "node_id": each.node.id,
                 "name": each.node.name,
                 "pool": each.node.pool,
                 "owner": each.node.owner,
                 "by_gpuwatch": each.by_gpuwatch,
-                "since": None if each.since is None else _time(each.since),
+                "since": each.since,
             }
             for each in seen.standing
         ],
     }
 
 
-def _health(seen: Inventory) -> dict[str, Any]:
+def _health(seen: Inventory) -> HealthDocument:
     return {
-        "at": _time(seen.at),
+        "at": seen.at,
         "gpus": dict(seen.health),
         "not_well": [
             {
-                "node": each.node.id,
+                "node_id": each.node.id,
                 "gpu": each.gpu,
-                "health": each.health.value,
-                "since": None if each.since is None else _time(each.since),
+                "health": each.health,
+                "since": each.since,
                 "remedy": each.remedy,
                 "why": each.sentence,
             }
@@ -176,7 +186,7 @@ def _health(seen: Inventory) -> dict[str, Any]:
     }
 
 
-def _budget(state: BudgetState) -> dict[str, Any]:
+def _budget(state: BudgetState) -> ReportBudget:
     return {
         "name": state.name,
         "scope": str(state.scope),
@@ -193,7 +203,7 @@ def _budget(state: BudgetState) -> dict[str, Any]:
     }
 
 
-def _month(month: MonthEnd) -> dict[str, Any]:
+def _month(month: MonthEnd) -> MonthDocument:
     return {
         "month": f"{month.month:%Y-%m}",
         "usd_of_days_over": str(month.actual),
@@ -209,9 +219,5 @@ def _decimal(amount: Decimal | None) -> str | None:
     return None if amount is None else str(amount)
 
 
-def _time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _seconds(at: int) -> str:
-    return _time(datetime.fromtimestamp(at, UTC))
+def _seconds(at: int) -> datetime:
+    return datetime.fromtimestamp(at, UTC)

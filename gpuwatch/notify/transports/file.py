@@ -12,7 +12,7 @@ from gpuwatch.notify.transports.base import Content, Delivery, Transport, in_wor
 
 FORMATS: Mapping[str, Callable[[Content], str]] = {
     "html": lambda content: content.html(mail=False),
-    "json": lambda content: json.dumps(content.document(""), indent=2) + "\n",
+    "json": lambda content: json.dumps(content.document("")) + "\n",
     "txt": lambda content: content.text(),
 }
 

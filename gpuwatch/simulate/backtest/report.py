@@ -1,4 +1,4 @@
-"""The run that all reports come from, and what it says for tools."""
+"""The run that all reports come from."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,6 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, figures_of, optimum_of
 from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.prices import prices_of
 from gpuwatch.simulate.backtest.safety_check import Bounds, Checked, check
 from gpuwatch.simulate.backtest.stops import StopRecord, foremost, stops_of
 from gpuwatch.simulate.fleet.options import Options
@@ -157,81 +156,3 @@ MEASURES = (
     Measure(key="suspected_wrong_stops", words="suspected wrong stops", write=_count),
     Measure(key="suspected_wrong_ratio", words="part of the stops suspected wrong", write=_percent),
 )
-
-
-def as_json(result: Backtest, most: int = LISTED) -> dict[str, object]:
-    """For tools; docs/backtest.md defines each key. `most` bounds each list of stops."""
-    return {
-        "trace": result.source,
-        "begins_at": None if result.history.begins_at is None else result.history.begins_at.isoformat(),
-        "nodes": len(result.history.lives),
-        "node_hours": round(result.node_hours, 4),
-        "gaps": len(result.history.gaps),
-        "restart_cost_seconds": result.terms.restart,
-        "boot_seconds": result.terms.boot,
-        "regret_seconds": result.terms.regret,
-        "prices": [
-            {"instance_type": kind, "usd_per_hour": None, "as_of": None, "source": None}
-            if price is None
-            else {
-                "instance_type": kind,
-                "usd_per_hour": float(price.usd_per_hour),
-                "as_of": price.as_of.isoformat(),
-                "source": price.source,
-            }
-            for kind, price in prices_of(result.history).items()
-        ],
-        "policies": [_policy(result, line, most) for line in result.lines],
-        "optimum": _figures(result.optimum),
-        "node_hours_per_second": round(result.replayed_per_second),
-    }
-
-
-def _policy(result: Backtest, line: Line, most: int) -> dict[str, object]:
-    figures, checked = line.figures, line.checked
-    return {
-        "name": figures.policy.name,
-        **_figures(figures),
-        "to_optimum": {
-            measure.key: _plain(measure.ratio(figures, result.optimum)) for measure in MEASURES if measure.compared
-        },
-        "wrongly_stopped": None if checked is None else checked.wrongly_stopped,
-        "violations": None if checked is None else len(checked.violations),
-        "violated": [] if checked is None else list(checked.violations[:20]),
-        "checked_hours": 0.0 if checked is None else round(checked.hours, 4),
-        "checked_whole": checked is not None and checked.whole,
-        "checked_node_hours": 0.0 if checked is None else round(checked.node_hours, 4),
-        "checked_stops": 0 if checked is None else checked.stops,
-        "would_have_stopped": [_stop(result, each) for each in result.listed(figures, most)],
-    }
-
-
-def _figures(figures: Figures) -> dict[str, object]:
-    return {measure.key: _plain(getattr(figures, measure.key)) for measure in MEASURES}
-
-
-def _plain(value: float | Decimal | None) -> float | None:
-    """A number for JSON: counts as they are, money to the cent, the rest to six places."""
-    if isinstance(value, Decimal):
-        return float(value)
-    return round(value, 6) if isinstance(value, float) else value
-
-
-def _stop(result: Backtest, each: StopRecord) -> dict[str, object]:
-    gap, begins_at = each.stop.gap, result.history.begins_at
-    moments = {"idle_since": gap.begin, "stopped_at": each.stop.at, "needed_at": gap.end if gap.needed else None}
-    absolute = {
-        name: None if at is None else (begins_at + timedelta(seconds=at)).isoformat()
-        for name, at in moments.items()
-        if begins_at is not None
-    }
-    return {
-        "node": gap.node_id,
-        "pool": each.pool,
-        **{f"{name}_seconds": _plain(at) for name, at in moments.items()},
-        **absolute,
-        "node_hours_saved": round(each.stop.saved_seconds / 3600, 6),
-        "saved_usd": _plain(each.saved_usd),
-        "suspect": each.suspect,
-        "evidence": each.evidence,
-    }

@@ -13,6 +13,7 @@ from gpuwatch.cli.main import commands
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.money import unused
 from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.json_document import json_text
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.fakes.moto_faults import REGION, MotoFaults
 
@@ -68,7 +69,7 @@ def test_nothing_left_is_said_in_a_sentence() -> None:
 @pytest.mark.parametrize("found", [[], [a_volume(1), ADDRESS, UNKNOWN]])
 def test_scripts_get_every_price_as_text(found: Sequence[Leftover]) -> None:
     """Money is no float in JSON either, and a price that is not known is null."""
-    result = json.loads(json.dumps(unused.as_object(found)))
+    result = json.loads(json_text("unused", unused.as_object(found)))
 
     assert [row["usd_per_month"] for row in result["unused"]] == ["8.00", "3.65", None][: len(found)]
     assert result["usd_per_month"] == ("11.65" if found else "0.00")

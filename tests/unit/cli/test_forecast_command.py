@@ -34,12 +34,12 @@ def test_tools_get_one_object(series: Path) -> None:
     result = json.loads(done.stdout)
 
     assert done.exit_code == 0, done.output
-    assert set(result) == {"method", "backtest", "methods", "step_seconds", "forecast", "warnings"}
+    assert set(result) == {"schema", "method", "backtest", "methods", "step_seconds", "forecast", "warnings"}
     assert set(result["backtest"]) >= {"mase", "wape", "coverage", "origins"}
     assert result["method"] in {each["method"] for each in result["methods"]}
     assert result["step_seconds"] == 86400
     assert [step["time"] for step in result["forecast"]] == [
-        (BEGIN + timedelta(days=56 + at)).isoformat() for at in range(7)
+        f"{BEGIN + timedelta(days=56 + at):%Y-%m-%dT%H:%M:%SZ}" for at in range(7)
     ]
     assert all(step["lower"] <= step["mean"] <= step["upper"] for step in result["forecast"])
     assert [step["mean"] for step in result["forecast"]] == pytest.approx([value + 1 for value in WEEK], abs=2)
@@ -64,7 +64,7 @@ def test_seconds_gzip_other_columns_and_holes_are_read(tmp_path: Path) -> None:
 
     assert result["step_seconds"] == 3600
     assert {step["mean"] for step in result["forecast"]} == {5.0}
-    assert result["forecast"][0]["time"] == (BEGIN + timedelta(hours=100)).isoformat()
+    assert result["forecast"][0]["time"] == f"{BEGIN + timedelta(hours=100):%Y-%m-%dT%H:%M:%SZ}"
     assert any("1 of 100 steps hold no value" in warning for warning in result["warnings"])
 
 

@@ -117,6 +117,7 @@ def test_audit_verify_prints_a_head_to_keep_and_fails_where_records_were_changed
 
     assert (good.exit_code, head is not None) == (0, True), good.output
     assert head is not None
+    assert result.pop("schema") == "gpuwatch.audit.verify/1"
     assert result == {"links": 2, "whole_rounds": 1, "head": head[1], "broken": None}
     assert gpuwatch("audit", "verify", "--anchor", head[1]).exit_code == 0
     other = gpuwatch("audit", "verify", "--anchor", "2:" + "0" * 64)
@@ -130,7 +131,7 @@ def test_rounds_lists_what_can_be_explained(ledger: Ledger) -> None:
     ledger.record_round(an_observation(a_node()))
     last = ledger.record_round(an_observation(a_node(), a_node("i-2")))
     heads, line, _ = gpuwatch("rounds").output.splitlines()
-    (row,) = json.loads(gpuwatch("rounds", "--json", "--limit", "1").output)
+    (row,) = json.loads(gpuwatch("rounds", "--json", "--limit", "1").output)["rounds"]
 
     assert heads.split() == ["ROUND", "AT", "NODES", "STEPS", "INTENTS", "KEPT", "CONTROLLER"]
     assert re.match(rf" +{last}  2026-03-02 12:00:00 UTC +2 +0 +0  whole +.+:\d+$", line), line

@@ -10,9 +10,11 @@ from gpuwatch.cli import render as show
 from gpuwatch.cli import status
 from gpuwatch.controller.explain import node_page
 from gpuwatch.controller.node_row import nodes_page
+from gpuwatch.controller.plan_page import plan_page
 from gpuwatch.controller.round import explained
 from gpuwatch.model.fleet import Evidence, NodeReport, State, WorkOwner
 from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.runtime.json_document import json_text
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.builders.gpu import START
 from tests.support.builders.last_busy import busy_last, cpu_evidence
@@ -134,13 +136,15 @@ def test_the_same_as_json() -> None:
     node = plan.observation.fleet.nodes[0]
     page = node_page(plan, desk.rulebook, desk.ledger, node, plan.observation.ledger, round_id=None)
 
-    rows = json.loads(show.as_json(nodes_page(plan, desk.rulebook)))["nodes"]
-    planned = json.loads(json.dumps(show.plan_object(plan)))
-    result = json.loads(show.as_json(page))
+    rows = json.loads(json_text("status", nodes_page(plan, desk.rulebook)))["nodes"]
+    planned = json.loads(json_text("plan", plan_page(plan, desk.rulebook)))
+    result = json.loads(json_text("explain", page))
 
     assert [row["id"] for row in rows] == [f"i-{n}" for n in range(1, 8)]
     assert {row["id"]: row["activity"] for row in rows}["i-4"] == "parked"
     assert planned["reviews"][0]["step"]["node_id"] == "i-2"
+    assert [row["id"] for row in planned["nodes"]] == [each["step"]["node_id"] for each in planned["reviews"]]
+    assert all(row in rows for row in planned["nodes"])
     assert result["activity"]["held_seconds"] == node.activity.held_seconds
     assert result["if_stopped_now"]["answers"]
     assert result["history"][0]["intent"]["verb"] == "notice"

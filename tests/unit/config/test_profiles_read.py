@@ -25,7 +25,7 @@ def shown(file: Path, text: str, *options: str) -> dict[str, dict[str, str]]:
     file.write_text(text)
     done = CliRunner().invoke(config, ["show", "--config", str(file), "--json", *options])
     assert done.exit_code == 0, done.output
-    found: dict[str, dict[str, str]] = json.loads(done.output)
+    found: dict[str, dict[str, str]] = json.loads(done.output)["settings"]
     return found
 
 

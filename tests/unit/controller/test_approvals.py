@@ -210,7 +210,7 @@ def test_who_waits_is_listed_until_somebody_approves(ledger: Ledger) -> None:
 
     when = f"noticed {NOW:%Y-%m-%d %H:%M}Z, may go from {due:%H:%M}Z on"
     assert listed.output == f"i-1  trainer-7  pool training, {when}. {REASON.sentence}\n"
-    assert [(each["node"], each["why"]) for each in there] == [("i-1", REASON.sentence)]
+    assert [(each["id"], each["why"]) for each in there["waiting"]] == [("i-1", REASON.sentence)]
     assert done.output == "Approved: i-1; it goes if it still has no use then.\n"
     assert [(each.key, each.who, each.reason) for each in approvals] == [
         (notice.key, operator_name(), "the project has ended")

@@ -46,7 +46,9 @@ def printed(site: Site, monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
     monkeypatch.setattr(fleet, "a_plan", the_same_round)
     result = CliRunner().invoke(commands, [*words, "--json"])
     assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    document = json.loads(result.output)
+    assert document.pop("schema") == f"gpuwatch.{words[0]}/1"
+    return document
 
 
 def schema_errors(site: Site, name: str, value: object) -> list[str]:

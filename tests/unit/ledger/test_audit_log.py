@@ -47,7 +47,7 @@ def listed(*arguments: str) -> list[dict[str, Any]]:
     """What the command says, as a program reads it."""
     result = gpuwatch(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.output)
+    found: list[dict[str, Any]] = json.loads(result.output)["records"]
     return found
 
 
@@ -108,7 +108,7 @@ def test_each_record_says_who_what_why_and_what_came_of_it(ledger: Ledger) -> No
     controller = ledger.leader()
     found = listed()
 
-    assert [(each["what"], each["node"], each["pool"], each["who"], each["why"]) for each in found] == [
+    assert [(each["what"], each["node_id"], each["pool"], each["who"], each["why"]) for each in found] == [
         ("stop", "i-1", "training", controller, REASON.sentence),
         ("backtest", None, "training", "ann@desk", "on load.csv"),
         ("backtest", None, "training", "ann@desk", "on load.csv"),
@@ -130,7 +130,7 @@ def test_each_record_says_who_what_why_and_what_came_of_it(ledger: Ledger) -> No
         "250 accepted",
         "settled: the tags are there",
     ]
-    assert found[-1]["at"] == NOW.isoformat()
+    assert found[-1]["at"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def test_people_read_a_line_a_record_with_its_reason_under_it(ledger: Ledger) -> None:
@@ -156,7 +156,7 @@ def test_an_auditor_asks_for_a_machine_a_pool_a_time_a_deed_or_a_number(ledger: 
     a_day(ledger)
     of_serving = [(each["what"], each["pool"]) for each in listed("--pool", "serving")]
 
-    assert {each["node"] for each in listed("--node", "i-1")} == {"i-1"}
+    assert {each["node_id"] for each in listed("--node", "i-1")} == {"i-1"}
     assert len(listed("--node", "i-1")) == 7
     assert of_serving == [("resume", None), ("pause", None), ("notice", "serving")]
     assert "snooze" in {each["what"] for each in listed("--pool", "training")}

@@ -56,7 +56,7 @@ def test_json_is_one_object_with_its_schema() -> None:
     """For programs: the page as the agent gives it, and a note on where it comes from."""
     done = json.loads(top("--agent", URL, "--json").output)
 
-    assert (done["schema"], done["note"], done["hostname"]) == (1, "", "trainer-7")
+    assert (done["schema"], done["note"], done["hostname"]) == ("gpuwatch.top/1", "", "trainer-7")
     assert done["verdict"]["activity"]["state"] == "busy"
     assert done["verdict"]["at"].endswith("Z")
     assert done["gpus"][0]["memory_total_bytes"] == 80 << 30

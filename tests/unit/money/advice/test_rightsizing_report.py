@@ -15,6 +15,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.fleet import NodeReport, State
 from gpuwatch.money.advice import rightsizing_report
 from gpuwatch.runtime.clock import ManualClock
+from gpuwatch.runtime.json_document import json_text
 from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict
 from tests.support.builders.money import a_gpu
 
@@ -48,7 +49,10 @@ def test_the_rounds_on_record_are_read_and_the_unused_gpus_are_told(tmp_path: Pa
     assert (found.nodes, found.rounds, found.kept) == (1, 6, 6)
     assert [each.sentence.split(";")[0] for each in found.advice] == ["2 of 4 GPUs unused for 9 days"]
     assert "i-1 (g6.12xlarge, pool default): 2 of 4 GPUs unused for 9 days" in rightsizing_report.as_text(found)
-    assert json.loads(json.dumps(rightsizing_report.as_json(found)))["advice"][0]["gpus"] == [2, 3]
+    assert json.loads(json_text("recommend.rightsize", rightsizing_report.as_object(found)))["advice"][0]["gpus"] == [
+        2,
+        3,
+    ]
 
 
 def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) -> None:

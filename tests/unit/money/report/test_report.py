@@ -29,6 +29,7 @@ FORMS: dict[str, Callable[[Report], str]] = {
     for form, render in FORMATS.items()
 }
 PAGES = {f"saturday.{form}": render for form, render in FORMS.items()}
+PAGES["saturday.json"] = lambda report: json.dumps(json.loads(FORMS["json"](report)), indent=2) + "\n"
 PAGES["saturday.mail.html"] = lambda report: as_html(report, mail=True)
 
 

@@ -112,7 +112,7 @@ def test_the_stops_are_those_of_the_json(written: tuple[str, Page, dict[str, Any
     """Node for node, with hours, money and evidence."""
     _, page, document = written
     expected = [
-        (each["node"], f"{each['node_hours_saved']:,.2f}", f"{each['saved_usd']:,.2f}", each["evidence"])
+        (each["node_id"], f"{each['node_hours_saved']:,.2f}", f"{each['saved_usd']:,.2f}", each["evidence"])
         for policy in document["policies"]
         for each in policy["would_have_stopped"]
     ]

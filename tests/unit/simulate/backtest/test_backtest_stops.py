@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.json_document import json_text
 from gpuwatch.simulate.backtest.compare import Terms, figures_of, policy_of
+from gpuwatch.simulate.backtest.document import as_object
 from gpuwatch.simulate.backtest.gaps import History
-from gpuwatch.simulate.backtest.report import Backtest, as_json, backtest
+from gpuwatch.simulate.backtest.report import Backtest, backtest
 from gpuwatch.simulate.backtest.stops import StopRecord
 from gpuwatch.simulate.backtest.text import as_text
 from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, stopped_of, usual_wait
@@ -97,13 +99,15 @@ def test_moments_are_absolute_where_the_source_knows_them() -> None:
     history = of_intervals(TURNS)
     known = replace(history, begins_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
     first, bare = (
-        json.loads(json.dumps(as_json(told_of(each, "timeout=5m"), 1)))["policies"][0]["would_have_stopped"][0]
+        json.loads(json_text("backtest", as_object(told_of(each, "timeout=5m"), 1)))["policies"][0][
+            "would_have_stopped"
+        ][0]
         for each in (known, history)
     )
 
-    assert (first["idle_since"], first["needed_at"]) == ("2026-03-02T00:00:00+00:00", "2026-03-02T00:10:00+00:00")
+    assert (first["idle_since"], first["needed_at"]) == ("2026-03-02T00:00:00Z", "2026-03-02T00:10:00Z")
     assert (first["idle_since_seconds"], first["needed_at_seconds"]) == (1800, 2400)
-    assert "idle_since" not in bare
+    assert bare["idle_since"] is None
     assert "2026-03-02 00:05:00" in as_text(told_of(known, "timeout=5m"))
     assert "0d 00:35:00" in as_text(told_of(history, "timeout=5m"))
 

@@ -1,0 +1,40 @@
+"""JSON documents for programs: an object that begins with its schema, and times in UTC that end in Z."""
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+VERSION = 1  # of a document's schema; it grows when a field changes its meaning or goes, never for a new field
+
+
+def document(kind: str, body: object) -> dict[str, Any]:
+    """One document of values that any JSON library writes.
+
+    `kind` is the command's words with dots between them (`audit.log`). `body` is a mapping, a struct or a dataclass of
+    what msgspec knows; its datetimes have a time zone. A field `schema` of its own is replaced.
+    """
+    fields = _plain(msgspec.to_builtins(body, builtin_types=(datetime,)))
+    return {"schema": f"gpuwatch.{kind}/{VERSION}", **{name: fields[name] for name in fields if name != "schema"}}
+
+
+def json_text(kind: str, body: object) -> str:
+    """The document on one line, in ASCII, so that a terminal shows it and no control character has an effect."""
+    return json.dumps(document(kind, body), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  JSON
+    """Times in UTC, numbers that JSON has; what is neither stays."""
+    match value:
+        case datetime():
+            return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat()}Z"
+        case float() if not math.isfinite(value):
+            return None
+        case Mapping():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value
