@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.figures import Figure
-from gpuwatch.simulate.demo import Figures, run_headless
+from gpuwatch.simulate.demo import DemoDocument, run_headless
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.fleet import a_node
 
@@ -31,7 +31,7 @@ def measure(trace_hours: float) -> Iterator[Figure]:
 
 def _played(name: str, options: Options, runs: int) -> Iterator[Figure]:
     times, bare = [], []
-    figures: Figures = {}
+    figures: DemoDocument
     for _ in range(runs):
         begin = time.perf_counter()
         figures = run_headless(options)

@@ -12,10 +12,23 @@ _STAY = ("agent", "probe")  # they run on; the third one ends at once
 
 
 def main() -> int:
-    """Run the command line; the result is the exit status."""
+    """Run the command line; the result is the exit status. No error ends in a traceback on somebody's terminal."""
+    try:
+        return _run()
+    except Exception as error:  # noqa: BLE001  the last resort is for all of them
+        from gpuwatch.runtime.last_resort import report  # noqa: PLC0415  loaded for an error alone
+
+        return report(error, sys.argv[1] if len(sys.argv) > 1 else "")
+
+
+def _run() -> int:
+    """Run what the first word names; the result is the exit status."""
     import importlib  # noqa: PLC0415  the branch decides what is loaded
 
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--config"] and arguments[2:3] == ["agent"]:  # before the command, as elsewhere
+        arguments = [*arguments[2:], *arguments[:2]]
+    name = arguments[0] if arguments else ""
     if name in _STAY:
         from gpuwatch.runtime.later import load_without_more, loaded_later  # noqa: PLC0415  likewise
 
@@ -23,7 +36,7 @@ def main() -> int:
         if name == "probe":  # the agent does it when the judge of its settings is at work
             load_without_more()
     if name in _LEAN:
-        return int(importlib.import_module(_LEAN[name]).main(sys.argv[2:]))
+        return int(importlib.import_module(_LEAN[name]).main(arguments[1:]))
     from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise
 
     return operators()

@@ -39,7 +39,7 @@ from gpuwatch.runtime.systemd import Watchdog, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
 
-_FAILED = 1
+_UNUSABLE = 2  # the exit status: it cannot work as it is configured
 _RELEASED = "the GPUs are released, and a restart would take them; run `gpuwatch agent acquire` first"
 _JSON = "application/json"
 # EC2's Nitro hypervisor writes the instance id there; readable by everybody.
@@ -58,10 +58,10 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         door = make_auth(settings, clock, "agent")
     except (OSError, ValueError) as error:
         _LOG.error("%s", error)
-        return _FAILED
+        return _UNUSABLE
     except ImportError as error:
         _LOG.error("agent.users_file and agent.basic_auth_users need bcrypt (%s): pip install 'gpuwatch[auth]'", error)
-        return _FAILED
+        return _UNUSABLE
     node_id = settings.node_id or discover_node_id()
     health = _health(settings, clock)
     parts = assembled(settings, clock, node_id=node_id, health=health)
@@ -97,7 +97,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         )
     except OSError as error:
         _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, error)
-        return _FAILED
+        return _UNUSABLE
     control = _control(settings, supervisor, clock)
     ending = SignalWaiter()
     supervisor.start()

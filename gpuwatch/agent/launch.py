@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from gpuwatch import __version__
 from gpuwatch.runtime.later import load_without_more
 from gpuwatch.runtime.printable import shown
 from gpuwatch.runtime.reexec import own_command
@@ -221,6 +222,7 @@ def flags() -> argparse.ArgumentParser:
         description="Read the GPUs of this host; serve metrics and a verdict on their use.",
         epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; see their --help.",
     )
+    parser.add_argument("--version", action="version", version=f"gpuwatch {__version__}", help="show the version")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
     parser.add_argument("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
     parser.add_argument("--source", metavar="NAME", help="nvml, simulated or replay (nvml)")

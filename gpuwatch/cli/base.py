@@ -2,16 +2,16 @@
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuwatch import __version__
+from gpuwatch.cli.missing import install_hint, is_missing_part
 from gpuwatch.runtime.printable import shown
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
 
 
+_GLOBAL = {"--config": True, "--json": False}  # may stand before the command, too; whether a value follows
+_BEFORE = "gpuwatch.before"
+
 # What `gpuwatch --help` lists under which heading; the rest comes last.
 SECTIONS = {
     "On a GPU host": ("top", "agent", "probe", "snooze"),
@@ -36,6 +39,7 @@ SECTIONS = {
     "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("cost", "budget", "forecast", "report", "prices", "recommend"),
     "Try": ("demo", "backtest"),
+    "About": ("version", "completion"),
 }
 
 
@@ -43,6 +47,28 @@ class Sections(click.Group):
     """A group that lists its commands under headings, each with the first paragraph of its help."""
 
     group_class = type  # those within it are of this kind, too
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep options that commands take, such as --config, where they stand before the command."""
+        own = {name for each in self.params for name in each.opts}
+        kept, rest = _leading(args, own)
+        ctx.meta[_BEFORE] = [*ctx.meta.get(_BEFORE, []), *kept]
+        return super().parse_args(ctx, rest)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command, with the options that stood before it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is None or not ctx.meta[_BEFORE] or (isinstance(command, click.Group) and not _takes(command)):
+            return name, command, rest
+        kept, ctx.meta[_BEFORE] = ctx.meta[_BEFORE], []
+        if name == "agent":  # it reads its own arguments, and `release` and `acquire` come first
+            return name, command, [*rest, *kept]
+        missing = next((each for each in kept if each in _GLOBAL and each not in _takes(command)), None)
+        if missing is not None:
+            raise click.UsageError(f"`{ctx.command_path} {name}` takes no {missing}", ctx=ctx)
+        return name, command, [*kept, *rest]
 
     def sections(self) -> dict[str, list[str]]:
         """Names of the commands by heading."""
@@ -52,12 +78,41 @@ class Sections(click.Group):
             return {"Commands": rest}
         return {title: names for title, names in (known | {"More": rest}).items() if names}
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  as inherited
+        """Run a command. If it needs a part that is not installed, say how to install it: exit status 2."""
+        try:
+            return super().invoke(ctx)
+        except ImportError as error:
+            if not is_missing_part(error):
+                raise
+            say(f"This command needs a part that is not installed: {install_hint(error)}", err=True)
+            sys.exit(2)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As `--help` shows them."""
         del ctx
         for title, names in self.sections().items():
             with formatter.section(title):
                 formatter.write_dl([(name, _does(self.commands[name])) for name in names])
+
+
+def _leading(args: list[str], own: set[str]) -> tuple[list[str], list[str]]:
+    """The options of `_GLOBAL` at the begin of the arguments, which the group does not take itself; and the rest."""
+    kept: list[str] = []
+    rest = list(args)
+    while rest and (name := rest[0].partition("=")[0]) in _GLOBAL and name not in own:
+        kept += [name, rest[0].partition("=")[2]] if "=" in rest[0] and _GLOBAL[name] else [rest[0]]
+        first = rest.pop(0)
+        if _GLOBAL[name] and "=" not in first:
+            if not rest:
+                raise click.UsageError(f"{name} needs a value, and a command after it: gpuwatch {name} FILE status")
+            kept.append(rest.pop(0))
+    return kept, rest
+
+
+def _takes(command: click.Command) -> set[str]:
+    """The options of `_GLOBAL` that a command takes."""
+    return {name for each in command.params for name in each.opts} & set(_GLOBAL)
 
 
 def _does(command: click.Command) -> str:
@@ -109,25 +164,12 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
             yield parts, step(parts, act=False)
 
 
-def install_hint(error: ImportError) -> str:
-    """What is missing, and the command that installs the extra that brings it."""
-    if "pip install" in str(error):
-        return str(error)
-    from importlib import metadata  # noqa: PLC0415  a fifth of the start-up, for an error alone
-
-    module = (error.name or "").partition(".")[0]
-    try:
-        wanted = metadata.requires("gpuwatch") or ()
-    except metadata.PackageNotFoundError:
-        wanted = ()
-    brought = (re.match(rf"{re.escape(module)}\b.*extra == ['\"](\w+)", each, re.IGNORECASE) for each in wanted)
-    extra = next((found[1] for found in brought if found is not None), "controller")
-    return f"{error}: pip install 'gpuwatch[{extra}]'"
-
-
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn errors that a person can correct into a message on stderr and exit status 2."""
+    """Turn errors that a person can correct into a message on stderr and exit status 2.
+
+    A part that is not installed is named by `Sections.invoke`, whichever command needs it.
+    """
     from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by these commands only
     from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
     from gpuwatch.money.prices.overrides_file import PricesError  # noqa: PLC0415  likewise
@@ -136,8 +178,6 @@ def explained() -> Iterator[None]:
         yield
     except (CloudError, LedgerError, PricesError) as error:
         say(error, err=True)
-    except ImportError as error:
-        say(f"This command needs a part that is not installed: {install_hint(error)}", err=True)
     else:
         return
     sys.exit(2)

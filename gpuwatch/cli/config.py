@@ -11,6 +11,7 @@ import click
 
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.missing import install_hint
 
 if TYPE_CHECKING:
     from gpuwatch.cli.config_documents import CheckDocument, ConfigWarning, ShowDocument
@@ -69,8 +70,11 @@ def _untried(settings: "Settings") -> list[str]:
     """The pools that wait for a backtest, where one is required and the ledger can be asked."""
     if settings.limits.require_backtest is None:
         return []
-    from gpuwatch.controller import operations  # noqa: PLC0415  loaded where a backtest is required
-    from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+    try:
+        from gpuwatch.controller import operations  # noqa: PLC0415  loaded where a backtest is required
+        from gpuwatch.ledger import LedgerError  # noqa: PLC0415  likewise
+    except ModuleNotFoundError as error:
+        return [f"limits.require_backtest is set, and the ledger cannot be read here: {install_hint(error)}"]
     from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
     try:

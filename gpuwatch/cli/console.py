@@ -1,6 +1,7 @@
 """The terminal's colours: those of the fleet page, each by its name where there are only sixteen."""
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -13,6 +14,7 @@ from gpuwatch.model.colours import STATE_COLOURS
 from gpuwatch.model.legible import legible
 from gpuwatch.runtime.columns import wrapped
 
+_GAP = re.compile(r"^ +| {2,}")  # what stands before a column
 _MANY = frozenset({"256", "truecolor"})
 
 
@@ -63,7 +65,8 @@ def styled(line: str, styles: Mapping[str, str]) -> Text:
 
 
 def _wrapped(text: Text, width: int) -> list[Text]:
-    """A sentence within the width; each line begins where the first one does."""
-    words = text.plain.lstrip(" ")
-    indent = " " * min(len(text.plain) - len(words), width // 2)
-    return [Text(indent + part, style=text.style) for part in wrapped(words, width - len(indent), None)]
+    """A line within the width; in a list it goes on below its last column, else where it began."""
+    begin = max((found.end() for found in _GAP.finditer(text.plain) if found.end() <= width // 2), default=0)
+    parts = wrapped(text.plain[begin:], width - begin, None)
+    heads = [text.plain[:begin], *[" " * begin] * (len(parts) - 1)]
+    return [Text(head + part, style=text.style) for head, part in zip(heads, parts, strict=True)]

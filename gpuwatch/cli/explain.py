@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.cli import render
+from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.controller.context import LiveParts, Round
 from gpuwatch.controller.explain import NodePage, find_node, node_page
 from gpuwatch.guard import Rulebook
@@ -11,20 +11,22 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.runtime.clock import SystemClock
-from gpuwatch.runtime.printable import legible
 
 
-def of_now(parts: LiveParts, done: Round, name: str) -> tuple[str, NodePage]:
+def of_now(parts: LiveParts, done: Round, name: str, *, verbose: bool = False) -> tuple[str, NodePage]:
     """A node in a round of this moment.
 
     Raises:
         UnknownNodeError: the node does not exist.
 
     """
-    return _explained(done, parts.rules, parts.ledger, name, done.observation.ledger, round_id=None)
+    page = _page(done, parts.rules, parts.ledger, name, done.observation.ledger, round_id=None)
+    return explain_text(page, verbose=verbose), page
 
 
-def of_past(settings: LedgerSettings, name: str, *, number: int | None, when: str | None) -> tuple[str, NodePage]:
+def of_past(
+    settings: LedgerSettings, name: str, *, number: int | None, when: str | None, verbose: bool = False
+) -> tuple[str, NodePage]:
     """A node in a past round, from the ledger alone: the rules are those that held then.
 
     Raises:
@@ -38,23 +40,18 @@ def of_past(settings: LedgerSettings, name: str, *, number: int | None, when: st
         if past.rulebook is None:
             raise LedgerError(f"round {past.id} was written by an early gpuwatch, which did not keep its rules")
         orders = ledger.view(SystemClock().now(), recent=timedelta(0))
-        return _explained(past, past.rulebook, ledger, name, orders, round_id=past.id)
+        page = _page(past, past.rulebook, ledger, name, orders, round_id=past.id)
+        head = f"Round {past.id} of {format_time(page.at, seconds=True)}, under the rules of then."
+        return f"{head}\n\n{explain_text(page, verbose=verbose)}", page
     finally:
         ledger.close()
 
 
-def _explained(
+def _page(
     done: Round | PastRound, rules: Rulebook, ledger: Ledger, name: str, orders: LedgerView, *, round_id: int | None
-) -> tuple[str, NodePage]:
-    """A node in a round, as text and as what the API answers."""
-    node = find_node(done, name)
-    page = node_page(done, rules, ledger, node, orders, round_id=round_id)
-    text = render.explain_text(node, page.step, page.if_stopped_now, page.history)
-    if page.pool_reasons:
-        text += "".join(("\n\nPool:", *(f"\n    {legible(line)}" for line in page.pool_reasons)))
-    if round_id is not None:
-        text = f"Round {round_id} of {format_time(page.at, seconds=True)}, under the rules of then.\n\n{text}"
-    return text, page
+) -> NodePage:
+    """A node in a round, as the API answers it."""
+    return node_page(done, rules, ledger, find_node(done, name), orders, round_id=round_id)
 
 
 def _time(text: str) -> datetime:

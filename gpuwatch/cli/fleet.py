@@ -30,6 +30,8 @@ _PLANNED = {
     "would ": "tint.idle",
     "Warning": "tint.idle",
 }
+# Likewise of `explain`.
+_EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change it:": "bold"}
 
 
 @commands.command()
@@ -190,10 +192,13 @@ def _watch(
 @click.argument("node")
 @click.option("--round", "number", type=int, help="In that past round, as `gpuwatch rounds` lists them.")
 @click.option("--at", "when", metavar="TIME", help="In the newest round until then, such as 2026-01-31T18:00Z.")
+@click.option("-v", "--verbose", is_flag=True, help="Every signal, every rule's answer, and the whole history.")
 @config_option
 @json_option
-def explain(node: str, number: int | None, when: str | None, path: Path | None, *, as_json: bool) -> None:
-    """Explain NODE (id or name): verdict, evidence, every guard rule's answer, what would change it, and its history.
+def explain(
+    node: str, number: int | None, when: str | None, path: Path | None, *, verbose: bool, as_json: bool
+) -> None:
+    """Explain NODE (id or name): what happens to it next and why, what would change it, then the evidence.
 
     Without --round or --at, the cloud and the agents are asked now. With one of them, only the ledger is read.
     --json prints what GET /api/v1/nodes/NODE answers, with its schema.
@@ -209,14 +214,22 @@ def explain(node: str, number: int | None, when: str | None, path: Path | None, 
                 if done.trouble:
                     say(done.trouble, err=True)
                     sys.exit(1)
-                text, found = explaining.of_now(parts, done, node)
+                text, found = explaining.of_now(parts, done, node, verbose=verbose)
         else:
             with explained():
-                text, found = explaining.of_past(settings_of(path).ledger, node, number=number, when=when)
+                text, found = explaining.of_past(
+                    settings_of(path).ledger, node, number=number, when=when, verbose=verbose
+                )
     except UnknownNodeError as error:
         say(error, err=True)
         sys.exit(2)
-    say(json_text("explain", found) if as_json else text)
+    if as_json:
+        say(json_text("explain", found))
+        return
+    from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
+    from gpuwatch.cli.console import styled  # noqa: PLC0415  likewise
+
+    print_lines(styled(line, _EXPLAINED) for line in text.split("\n"))
 
 
 @commands.command()

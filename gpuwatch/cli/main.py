@@ -1,9 +1,12 @@
 """The command line: every room of commands, and the way in."""
 
+import os
+
 from gpuwatch.cli import (
     agent,
     backtest,
     budget,
+    completion,
     config,
     cost,
     demo,
@@ -15,6 +18,7 @@ from gpuwatch.cli import (
     recommend,
     recommend_commitments,
     report,
+    version,
 )
 from gpuwatch.cli.base import commands
 from gpuwatch.cli.doctor import command as doctor
@@ -25,6 +29,7 @@ __all__ = [
     "backtest",
     "budget",
     "commands",
+    "completion",
     "config",
     "cost",
     "demo",
@@ -39,12 +44,15 @@ __all__ = [
     "recommend_commitments",
     "report",
     "top",
+    "version",
 ]
 
 
 def main() -> int:
     """Run a command; the result is the exit status."""
     try:
+        if completion.VARIABLE in os.environ:
+            completion.attach()
         commands(prog_name="gpuwatch")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -5,20 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
-from gpuwatch.controller.explain import busy_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
-from gpuwatch.ledger import Entry
-from gpuwatch.model.decision import Review, Step, Verb
-from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.evidence_text import nothing_text, owner_text, reset_text
-from gpuwatch.model.fleet import Activity, Evidence, Node, NodeState, State
-from gpuwatch.model.gpu_identity import called
-from gpuwatch.model.health import Health
+from gpuwatch.model.decision import Step, Verb
+from gpuwatch.model.duration import format_time
+from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
-from gpuwatch.runtime.table import aligned
 
 _NAMED = 5  # machines that one line names
 _NAMED_HELD = 12  # likewise in `plan`, of those that nothing happens to
@@ -138,104 +132,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_HELD]) + (f" and {more} more" if more > 0 else "")
 
 
-def explain_text(node: Node, step: Step, review: Review, history: Sequence[Entry]) -> str:
-    """`explain`: verdict, evidence, the policy's view, every guard rule's answer, what would change it, the past."""
-    enrolled = "enrolled" if node.enrolled else "not enrolled"
-    place = f"{node.instance_type} in {node.zone}, pool {node.pool}, {node.state.value}, {enrolled}"
-    reset = None if node.verdict is None else reset_text(node.verdict)
-    lines = [f"{_called(node.id, {node.id: node.name})}: {place}", *([reset] if reset else [])]
-    lines += ["", f"Verdict: {_verdict(node.activity, node)}"]
-    lines += [_evidence(each) for each in node.activity.evidence]
-    lines += [*_health(node), *_last_busy(node), *_blind(node)]
-    lines += ["", f"Policy: {step.verb.value}. {step.reason.sentence}", f"    What would change it: {step.change}"]
-    lines += ["", "Guard, were it to be stopped now:"]
-    rows = [
-        ("refuses", answer.rule, f"{answer.sentence} {answer.remedy}")
-        if answer.refused
-        else ("agrees", answer.rule, answer.sentence)
-        for answer in sorted(review.answers, key=lambda each: not each.refused)
-    ]
-    lines += [f"    {line}" for line in aligned(rows, left=None)]
-    lines += ["", "Ledger:" if history else "Ledger: nothing was ever done to it."]
-    for entry in history:
-        ends = (
-            ", ".join(f"{o.status.value} {format_time(o.at, seconds=True)} ({o.detail})" for o in entry.outcomes)
-            or "open"
-        )
-        done = f"{format_time(entry.intent.at, seconds=True)} {entry.intent.verb.value}"
-        lines.append(f"    {done}: {entry.intent.reason.sentence} -> {ends}")
-    return "\n".join(map(legible, lines))
-
-
-def _verdict(activity: Activity, node: Node) -> str:
-    """An activity as a sentence."""
-    if activity.state is State.UNKNOWN:
-        return f"unknown: {activity.doubt}"
-    age = "" if node.verdict is None else f", reported {format_duration(node.verdict.age_seconds)} after the sample"
-    since = "" if activity.since is None else f" (since {format_time(activity.since, seconds=True)})"
-    return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{age}"
-
-
-def _evidence(each: Evidence) -> str:
-    """One signal, with the process that made the difference and the setting that would change it."""
-    seen = f"{each.name} = {_number(each.observed)} {each.unit} (limit {_number(each.limit)}) says {each.says.value}"
-    change = f"to change: {each.setting}" if each.setting else None
-    return "    " + "; ".join(
-        part for part in (seen, f"source: {each.source}", each.note, owner_text(each.owner), change) if part
-    )
-
-
-def _last_busy(node: Node) -> Iterator[str]:
-    """What set the idle time to zero last, by signal."""
-    verdict = node.verdict
-    if verdict is None or (verdict.tally is None and not verdict.last_busy):
-        return  # an older agent, or Prometheus, does not say
-    began = None if verdict.tally is None else verdict.tally.since
-    if not verdict.last_busy:
-        yield from ("", "What was busy last:", f"    {nothing_text(began)}" if began else "")
-        return
-    since = "" if began is None else f" since the agent started at {format_time(began, seconds=True)}"
-    yield from ("", f"What was busy last{since}:")
-    rows = [
-        (
-            "now" if row.ago_seconds == 0 else f"{format_duration(row.ago_seconds)} ago",
-            format_time(row.at, seconds=True),
-            row.evidence.name,
-            row.evidence.says.value,
-            row.amount or "-",
-            row.who or "-",
-            row.evidence.setting or "-",
-        )
-        for row in busy_rows(verdict)
-    ]
-    head = ("WHEN", "AT", "SIGNAL", "SAID", "SEEN", "WHO", "SETTING TO CHANGE")
-    yield from (f"    {line}" for line in aligned([head, *rows], left=None))
-
-
-def _blind(node: Node) -> Iterator[str]:
-    """What its agent cannot see."""
-    if node.verdict is not None and node.verdict.blind:
-        yield from ("", "What its agent cannot see:", *(f"    {each}" for each in node.verdict.blind))
-
-
-def _health(node: Node) -> Iterator[str]:
-    """Each GPU that is not well, with what is wrong and what to do."""
-    for gpu in () if node.verdict is None else node.verdict.gpus:
-        if gpu.health is None or gpu.health.state is Health.HEALTHY:
-            continue
-        since = "" if gpu.health.since is None else f" since {format_time(gpu.health.since, seconds=True)}"
-        doubt = f": {gpu.health.doubt}" if gpu.health.doubt else ""
-        yield f"    {called(gpu.uuid, gpu.index)} is {gpu.health.state.value}{since}{doubt}"
-        for each in gpu.health.findings:
-            yield f"        {each.code}: {each.sentence} Remedy: {each.remedy.value}; source: {each.source}"
-
-
 def _called(node_id: str, names: dict[str, str]) -> str:
     """An id with its name, where it has one of its own."""
     name = names.get(node_id, node_id)
     return node_id if name == node_id else f"{node_id} ({name})"
-
-
-def _number(value: float | None) -> str:
-    """A measured number without noise; None is not a number."""
-    return "not known" if value is None else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""Files that come with gpuwatch beside its code: alerts, dashboards, units, policies of clouds."""
+"""Files that come with gpuwatch next to its code: alerts, dashboards, units, policies of clouds."""
 
 from importlib.resources import files
 from importlib.resources.abc import Traversable

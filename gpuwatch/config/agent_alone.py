@@ -15,6 +15,7 @@ from gpuwatch.config.keys import PREFIX, Kind
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.http import access
+from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
 from gpuwatch.runtime.secrets import files_named
 
 DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
@@ -70,7 +71,9 @@ def _given(env: Mapping[str, str], declared: Mapping[keys.Path, keys.Key]) -> di
     for name, value in env.items():
         key = by_name.get(name)
         if key is None:
-            if name != FILE_VARIABLE and (name.startswith(PREFIX) or any(part in name.upper() for part in _LIKE_OURS)):
+            if name not in {FILE_VARIABLE, TRACEBACK_VARIABLE} and (
+                name.startswith(PREFIX) or any(part in name.upper() for part in _LIKE_OURS)
+            ):
                 return None
         elif key.kind is Kind.LIST:
             if value.strip().startswith("["):

@@ -34,6 +34,7 @@ from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
+from gpuwatch.runtime.last_resort import VARIABLE as TRACEBACK_VARIABLE
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read", "schema"]
 
@@ -41,7 +42,7 @@ _KEYS = keys.declared(Settings)
 _VARIABLES = [key.variable for key in _KEYS.values() if key.kind not in GROUPS]
 # Variables of our prefix that are no settings; all but ours are Kubernetes' words about a Service of that name.
 _FOREIGN = re.compile(
-    rf"({FILE_VARIABLE}|GPUWATCH_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?))=.*"
+    rf"({FILE_VARIABLE}|{TRACEBACK_VARIABLE}|GPUWATCH_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?))=.*"
     r"|GPUWATCH_(\w+_)?PORT=\w+://.*"
 )
 

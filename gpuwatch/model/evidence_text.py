@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Activity, Evidence, LastBusy, NodeVerdict, State, WorkOwner
 from gpuwatch.model.legible import legible
+from gpuwatch.model.quantity import quantity_text
 
 _LONGEST_NAME = 64
 _LONGEST_NOTE = 160
-_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 # What a state is in a sentence about the past: "…, after cpu was busy".
 _WAS = {
@@ -38,19 +38,7 @@ def owner_text(owner: WorkOwner | None) -> str | None:
 
 def amount_text(evidence: Evidence) -> str | None:
     """`1.4 of 0.8 cores`: what was seen against the limit; None: no number was seen."""
-    seen, limit, unit = evidence.observed, evidence.limit, evidence.unit
-    if seen is None:
-        return None
-    if unit == "ratio":
-        return _against(f"{100 * seen:.3g}", None if limit is None else f"{100 * limit:.3g}", "%")
-    if unit.startswith("seconds"):
-        against = format_duration(seen) if limit is None else f"{format_duration(seen)} of {format_duration(limit)}"
-        return f"{against}{unit.removeprefix('seconds')}"
-    if unit in {"bytes", "bytes per second"}:
-        scale, word = next(((size, name) for size, name in _BYTES if max(seen, limit or 0.0) >= size), (1.0, "bytes"))
-        per = "" if unit == "bytes" else "/s"
-        return _against(f"{seen / scale:.3g}", None if limit is None else f"{limit / scale:.3g}", f"{word}{per}")
-    return _against(f"{seen:.3g}", None if limit is None else f"{limit:.3g}", unit)
+    return None if evidence.observed is None else quantity_text(evidence.observed, evidence.limit, evidence.unit)
 
 
 def evidence_text(evidence: Evidence) -> str:
@@ -113,7 +101,3 @@ def nothing_text(since: datetime) -> str:
 
 def _name(text: str | None) -> str | None:
     return None if text is None else legible(text, _LONGEST_NAME)
-
-
-def _against(seen: str, limit: str | None, unit: str) -> str:
-    return f"{seen} {unit}".rstrip() if limit is None else f"{seen} of {limit} {unit}".rstrip()

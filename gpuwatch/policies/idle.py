@@ -262,7 +262,7 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
 
 
 def _stopped_by(found: Stopped | None) -> str:
-    """Who stopped a machine, when and why, as a sentence; of others' stops the cloud tells neither."""
+    """Who stopped a machine, when and why, as a sentence; the cloud says neither of others' stops."""
     if found is None:
         return "It is stopped, and gpuwatch did not stop it."
     approved = "" if found.approved_by is None else f"; {found.approved_by} approved it"

@@ -24,7 +24,7 @@ from gpuwatch.simulate.fleet.world import World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
 
-class Figures(TypedDict):
+class DemoDocument(TypedDict):
     """What a headless run comes to; docs/demo.md defines each key."""
 
     source: str
@@ -45,7 +45,7 @@ class Figures(TypedDict):
     saved_usd: float
 
 
-def run_headless(options: Options) -> Figures:
+def run_headless(options: Options) -> DemoDocument:
     """Play the whole horizon on a manual clock and give the figures; the same options give the same.
 
     Raises:
@@ -58,7 +58,7 @@ def run_headless(options: Options) -> Figures:
     return figures(world, account(world, horizon), options, rounds)
 
 
-def figures(world: World, totals: Account, options: Options, rounds: int) -> Figures:
+def figures(world: World, totals: Account, options: Options, rounds: int) -> DemoDocument:
     """What a run comes to."""
     return {
         "source": "demo fleet" if options.trace is None else options.trace.name,

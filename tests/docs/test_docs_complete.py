@@ -76,7 +76,7 @@ def test_the_tab_key_completes_as_the_page_says() -> None:
         [sys.executable, "-m", "gpuwatch"], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
 
-    assert "_GPUWATCH_COMPLETE=bash_source gpuwatch" in page("commands.md")
+    assert "gpuwatch completion bash" in page("commands.md")
     assert answer.stdout == "plain,--node\n"
 
 

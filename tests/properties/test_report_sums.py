@@ -181,9 +181,10 @@ def test_missing_time_is_told_and_is_never_idle() -> None:
     document = as_object(report)
     first = as_object(later(date(2026, 3, 14)))
 
-    assert document["missing"]["gaps"] == [["2026-03-28T00:00:00Z", "2026-03-28T05:00:00Z"]]
+    night = datetime(2026, 3, 28, tzinfo=UTC)
+    assert document["missing"]["gaps"] == [(night, night + timedelta(hours=5))]
     assert document["total"]["gpu_ms"]["silent"] == 5 * 29 * 3_600_000
-    assert first["missing"]["metered_since"] == "2026-03-13T23:00:00Z"
+    assert first["missing"]["metered_since"] == datetime(2026, 3, 13, 23, tzinfo=UTC)
     assert json.loads(FORMATS["json"](ReportContent(report)))["over"] is True
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch import __version__
-from gpuwatch.cli.base import commands, config_option, install_hint, json_option, say, settings_of
+from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
 
 if TYPE_CHECKING:
@@ -59,14 +59,11 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
 
     if alive:
         _report("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
-    try:
-        from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
-        from gpuwatch.cli.doctor import controller as part  # noqa: PLC0415  likewise
-        from gpuwatch.cli.doctor.context import ControllerCase  # noqa: PLC0415  likewise
-        from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
-    except ImportError as error:
-        say(f"The controller needs a part that is not installed: {install_hint(error)}", err=True)
-        sys.exit(2)
+    from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor import controller as part  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.context import ControllerCase  # noqa: PLC0415  likewise
+    from gpuwatch.cli.doctor.runner import examine  # noqa: PLC0415  likewise
+
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
     _report("controller", examine(part.CHECKS, case, clock), as_json=as_json)

@@ -92,7 +92,7 @@ KINDS = (
 
 
 def kind_of(failure: str | None) -> AgentError | None:
-    """The kind of a failure's sentence; None: there is none, or it is not the agent's."""
+    """The kind of a failure's sentence; None without a failure, and if the failure is not the agent's."""
     if failure is None or "Prometheus" in failure:
         return None
     return next((kind for kind in KINDS if any(mark in failure for mark in kind.marks)), None)

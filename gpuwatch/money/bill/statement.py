@@ -76,7 +76,7 @@ class DifferenceDocument(TypedDict):
 
 
 class ReconcileDocument(TypedDict):
-    """A bill beside the ledger, over the days of the bill, which are those of `timezone`.
+    """A bill compared with the ledger, over the days of the bill, which are those of `timezone`.
 
     `usd_other_of_machines` is what the bill has for machines besides their time, `usd_of_no_machine` the rest.
     `equal` is the number of lines that agree to the cent.

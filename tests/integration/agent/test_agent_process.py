@@ -241,12 +241,12 @@ def test_a_wrong_address_is_told() -> None:
 
 
 def test_a_port_in_use_is_told() -> None:
-    """Status 1 and what to change."""
+    """Status 2 and what to change."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run_agent("--listen", f"127.0.0.1:{port}")
 
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert f"cannot listen on 127.0.0.1 port {port}" in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -13,8 +13,8 @@ from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.evidence.snoozes import Snooze
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.cli import render as show
-from gpuwatch.controller.round import explained
+from gpuwatch.cli.explain_text import explain_text
+from gpuwatch.controller.explain import node_page
 from gpuwatch.model.fleet import Evidence, NodeReport, State
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import Desk, a_node, a_verdict
@@ -144,9 +144,10 @@ def test_explain_prints_the_note() -> None:
     desk.fleet.put(a_node("i-1", signal=NodeReport(verdict=verdict)))
     plan = desk.plan()
     node = plan.observation.fleet.nodes[0]
-    text = show.explain_text(node, *explained(plan.observation, plan.decisions, node, desk.rulebook), ())
+    page = node_page(plan, desk.rulebook, desk.ledger, node, plan.observation.ledger, round_id=None)
 
-    assert "people = 12 seconds since input (limit 1800) says busy; source: utmp; alice on pts/0\n" in text
+    assert "    people  busy  12s of 30m since input  alice on pts/0\n" in explain_text(page)
+    assert "people  busy  12s of 30m since input  alice on pts/0  utmp" in explain_text(page, verbose=True)
 
 
 def test_a_snooze_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) -> None:

@@ -283,8 +283,8 @@ def test_too_long_is_cut_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "more", "status", "said"),
     [
-        (("4h",), {}, 1, "A snooze needs a reason"),
-        (("4h", "--reason", " "), {}, 1, "A snooze needs a reason"),
+        (("4h",), {}, 2, "a snooze needs a reason"),
+        (("4h", "--reason", " "), {}, 2, "a snooze needs a reason"),
         (("4h", "--reason", "a"), {"ENABLED": "false"}, 1, "ignores snoozes (agent.evidence.snooze.enabled)"),
         (("4h", "--reason", "a"), {"DIRECTORY": "/proc/none"}, 1, "mkdir -p /proc/none && chmod 1777 /proc/none"),
         (("soon", "--reason", "a"), {}, 2, "'soon' is not a duration"),

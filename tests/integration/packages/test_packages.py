@@ -8,13 +8,12 @@ import sys
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
+from tests.support.bare_install import needed
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 
@@ -27,21 +26,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, cwd=ROOT, capture_output=True, check=True)
     (built,) = folder.glob("*.whl")
     return built
-
-
-def needed(name: str, seen: set[str]) -> Iterator[str]:
-    """That distribution, and what it needs without its extras."""
-    if name in seen:
-        return
-    seen.add(name)
-    yield name
-    for each in map(Requirement, distribution(name).requires or ()):
-        if each.marker is None or each.marker.evaluate({"extra": ""}):
-            yield from needed(each.name.lower(), seen)
-        for extra in each.extras:  # pydantic-settings[yaml]
-            for more in map(Requirement, distribution(each.name).requires or ()):
-                if more.marker is not None and more.marker.evaluate({"extra": extra}):
-                    yield from needed(more.name.lower(), seen)
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +135,31 @@ def test_one_file_is_what_a_host_needs(
 
     assert done.returncode == 0, done.stderr
     assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("status",), 2, "pip install 'gpuwatch[aws]'"),
+        (("explain", "x"), 2, "pip install 'gpuwatch[aws]'"),
+        (("backtest", "--trace", "load.csv"), 2, "pip install 'gpuwatch[aws]'"),
+        (("controller",), 2, "pip install 'gpuwatch[aws]'"),
+        (("demo",), 2, "pip install 'gpuwatch[demo]'"),
+        (("config", "check"), 0, "the ledger cannot be read here"),
+        (("prices", "--gpu", "H100"), 0, "p5.48xlarge"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_bare_install_says_what_to_install(
+    bare_python: Path, installed: Path, tmp_path: Path, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    """The wheel with its own requirements alone; tests/unit/cli/test_bare_install.py tries every command."""
+    (tmp_path / "load.csv").write_text("node,gpu,time,utilization\na,0,0,90\na,0,60,0\n", encoding="utf-8")
+    (tmp_path / "gpuwatch.yaml").write_text("limits: {require_backtest: 30d}\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(installed), "GPUWATCH_CONFIG": str(tmp_path / "gpuwatch.yaml")}
+    command = [str(bare_python), "-P", "-m", "gpuwatch", *arguments]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status, done.stderr
+    assert words in done.stdout + done.stderr

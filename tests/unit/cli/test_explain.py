@@ -68,7 +68,10 @@ def test_the_rules_are_those_of_then(desk: Desk, tmp_path: Path) -> None:
     desk.round()
     late = desk.ledger.rounds(1)[0].id
 
-    texts = [explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None)[0] for each in (early, late)]
+    texts = [
+        explain.of_past(settings(tmp_path).ledger, "i-busy", number=each, when=None, verbose=True)[0]
+        for each in (early, late)
+    ]
     assert ["min_nodes is 9" in text for text in texts] == [False, True]
 
 

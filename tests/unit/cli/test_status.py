@@ -34,7 +34,8 @@ def text(choice: Choice | None = None, width: int | None = None) -> str:
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command looks at the small fleet."""
+    """The command looks at the small fleet; a worker of pytest-xdist may have set the width of a terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     @contextmanager
     def looked(_: Path | None) -> Iterator[tuple[object, Round]]:

@@ -19,15 +19,17 @@ from tests.support.paths import ROOT
 ROOM = ROOT / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
 # The probe's own protocol, the agent's two orders, the IAM policy, the hand-over of settings, the demo, the log,
-# and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
+# the last resort, and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
 WRITERS = {
     "agent/launch.py",
     "agent/probe/main.py",
     "agent/probe/preforked.py",
     "cli/console.py",
     "cli/top/live.py",
+    "cli/watch.py",
     "clouds/aws/iam.py",
     "config/handover.py",
+    "runtime/last_resort.py",
     "runtime/log_format.py",
     "simulate/demo.py",
 }

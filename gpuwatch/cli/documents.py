@@ -1,0 +1,49 @@
+"""Every document that `--json` prints: which type has its fields. docs/json.md and a test are made from this list."""
+
+from importlib import import_module
+from typing import Any
+
+# The words of the command with dots between them, and where its type is; nothing of it is loaded here.
+DOCUMENTS = {
+    "acknowledge": "gpuwatch.controller.order_documents:AcknowledgeDocument",
+    "approve": "gpuwatch.controller.order_documents:ApproveDocument",
+    "audit.log": "gpuwatch.controller.order_documents:AuditLogDocument",
+    "audit.verify": "gpuwatch.controller.order_documents:AuditVerifyDocument",
+    "backtest": "gpuwatch.simulate.backtest.document:BacktestDocument",
+    "budget": "gpuwatch.money.budgets.table:BudgetDocument",
+    "config.check": "gpuwatch.cli.config_documents:CheckDocument",
+    "config.show": "gpuwatch.cli.config_documents:ShowDocument",
+    "cost": "gpuwatch.money.report.cost:CostDocument",
+    "cost.reconcile": "gpuwatch.money.bill.statement:ReconcileDocument",
+    "demo": "gpuwatch.simulate.demo:DemoDocument",
+    "doctor.agent": "gpuwatch.cli.doctor.report:DoctorDocument",
+    "doctor.controller": "gpuwatch.cli.doctor.report:DoctorDocument",
+    "explain": "gpuwatch.controller.explain:NodePage",
+    "forecast": "gpuwatch.money.forecast.forecast:ForecastDocument",
+    "notify.test": "gpuwatch.notify.send_test:SentDocument",
+    "pause": "gpuwatch.model.orders:Pause",
+    "plan": "gpuwatch.controller.plan_page:PlanPage",
+    "prices": "gpuwatch.money.prices.listing:PricesDocument",
+    "recommend.commitments": "gpuwatch.money.advice.commitments_document:CommitmentsDocument",
+    "recommend.instance": "gpuwatch.money.advice.instance_report:InstanceDocument",
+    "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizeDocument",
+    "report": "gpuwatch.money.report.json_types:ReportDocument",
+    "resume": "gpuwatch.controller.order_documents:ResumeDocument",
+    "rounds": "gpuwatch.controller.order_documents:RoundsDocument",
+    "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
+    "status": "gpuwatch.controller.node_row:NodesPage",
+    "top": "gpuwatch.cli.top.page:TopPage",
+    "unused": "gpuwatch.money.unused:UnusedDocument",
+    "version": "gpuwatch.cli.version:VersionDocument",
+}
+
+
+def document_type(kind: str) -> Any:  # noqa: ANN401  a dataclass or a TypedDict
+    """The type of a document.
+
+    Raises:
+        KeyError: there is no such document.
+
+    """
+    module, _, name = DOCUMENTS[kind].partition(":")
+    return getattr(import_module(module), name)

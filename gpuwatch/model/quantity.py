@@ -1,0 +1,35 @@
+"""PURE: numbers with their units as people read them: `0.86 GB`, `16.7 MB/s`, `37 %`, `1h30m`."""
+
+from gpuwatch.model.duration import format_duration
+
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_LARGE_ENOUGH = 0.5  # of the next unit: 0.86 GB reads better than 855 MB next to 21.5 GB
+
+
+def quantity_text(seen: float, limit: float | None, unit: str) -> str:
+    """`1.4 of 0.8 cores`: what was seen, against the limit where there is one; both in one unit."""
+    if unit == "ratio":
+        return _against(100 * seen, None if limit is None else 100 * limit, "%")
+    if unit.startswith("seconds"):
+        against = format_duration(seen) if not limit else f"{format_duration(seen)} of {format_duration(limit)}"
+        return f"{against}{unit.removeprefix('seconds')}"
+    if unit in {"bytes", "bytes per second"}:
+        most = max(abs(seen), abs(limit or 0.0))
+        size, word = next(((size, word) for size, word in _BYTES if most >= _LARGE_ENOUGH * size), (1.0, "bytes"))
+        per = "" if unit == "bytes" else "/s"
+        return _against(seen / size, None if limit is None else limit / size, f"{word}{per}")
+    return _against(seen, limit, unit)
+
+
+def number_text(value: float) -> str:
+    """Three digits or so, without noise: `410`, `16.7`, `0.86`, `0.0042`."""
+    if value != 0 and abs(value) < 0.1:  # noqa: PLR2004  two decimals would show too little of it
+        return f"{value:.2g}"
+    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2  # noqa: PLR2004  as many digits as are read
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _against(seen: float, limit: float | None, unit: str) -> str:
+    words = number_text(seen) if limit is None else f"{number_text(seen)} of {number_text(limit)}"
+    return f"{words} {unit}".rstrip()
