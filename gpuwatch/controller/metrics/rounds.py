@@ -14,7 +14,7 @@ def _build(_: MetricsState) -> Iterator[Value]:
 
 
 def _info(state: MetricsState) -> Iterator[Value]:
-    yield (state.mode, state.fleet), 1.0
+    yield (state.mode,), 1.0
 
 
 def _leading(state: MetricsState) -> Iterator[Value]:
@@ -98,8 +98,8 @@ FAMILIES = (
     info("controller_build_info", BUILD, "Which build of the controller runs, on which Python.", "the build", _build),
     info(
         "controller_info",
-        ("mode", "fleet"),
-        "What this controller may do (observe or enforce), and its fleet.",
+        ("mode",),
+        "What this controller may do: observe or enforce.",
         "settings",
         _info,
     ),

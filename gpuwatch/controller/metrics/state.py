@@ -18,6 +18,7 @@ Samples = Callable[["MetricsState"], Iterable[Sample]]
 Metric = tuple[Family, Samples]
 Certificates = Callable[[], Iterable[tuple[str, datetime]]]
 ROUND = "the last round that saw the fleet"
+FLEET = "fleet"  # the first label of every family, so that two fleets in one Prometheus are told apart
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,28 +50,34 @@ class MetricsState:
 
 def gauge(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
     """A family that goes up and down, and its series."""
-    return _made(Family(name=f"gpuwatch_{name}", kind="gauge", labels=labels, help=text, source=source), series)
+    return _made(_family(name, "gauge", labels, text, source), series)
 
 
 def info(name: str, labels: tuple[str, ...], text: str, source: str, series: Series) -> Metric:
     """A family with the value 1, which says something by its labels; its name ends in `_info`."""
-    return _made(Family(name=f"gpuwatch_{name}", kind=INFO, labels=labels, help=text, source=source), series)
+    return _made(_family(name, INFO, labels, text, source), series)
 
 
 def counter(name: str, labels: tuple[str, ...], text: str, source: str, series: Series | None = None) -> Metric:
     """A family that counts since the process began: what `MetricsState.count` added, or `series`."""
-    family = Family(name=f"gpuwatch_{name}", kind="counter", labels=labels, help=text, source=source)
     key = name.removeprefix("controller_").removesuffix("_total")
-    return _made(family, series or (lambda state: sorted(state.counts.get(key, {}).items())))
+    made = series or (lambda state: sorted(state.counts.get(key, {}).items()))
+    return _made(_family(name, "counter", labels, text, source), made)
 
 
 def histogram(
     name: str, labels: tuple[str, ...], text: str, source: str, found: Callable[[Timings], Histogram]
 ) -> Metric:
     """A family of what is timed."""
-    family = Family(name=f"gpuwatch_{name}", kind=HISTOGRAM, labels=labels, help=text, source=source)
-    return family, lambda state: found(state.timings).samples(family.name)
+    family = _family(name, HISTOGRAM, labels, text, source)
+    return family, lambda state: (
+        (series, (state.fleet, *values), value) for series, values, value in found(state.timings).samples(family.name)
+    )
+
+
+def _family(name: str, kind: str, labels: tuple[str, ...], text: str, source: str) -> Family:
+    return Family(name=f"gpuwatch_{name}", kind=kind, labels=(FLEET, *labels), help=text, source=source)
 
 
 def _made(family: Family, series: Series) -> Metric:
-    return family, lambda state: ((family.name, labels, value) for labels, value in series(state))
+    return family, lambda state: ((family.name, (state.fleet, *labels), value) for labels, value in series(state))

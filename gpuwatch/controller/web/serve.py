@@ -39,6 +39,7 @@ class Discovery:
     """The targets of the last round that saw the fleet."""
 
     signals: ObserveSettings
+    fleet: str = ""  # its name, for the label of the targets
     _fleet: list[Fleet] = field(default_factory=list)
 
     def update(self, fleet: Fleet) -> None:
@@ -64,6 +65,7 @@ class Discovery:
             "__scheme__": parts.scheme,
             "__meta_gpuwatch_node_id": node.id,
             "__meta_gpuwatch_enrolled": str(node.enrolled).lower(),
+            "__meta_gpuwatch_fleet": self.fleet,
             **facts,
         }
         yield {"targets": [parts.netloc], "labels": labels}
@@ -120,7 +122,7 @@ def make_observers(
     )
     mode = "enforce" if parts.rules.enforce else "observe"
     return Observers(
-        discovery=Discovery(signals=signals),
+        discovery=Discovery(signals=signals, fleet=fleet),
         metrics=ControllerMetrics(
             mode, fleet, parts.clock, certificates.by_setting, timings=parts.timings, own_process=True
         ),
@@ -142,15 +144,14 @@ def make_server(settings: ControllerSettings, observers: Observers, clock: Clock
         ImportError: passwords need bcrypt, and it is not installed.
 
     """
-    routes: dict[str, Route] = {}
-    if settings.metrics:
-        routes["/metrics"] = observers.metrics.page
-    if settings.http_sd:
-        routes["/v1/http_sd"] = observers.discovery.page
     web = observers.web
     app = web.answer if web is not None and settings.page else None
-    if not routes and app is None:
+    if not settings.metrics and not settings.http_sd and app is None:
         return None
+    routes: dict[str, Route] = {
+        "/metrics": observers.metrics.page if settings.metrics else _switched_off("metrics"),
+        "/v1/http_sd": observers.discovery.page if settings.http_sd else _switched_off("http_sd"),
+    }
     auth = make_auth(settings, clock, "controller")
     observers.metrics.watch_logins(auth.failures)
     return HttpServer(
@@ -167,3 +168,9 @@ def make_server(settings: ControllerSettings, observers: Observers, clock: Clock
         ),
         app=app,
     )
+
+
+def _switched_off(setting: str) -> Route:
+    """What a path answers that a setting has switched off."""
+    text = f"404 the setting controller.{setting} is false; set it to true, and reload the controller\n"
+    return lambda _accept="": Response(status=HTTPStatus.NOT_FOUND, body=text.encode(), content_type=TEXT)

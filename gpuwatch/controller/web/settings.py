@@ -26,7 +26,7 @@ class ControllerSettings(ServerSettings):
     ] = ()
     http_sd: Annotated[
         bool, Setting("Serve the fleet of the last round at /v1/http_sd, for Prometheus' http_sd_configs.")
-    ] = False
+    ] = True
     port: Annotated[int, Ge(0), Le(65535), Setting("TCP port to listen on; 0 takes any free one.")] = 9461
     max_connections: Annotated[
         int, Ge(1), Le(10_000), Setting("Connections served at once; those beyond get 503. Browsers keep several each.")

@@ -1,6 +1,8 @@
 """http_sd: Prometheus finds the agents of the fleet from the controller, with what the controller knows of them."""
 
 import json
+import urllib.error
+import urllib.request
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -40,7 +42,7 @@ scrape_configs:
 def a_discovery(*nodes: Node, **targets: str) -> Discovery:
     """What is served after a round that saw these nodes."""
     discovery = Discovery(
-        signals=ObserveSettings(targets={name.replace("_", "-"): url for name, url in targets.items()})
+        signals=ObserveSettings(targets={name.replace("_", "-"): url for name, url in targets.items()}), fleet="lab"
     )
     discovery.update(Fleet(observed_at=NOW, nodes=nodes))
     return discovery
@@ -69,6 +71,7 @@ def test_each_running_node_is_a_target_with_what_is_known_of_it() -> None:
                 "__meta_gpuwatch_zone": "us-east-1a",
                 "__meta_gpuwatch_owner": "ann",
                 "__meta_gpuwatch_enrolled": "false",
+                "__meta_gpuwatch_fleet": "lab",
             },
         }
     ]
@@ -104,7 +107,28 @@ def observers(*nodes: Node, **endpoints: str) -> Observers:
 
 def test_nothing_listens_where_nothing_is_to_be_served() -> None:
     """Without metrics and fleet the controller opens no port."""
-    assert make_server(ControllerSettings(metrics=False), observers(), SystemClock()) is None
+    assert make_server(ControllerSettings(metrics=False, http_sd=False), observers(), SystemClock()) is None
+
+
+def test_the_fleet_is_served_by_default_and_a_path_that_is_switched_off_names_its_switch() -> None:
+    """Whoever follows docs/alerts.md finds targets; whoever has switched them off reads which setting did it."""
+    answers = {}
+    for name, settings in {"on": ControllerSettings(port=0), "off": ControllerSettings(port=0, http_sd=False)}.items():
+        server = make_server(settings, observers(a_node("i-1")), SystemClock())
+        assert server is not None
+        server.start()
+        try:
+            with urllib.request.urlopen(f"{server.url}/v1/http_sd") as answer:  # noqa: S310  our own URL
+                answers[name] = (answer.status, answer.read().decode())
+        except urllib.error.HTTPError as error:
+            answers[name] = (error.code, error.read().decode())
+        finally:
+            server.close()
+
+    assert answers["on"][0] == 200
+    assert '"__meta_gpuwatch_node_id":"i-1"' in answers["on"][1]
+    assert answers["off"][0] == 404
+    assert "controller.http_sd is false" in answers["off"][1]
 
 
 @pytest.mark.component("prometheus")

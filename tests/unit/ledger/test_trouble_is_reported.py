@@ -40,8 +40,8 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
         )
         assert b"gpuwatch_controller_ledger_ok" not in telling.page().body
         one_round(desk.parts, seen)
-        assert b"gpuwatch_controller_ledger_ok 1.0" in telling.page().body
-        assert b"gpuwatch_controller_foreign_decisions 0.0" in telling.page().body
+        assert b'gpuwatch_controller_ledger_ok{fleet="lab"} 1.0' in telling.page().body
+        assert b'gpuwatch_controller_foreign_decisions{fleet="lab"} 0.0' in telling.page().body
         remove(path)
         one_round(desk.parts, seen)
         state.update(None, leading=False, trouble=ledger.identity.trouble)
@@ -49,9 +49,9 @@ def test_metrics_and_page_say_that_nothing_is_done(tmp_path: Path) -> None:
             state.last()
 
     page = telling.page().body
-    assert b"gpuwatch_controller_ledger_ok 0.0" in page
-    assert b"gpuwatch_controller_leader 0.0" in page
-    assert b'gpuwatch_controller_rounds_total{result="failed"} 1.0' in page
+    assert b'gpuwatch_controller_ledger_ok{fleet="lab"} 0.0' in page
+    assert b'gpuwatch_controller_leader{fleet="lab"} 0.0' in page
+    assert b'gpuwatch_controller_rounds_total{fleet="lab",result="failed"} 1.0' in page
     assert b'result="waiting"' not in page
 
 
@@ -69,6 +69,6 @@ def test_status_names_the_machines_that_another_ledger_decides_about() -> None:
     assert next(remarks(done, "")).startswith(
         "Warning: another ledger has decided about 6 machine(s) within a day (i-0, i-1, i-2, i-3, i-4, …): a second"
     )
-    assert b"gpuwatch_controller_foreign_decisions 6.0" in telling.page().body
+    assert b'gpuwatch_controller_foreign_decisions{fleet="lab"} 6.0' in telling.page().body
     desk.clock.advance(86400.0)
     assert not [line for line in remarks(desk.plan(), "") if "another ledger" in line]

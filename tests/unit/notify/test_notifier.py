@@ -310,4 +310,7 @@ def test_the_controller_looks_every_few_seconds_where_it_acts(
         office.close()
 
     assert jobs == [1] * (mode == "enforce")
-    assert 'gpuwatch_controller_notifications_total{destination="hook",event="notice",result="reached"} 1.0' in page
+    assert (
+        'gpuwatch_controller_notifications_total{destination="hook",event="notice",fleet="lab",result="reached"} 1.0'
+        in page
+    )

@@ -42,8 +42,8 @@ def samples(result: ControllerMetrics) -> Samples:
 
 
 def one(metrics: ControllerMetrics, name: str, **labels: str) -> float | None:
-    """One value; None where there is no such series."""
-    return samples(metrics).get((f"gpuwatch_{name}", tuple(sorted(labels.items()))))
+    """One value of fleet `ml`; None where there is no such series."""
+    return samples(metrics).get((f"gpuwatch_{name}", tuple(sorted({"fleet": "ml", **labels}.items()))))
 
 
 def test_before_the_first_round_nothing_is_told_of_the_fleet() -> None:
@@ -164,6 +164,17 @@ def test_no_family_is_unknown_to_the_page_of_the_manual() -> None:
 
     assert written.read_text(encoding="utf-8") == metrics.render_md()
     assert len({family.name for family in metrics.families()}) == len(metrics.families())
+
+
+def test_every_series_names_its_fleet() -> None:
+    """Two fleets in one Prometheus are told apart by that label, whatever Prometheus itself knows of its targets."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", State.IDLE))
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.1)
+
+    assert {dict(labels).get("fleet") for _, labels in samples(result)} == {"ml"}
+    assert {family.labels[0] for family in metrics.families() if family.name.startswith("gpuwatch_")} == {"fleet"}
 
 
 @pytest.mark.component("promtool")
