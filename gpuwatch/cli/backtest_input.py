@@ -167,10 +167,10 @@ class Asked:
     def _of_ledger(self, options: "Options", clock: "Clock") -> "tuple[str, History]":
         from gpuwatch.ledger import Ledger, LedgerSettings  # noqa: PLC0415  likewise
         from gpuwatch.simulate.backtest.sources.rounds import ledger_history  # noqa: PLC0415  loaded by this command only
-        from gpuwatch.simulate.backtest.sources.window import moment_of  # noqa: PLC0415  likewise
+        from gpuwatch.simulate.backtest.sources.window import moment_of, past_moment  # noqa: PLC0415  likewise
 
         try:
-            since = None if self.since is None else moment_of(self.since, clock.now())
+            since = None if self.since is None else past_moment(self.since, clock.now())
             until = moment_of(self.until, clock.now())
         except ValueError as error:
             raise click.UsageError(f"--from, --to: {error}") from error

@@ -128,14 +128,15 @@ def commands() -> None:
 
 def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
     """Seconds of a duration such as 90s, 5m or 2h."""
-    from gpuwatch.model.duration import parse_duration  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.duration import LONGEST_SECONDS, parse_duration  # noqa: PLC0415  loaded by this command only
 
     try:
         seconds = parse_duration(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=param) from error
-    if not isinstance(seconds, float) or not 0 < seconds < float("inf"):
-        raise click.BadParameter(f"{value!r} is not above 0; write for example 90s, 5m or 2h", param=param)
+    if not isinstance(seconds, float) or not 0 < seconds <= LONGEST_SECONDS:
+        wrong = "is not above 0" if not isinstance(seconds, float) or not seconds > 0 else "is longer than a century"
+        raise click.BadParameter(f"{value!r} {wrong}; write for example 90s, 5m or 2h", param=param)
     return seconds
 
 

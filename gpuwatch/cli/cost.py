@@ -86,7 +86,7 @@ def cost(  # noqa: PLR0913  one for each option
     metavar="WHAT=NAME",
     help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours.",
 )
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many lines.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many lines.")
 @config_option
 @json_option
 @click.pass_obj

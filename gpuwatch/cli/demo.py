@@ -45,6 +45,8 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
 
         if not headless and (chosen["trace"] or chosen["hours"] or as_json):
             raise click.UsageError("--trace, --hours and --json belong to --headless")
+        if chosen["instance_type"] and not chosen["trace"]:
+            raise click.UsageError("--instance-type belongs to --trace: the demo's own fleet has its machines")
         options = Options(**chosen)
         if not headless:
             run_live(options)

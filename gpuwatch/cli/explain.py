@@ -36,7 +36,7 @@ def of_past(
     """
     ledger = Ledger.connect(settings, read_only=True)
     try:
-        past = ledger.round_at(_time(when or "")) if number is None else ledger.round(number)
+        past = ledger.round_at(_time(when or "", SystemClock().now())) if number is None else ledger.round(number)
         if past.rulebook is None:
             raise LedgerError(f"round {past.id} was written by an early gpuwatch, which did not keep its rules")
         orders = ledger.view(SystemClock().now(), recent=timedelta(0))
@@ -54,15 +54,18 @@ def _page(
     return node_page(done, rules, ledger, find_node(done, name), orders, round_id=round_id)
 
 
-def _time(text: str) -> datetime:
-    """An aware time; one without a zone is UTC.
+def _time(text: str, now: datetime) -> datetime:
+    """An aware time of the past; one without a zone is UTC.
 
     Raises:
-        LedgerError: it is not valid.
+        LedgerError: it is not valid, or lies in the future.
 
     """
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise LedgerError(f"--at {text!r} is not a time; write for example 2026-01-31T18:00Z") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    if at > now:
+        raise LedgerError(f"--at {text!r} lies in the future; without --at and --round, `explain` is about now")
+    return at

@@ -190,7 +190,9 @@ def _watch(
 
 @commands.command()
 @click.argument("node")
-@click.option("--round", "number", type=int, help="In that past round, as `gpuwatch rounds` lists them.")
+@click.option(
+    "--round", "number", type=click.IntRange(1, 2**63 - 1), help="In that past round, as `gpuwatch rounds` lists them."
+)
 @click.option("--at", "when", metavar="TIME", help="In the newest round until then, such as 2026-01-31T18:00Z.")
 @click.option("-v", "--verbose", is_flag=True, help="Every signal, every rule's answer, and the whole history.")
 @config_option

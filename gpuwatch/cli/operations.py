@@ -77,7 +77,7 @@ def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bo
 
 
 @commands.command()
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many.")
 @config_option
 @json_option
 def rounds(limit: int, path: Path | None, *, as_json: bool) -> None:
@@ -96,11 +96,11 @@ def audit() -> None:
 
 
 @audit.command()
-@click.option("--node", "node_id", metavar="ID", help="Only this machine.")
+@click.option("--node", "node_id", metavar="NODE", help="Only this machine: its id or name.")
 @click.option("--pool", help="Only this pool, with what applies to all pools.")
 @click.option("--since", metavar="TIME", help="Only since then: 7d, or 2026-01-31T18:00Z.")
 @click.option("--only", "whats", multiple=True, metavar="WHAT", help="Such as pause or stop; may be repeated.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many, newest first.")
 @config_option
 @json_option
 def log(
@@ -118,17 +118,18 @@ def log(
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.ledger.audit_log import DEEDS, Asked  # noqa: PLC0415  likewise
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
-        from gpuwatch.simulate.backtest.sources.window import moment_of  # noqa: PLC0415  likewise
+        from gpuwatch.simulate.backtest.sources.window import past_moment  # noqa: PLC0415  likewise
 
         for each in whats:
             if each not in DEEDS:
                 raise click.BadParameter(f"{each!r} is not one of {', '.join(DEEDS)}", param_hint="--only")
         try:
-            begin = None if since is None else moment_of(since, SystemClock().now())
+            begin = None if since is None else past_moment(since, SystemClock().now())
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--since") from error
+        settings = settings_of(path)
         asked = Asked(limit=limit, whats=whats, node_id=node_id, pool=pool, since=begin)
-        found = operations.trail(settings_of(path).ledger, asked)
+        found = operations.trail(settings.ledger, asked, settings.rulebook.known)
         document: AuditLogDocument = {"records": list(found)}
         say(json_text("audit.log", document) if as_json else operations.trail_text(found))
 

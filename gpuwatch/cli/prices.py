@@ -38,7 +38,11 @@ def prices(
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}
         books = {name: Book(provider=name, rates=chosen.rates, own=own, live=live) for name in catalogue.PROVIDERS}
-        rows = listing.rows(listing.merged(fetched), books, clock.now())
+        offers = listing.merged(fetched)
+        wrong = listing.unknown(offers, provider=provider, region=region, gpu=gpu)
+        if wrong is not None:
+            raise click.UsageError(wrong)
+        rows = listing.rows(offers, books, clock.now())
         rows = [row for row in rows if listing.asked_for(row.offer, provider=provider, region=region, gpu=gpu)]
         say(json_text("prices", listing.as_object(rows)) if as_json else listing.as_text(rows))
 

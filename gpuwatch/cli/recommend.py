@@ -13,6 +13,9 @@ from gpuwatch.cli.json_output import json_text
 if TYPE_CHECKING:
     from gpuwatch.money.advice.model_memory import Workload
 
+_MOST_PARAMETERS = 10**15  # a thousand times the largest model
+_MOST_ROWS = 100_000
+_MOST = 10**9  # of layers, tokens, heads: no memory holds more, and nobody means it
 _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 
@@ -24,12 +27,14 @@ def recommend() -> None:
 def _count(_: click.Context, param: click.Parameter, value: str) -> int:
     """A number of parameters such as 7B, 350M or 1.3e9."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)\s*([KMBT]?)", value.strip(), re.IGNORECASE)
-    number = 0 if found is None else round(float(found[1]) * _SCALES[found[2].upper()])
+    number = 0.0 if found is None else float(found[1]) * _SCALES[found[2].upper()]
+    if number > _MOST_PARAMETERS:
+        raise click.BadParameter(f"{value!r} is too large; write for example 7B, 350M or 1.3e9", param=param)
     if number < 1:
         raise click.BadParameter(
             f"{value!r} is not a number of parameters; write for example 7B, 350M or 1.3e9", param=param
         )
-    return number
+    return round(number)
 
 
 def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dict[str, float] | None:
@@ -66,10 +71,14 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
     help="Of the weights.",
 )
 @click.option(
-    "--batch", type=click.IntRange(1), default=1, show_default=True, help="A GPU's micro-batch; requests at once."
+    "--batch",
+    type=click.IntRange(1, _MOST),
+    default=1,
+    show_default=True,
+    help="A GPU's micro-batch; requests at once.",
 )
 @click.option(
-    "--sequence", type=click.IntRange(1), default=4096, show_default=True, help="Tokens of a sample, or request."
+    "--sequence", type=click.IntRange(1, _MOST), default=4096, show_default=True, help="Tokens of a sample, or request."
 )
 @click.option("--optimizer", type=click.Choice(["adamw", "adamw8bit", "sgd"]), default="adamw", show_default=True)
 @click.option(
@@ -77,21 +86,23 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
     type=click.Choice(["none", "selective", "full"]),
     help="Activations that are computed again [as little as the fewest machines allow].",
 )
-@click.option("--lora-rank", type=click.IntRange(1), default=16, show_default=True)
+@click.option("--lora-rank", type=click.IntRange(1, _MOST), default=16, show_default=True)
 @click.option("--replicated", is_flag=True, help="Each GPU holds the whole model: no ZeRO, FSDP or tensor parallelism.")
-@click.option("--layers", type=click.IntRange(1), help="The model's layers [derived from --params].")
-@click.option("--hidden", type=click.IntRange(1), help="Its hidden size [derived from --params].")
-@click.option("--heads", type=click.IntRange(1), help="Its attention heads [derived from --params].")
+@click.option("--layers", type=click.IntRange(1, _MOST), help="The model's layers [derived from --params].")
+@click.option("--hidden", type=click.IntRange(1, _MOST), help="Its hidden size [derived from --params].")
+@click.option("--heads", type=click.IntRange(1, _MOST), help="Its attention heads [derived from --params].")
 @click.option(
-    "--kv-heads", type=click.IntRange(1), help="Its key-value heads [as many as heads: no grouped-query attention]."
+    "--kv-heads",
+    type=click.IntRange(1, _MOST),
+    help="Its key-value heads [as many as heads: no grouped-query attention].",
 )
-@click.option("--vocabulary", type=click.IntRange(1), default=32_000, show_default=True)
+@click.option("--vocabulary", type=click.IntRange(1, _MOST), default=32_000, show_default=True)
 @click.option("--provider", multiple=True, help="Only of these clouds; may be repeated.")
 @click.option("--region", multiple=True, help="Only in these regions; may be repeated.")
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
-@click.option("--machines", type=click.IntRange(1), help="At most so many [8; 1 to serve].")
+@click.option("--machines", type=click.IntRange(1, _MOST), help="At most so many [8; 1 to serve].")
 @click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/advice.md].")
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
+@click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")
 @json_option
 def instance(*, params: int, task: str, as_json: bool, **options: Any) -> None:  # noqa: ANN401  click's values
     """Rank the instance types with GPUs that can hold a model, with the arithmetic."""

@@ -54,7 +54,9 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
     "--spot-availability", callback=_amount, default="0.5", show_default=True, help="Share of hours with spot."
 )
 @click.option("--interruption-cost", callback=_amount, help="Per unit-hour of spot, in US dollars [5 % of the price].")
-@click.option("--committed", type=click.IntRange(0), default=0, show_default=True, help="Units reserved today, 1 year.")
+@click.option(
+    "--committed", type=click.IntRange(0, 10**9), default=0, show_default=True, help="Units reserved today, 1 year."
+)
 @json_option
 def commitments(
     *,

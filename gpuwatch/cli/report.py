@@ -45,9 +45,6 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
     as_json: bool,
 ) -> None:
     """Report what a day's machines cost, what each owner wasted, and what was saved."""
-    chosen = [day, month, year, first or last]
-    if sum(each is not None for each in chosen) > 1:
-        raise click.UsageError("--day, --month, --year and --from/--to exclude each other")
     if form is not None and as_json:
         raise click.UsageError("--json excludes --html")
     with explained():
@@ -61,9 +58,8 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
             raise click.BadParameter(f"{send!r} is not a receiver; report.receivers has {there}", param_hint="--send")
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
-            if year is not None:
-                first, last = f"{year}-01-01", f"{year}-12-31"
-            made = _made(settings, ledger, day, month, first, last, unused=unused)
+            asked = {"day": day, "month": month, "year": year, "first": first, "last": last}
+            made = _made(settings, ledger, asked, unused=unused)
             if send is None:
                 say(FORMATS["json" if as_json else form or "txt"](ReportContent(made)), nl=False)
             else:
@@ -72,16 +68,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
             ledger.close()
 
 
-def _made(
-    settings: "Settings",
-    ledger: "Ledger",
-    day: str | None,
-    month: str | None,
-    first: str | None,
-    last: str | None,
-    *,
-    unused: bool,
-) -> "Report":
+def _made(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
     from gpuwatch.cli.controller import cloud_of  # noqa: PLC0415  likewise
     from gpuwatch.money.report.gather import gathered  # noqa: PLC0415  likewise
@@ -90,10 +77,10 @@ def _made(
 
     clock, zone = SystemClock(), ZoneInfo(settings.cost.timezone)
     now = clock.now()
-    if day is None and month is None and first is None and last is None:
-        day = (now.astimezone(zone).date() - timedelta(days=1)).isoformat()
+    if all(each is None for each in asked.values()):
+        asked = {"day": (now.astimezone(zone).date() - timedelta(days=1)).isoformat()}
     try:
-        period = period_of(zone, now, first=first, last=last, month=month, day=day)
+        period = period_of(zone, now, **asked)
     except PeriodError as error:
         raise click.UsageError(str(error)) from None
     left = cloud_of(settings, clock).leftovers() if unused else None

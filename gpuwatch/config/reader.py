@@ -292,6 +292,9 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
         number = str(error["input"]).strip()
         origin.add(path, f"{shown} has no unit", f"{right}; write {number}m for minutes, {number}s for seconds")
         return
+    if key.kind is Kind.DURATION and "longer than a century" in error["msg"]:
+        origin.add(path, f"{shown} is longer than a century", right + _WRITTEN[key.kind])
+        return
     if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:

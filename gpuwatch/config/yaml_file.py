@@ -32,8 +32,10 @@ class Problem:
     right: str
 
     def __str__(self) -> str:
-        """Two lines."""
-        return f"{self.where}: {f'{self.key}: ' if self.key else ''}{self.wrong}\n    expected: {self.right}"
+        """Two lines; where the second part begins with the key, the key is not repeated."""
+        repeated = not self.key or re.match(rf"{re.escape(self.key)}(?!\w|\.\w)", self.wrong)
+        key = "" if repeated else f"{self.key}: "
+        return f"{self.where}: {key}{self.wrong}\n    expected: {self.right}"
 
 
 class ConfigError(ValueError):

@@ -3,7 +3,7 @@
 import getpass
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gpuwatch import guard
@@ -17,7 +17,7 @@ from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import DEFAULT_POOL, Fleet, Node
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause
-from gpuwatch.model.similar_names import meant
+from gpuwatch.model.similar_names import meant, nearest
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
@@ -155,13 +155,36 @@ def rounds_text(rounds: tuple[RoundLine, ...]) -> str:
     return "\n".join(aligned([heads, *rows], left={1, 5, 6})) if rows else "No round is on record yet."
 
 
-def trail(settings: LedgerSettings, asked: Asked) -> tuple[AuditRecord, ...]:
-    """Who did what: the newest records that were asked for, newest first."""
+def trail(settings: LedgerSettings, asked: Asked, pools: Iterable[str]) -> tuple[AuditRecord, ...]:
+    """Who did what: the newest records that were asked for, newest first. `asked.node_id` may be a unique name.
+
+    Raises:
+        LedgerError: nothing is on record of a pool that `pools` lacks, or of a node that the newest round lacks.
+
+    """
     ledger = Ledger.connect(settings, read_only=True)
     try:
-        return ledger.trail.traces(asked)
+        newest = ledger.rounds(1)
+        fleet = ledger.round(newest[0].id).observation.fleet if asked.node_id and newest else None
+        node = None if asked.node_id is None or fleet is None else fleet.node(asked.node_id)
+        found = ledger.trail.traces(asked if node is None else replace(asked, node_id=node.id))
+        if not found and not ledger.trail.traces(Asked(limit=1, pool=asked.pool)):
+            known(asked.pool, pools)
+        if not found and asked.node_id is not None and node is None:
+            nodes = () if fleet is None else fleet.nodes
+            raise LedgerError(f"--node {asked.node_id!r}: nothing is on record. {_nodes(nodes, asked.node_id)}")
+        return found
     finally:
         ledger.close()
+
+
+def _nodes(nodes: Sequence[Node], name: str) -> str:
+    """A sentence on the node that was probably meant, or some that the newest round has."""
+    names = {each for node in nodes for each in (node.id, node.name)}
+    near = nearest(name, names)
+    if near is not None:
+        return f"The nearest in the newest round is {near!r}."
+    return f"The newest round has: {', '.join(node.id for node in nodes[:10]) or 'no node'}."
 
 
 def trail_text(traces: tuple[AuditRecord, ...]) -> str:

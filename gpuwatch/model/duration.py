@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d|w))+$"
+LONGEST_SECONDS = 36_525 * 86_400.0  # a century: what is longer is a slip, and leaves the calendar
 _MOST_DOUBLINGS = 30  # a float would overflow after a thousand
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
@@ -68,7 +69,7 @@ def parse_duration(value: object) -> object:
     """Seconds of a text such as `30m` or `1h30m`; other values pass through for the number check to judge.
 
     Raises:
-        ValueError: the text is no duration; the message says what would be right.
+        ValueError: the text is no duration, or longer than a century; the message says what would be right.
 
     """
     if not isinstance(value, str):
@@ -81,7 +82,11 @@ def parse_duration(value: object) -> object:
     if not parts or "".join(n + u for n, u in parts) != text:
         msg = f"{value!r} is not a duration; write for example 90s, 30m, 1h30m or 2d"
         raise ValueError(msg)
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > LONGEST_SECONDS:
+        msg = f"{value!r} is longer than a century; write for example 90s, 30m, 1h30m or 2d"
+        raise ValueError(msg)
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

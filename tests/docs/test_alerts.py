@@ -284,7 +284,7 @@ def parts_of(expression: promql_parser.Expr) -> Iterator[Any]:
 def keeps_fleets(part: Any) -> bool:  # noqa: ANN401  promql_parser's classes have no common one
     """Whether what it adds up or compares is of one cluster and one fleet."""
     if isinstance(part, promql_parser.BinaryExpr):
-        labels = None if part.modifier is None else part.modifier.matching
+        labels: Any = None if part.modifier is None else part.modifier.matching
         everything = True  # without a word, series are compared by all labels
     elif isinstance(part, promql_parser.AggregateExpr):
         labels, everything = part.modifier, False

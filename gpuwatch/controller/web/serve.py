@@ -173,4 +173,8 @@ def make_server(settings: ControllerSettings, observers: Observers, clock: Clock
 def _switched_off(setting: str) -> Route:
     """What a path answers that a setting has switched off."""
     text = f"404 the setting controller.{setting} is false; set it to true, and reload the controller\n"
-    return lambda _accept="": Response(status=HTTPStatus.NOT_FOUND, body=text.encode(), content_type=TEXT)
+
+    def answer(_accept: str) -> Response:
+        return Response(status=HTTPStatus.NOT_FOUND, body=text.encode(), content_type=TEXT)
+
+    return answer

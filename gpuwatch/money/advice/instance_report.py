@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.model.money import Offer, format_usd
+from gpuwatch.model.similar_names import meant
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload
@@ -45,6 +46,14 @@ def choose(
         ValueError: the load cannot be, or the table has no such provider or region.
 
     """
+    options: tuple[tuple[str, Sequence[str], set[str]], ...] = (
+        ("--provider", providers, {offer.provider for offer in catalogue.offers()}),
+        ("--region", regions, {offer.region for offer in catalogue.offers() if offer.region}),
+    )
+    for option, given, known in options:
+        for each in given:
+            if each not in known:
+                raise ValueError(f"{option} {each!r}: the price table has no offers there. {meant(each, known)}")
     offers = [
         offer
         for offer in catalogue.offers()
@@ -53,8 +62,8 @@ def choose(
         and (not regions or offer.region in regions)
     ]
     if not offers:
-        known = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
-        raise ValueError(f"the price table has no {capacity} offers there; it has {', '.join(known)}")
+        offered = sorted({f"{offer.provider} {offer.region}" for offer in catalogue.offers() if offer.region})
+        raise ValueError(f"the price table has no {capacity} offers there; it has {', '.join(offered)}")
     ways = _WAYS if recompute is None else (recompute,)
     found = tuple(instances.candidates(load, offers, _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import Offer, Price, PriceKey
+from gpuwatch.model.similar_names import meant
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book, NoPrice
@@ -16,6 +17,7 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import aligned
 
 _GIB = 1024**3
+_MORE = "prices.live asks the clouds for others, and prices.file has your own."
 _ZONE = re.compile(r"(?<=\d)[a-z]$|-[a-z0-9]$")  # what a zone's name has beyond its region's
 
 
@@ -75,6 +77,19 @@ def asked_for(offer: Offer, *, provider: str | None, region: str | None, gpu: st
     )
 
 
+def unknown(offers: Sequence[Offer], *, provider: str | None, region: str | None, gpu: str | None) -> str | None:
+    """What is wrong with a region or a GPU model that no offer has, with those that there are; None: nothing."""
+    here = [each for each in offers if provider in (None, each.provider)]
+    of = "" if provider is None else f" of {provider}"
+    regions = {name for each in here for name in (each.region, _region(each)) if name}
+    if region is not None and region not in regions:
+        return f"--region: no price{of} in {region!r} is known. {meant(region, regions)} {_MORE}"
+    models = {each.gpu_model for each in here}
+    if gpu is not None and gpu.lower() not in {each.lower() for each in models}:
+        return f"--gpu: no machine{of} with a GPU {gpu!r} is known. {meant(gpu, models)}"
+    return None
+
+
 class PriceRow(TypedDict):
     """An offer: the machine, its price in `currency`, and what it costs in US dollars by the settings.
 
@@ -120,7 +135,7 @@ def as_object(shown: Sequence[Row]) -> PricesDocument:
 def as_text(shown: Sequence[Row]) -> str:
     """A table, then the age and the source of what is in it."""
     if not shown:
-        return "No such machine is known; `gpuwatch prices` without options lists all."
+        return "No machine is like that; `gpuwatch prices` without options lists all."
     heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
     lines = aligned([heads, *(_cells(row) for row in shown)], left=None)
     sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in shown}

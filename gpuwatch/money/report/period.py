@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.money.accounting.slices import Calendar
 
 _DAY = timedelta(days=1)
+_EARLIEST = date(2000, 1, 1)  # nothing was metered before; a year such as 0026 is a slip
 
 
 class PeriodError(ValueError):
@@ -60,30 +61,39 @@ def period_of(
     last: str | None = None,
     month: str | None = None,
     day: str | None = None,
+    year: str | None = None,
 ) -> Period:
-    """From a first day to a last one, both in it; or a month, or a day; without any of these, this month.
+    """From a first day to a last one, both in it; or a year, a month, or a day; without any of these, this month.
 
     Raises:
-        PeriodError: they are no dates, or contradict each other.
+        PeriodError: they are no dates, lie in the future, or contradict each other.
 
     """
-    if sum([month is not None, day is not None, first is not None or last is not None]) > 1:
-        raise PeriodError("--month, --day and --from/--to exclude each other")
-    if day is not None:
-        first = last = day
-    if first is not None or last is not None:
-        begin = _date(first or last or "")
-        end = _date(last) if last is not None else now.astimezone(zone).date()
+    if sum(each is not None for each in (year, month, day, first or last)) > 1:
+        raise PeriodError("--day, --month, --year and --from/--to exclude each other")
+    today = now.astimezone(zone).date()
+    if year is not None:
+        begin = _date(f"{year}-01-01", today, year, "a year such as 2026")
+        return Period(zone=zone, first=begin, after=begin.replace(year=begin.year + 1))
+    if first is not None or last is not None or day is not None:
+        begin = _date(first or last or day or "", today)
+        end = today if last is None and day is None else _date(last or day or "", today)
         if end < begin:
             raise PeriodError(f"the last day {end} lies before the first one {begin}")
         return Period(zone=zone, first=begin, after=end + _DAY)
-    begin = now.astimezone(zone).date().replace(day=1) if month is None else _date(f"{month}-01", month)
+    begin = today.replace(day=1) if month is None else _date(f"{month}-01", today, month, "a month such as 2026-03")
     return Period(zone=zone, first=begin, after=(begin + 31 * _DAY).replace(day=1))
 
 
-def _date(text: str, shown: str | None = None) -> date:
+def _date(text: str, today: date, shown: str | None = None, right: str = "a day such as 2026-03-01") -> date:
+    """The day that a text means, or with which the month or year `shown` begins."""
+    shown = text if shown is None else shown
     try:
-        return date.fromisoformat(text)
+        found = date.fromisoformat(text)
     except ValueError:
-        right = "a day such as 2026-03-01" if shown is None else "a month such as 2026-03"
-        raise PeriodError(f"{shown or text!r} is not {right}") from None
+        raise PeriodError(f"{shown!r} is not {right}") from None
+    if found > today:
+        raise PeriodError(f"{shown!r} lies in the future: today is {today}; expected {right}, today or before")
+    if found < _EARLIEST:
+        raise PeriodError(f"{shown!r} lies before {_EARLIEST}; expected {right}")
+    return found

@@ -9,6 +9,7 @@ from annotated_types import Ge, Gt, Lt, MinLen
 
 from gpuwatch.model.duration import Seconds
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.policies.scaling import promql
 
 MISLEADING_MEMORY_RATIO = 0.85
 
@@ -142,21 +143,24 @@ def contradictions(rules: ScalingRules, path: tuple[str, ...]) -> Iterator[Contr
 
 def _misfits(name: str, metric: Metric) -> Iterator[tuple[str, str, str]]:
     """Keys of a metric that do not go together: key, what is wrong, what would be right."""
-    promql = metric.signal == "promql"
-    if promql and metric.expression is None:
+    asks = metric.signal == "promql"
+    if asks and metric.expression is None:
         yield "expression", "is missing, and signal is promql", "a PromQL expression of one number"
-    if not promql and metric.expression is not None:
+    if not asks and metric.expression is not None:
         yield "expression", f"is set, and signal is {metric.signal}", "signal: promql, or no expression"
-    if promql and name in DEVICE_SIGNALS:
+    wrong = promql.trouble(metric.expression) if asks and metric.expression is not None else None
+    if wrong is not None:
+        yield "expression", wrong, 'a PromQL expression of one number, such as sum(queue_length{queue="gpu"})'
+    if asks and name in DEVICE_SIGNALS:
         yield "", "has the name of another signal, and its signal is promql", "another name"
     if (metric.target is None) is (not metric.steps):
         given = "neither a target nor steps" if metric.target is None else "both a target and steps"
         yield "target", f"cannot stand as it is: there are {given}", "one of target and steps"
-    if metric.per_node and not promql:
+    if metric.per_node and not asks:
         yield "per_node", f"is true, and {metric.signal} is a mean", "signal: promql with a total, or no per_node"
     if metric.per_node and metric.steps:
         yield "per_node", "is true, and steps compare the number as it is", "a target, or no per_node"
-    if not promql and metric.target is not None and metric.target > 1:
+    if not asks and metric.target is not None and metric.target > 1:
         right = f"a ratio from 0 to 1, such as {min(1.0, metric.target / 100):g}"
         yield "target", f"is {metric.target:g}, and {metric.signal} never exceeds 1", right
 

@@ -143,8 +143,12 @@ def test_the_text_says_how_old_the_prices_are_and_warns_when_that_is_too_old() -
 
 
 def test_nothing_found_is_said() -> None:
-    """With what would find something."""
-    assert run("--gpu", "H9000").output == "No such machine is known; `gpuwatch prices` without options lists all.\n"
+    """With what would find something; a model or a region that nobody offers is refused."""
+    wrong, nowhere = run("--gpu", "H9000"), run("--region", "us-esat-1")
+
+    assert (wrong.exit_code, nowhere.exit_code) == (2, 2)
+    assert "no machine with a GPU 'H9000' is known. There are: A10, " in " ".join(wrong.output.split())
+    assert "us-east-1" in nowhere.output
 
 
 def test_refreshed_prices_are_listed_and_kept(tmp_path: Path) -> None:
@@ -205,7 +209,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(config: Path) -> None:
         ("{rates: {cny: 0.14}}", "prices.rates.cny: 'cny' is no currency"),
         ("{rates: {CNY: 0}}", "prices.rates.CNY: 0 is too small"),
         ("{rates: {USD: 0.9}}", "prices.rates.USD: a US dollar is not worth that"),
-        ("{live: {gcp: true}}", "prices.live.gcp: prices.live.gcp is set, but prices.live.gcp_key_file is not"),
+        ("{live: {gcp: true}}", "prices.live.gcp is set, but prices.live.gcp_key_file is not"),
         ("{live: {every: 60s}}", 'prices.live.every: "60s" is too small'),
         ("{live: {endpoints: {ibm: 'http://x'}}}", "prices.live.endpoints.ibm: 'ibm' is asked for no price"),
         ("{live: {endpoints: {aws: x}}}", "prices.live.endpoints.aws: 'x' is no URL"),

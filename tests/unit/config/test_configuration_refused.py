@@ -133,15 +133,12 @@ REFUSED = {
     ),
     "restarts": (
         "agent: {restart_min: 10s, restart_max: 5s}",
-        "FILE:1: agent.restart_max: agent.restart_max (5s) is shorter than agent.restart_min (10s)",
+        "FILE:1: agent.restart_max (5s) is shorter than agent.restart_min (10s)",
         "an agent.restart_max of 10s or more",
     ),
     "compat_only without compat": (
         "agent: {compat_only: true}",
-        (
-            "FILE:1: agent.compat_only: agent.compat_only is set, but agent.compat names no exporter: "
-            "the page would be empty"
-        ),
+        ("FILE:1: agent.compat_only is set, but agent.compat names no exporter: the page would be empty"),
         "agent.compat: a list of dcgm, nvidia_smi, nvitop; or no agent.compat_only",
     ),
     "no such group of metrics": (
@@ -151,7 +148,7 @@ REFUSED = {
     ),
     "nothing to replay": (
         "agent: {source: replay}",
-        "FILE:1: agent.source: agent.source is replay, but agent.capture names no recording",
+        "FILE:1: agent.source is replay, but agent.capture names no recording",
         "agent.capture: the file of a recorded probe stream",
     ),
     "always stale": (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.model.duration import parse_duration
+from gpuwatch.model.duration import format_time, parse_duration
 from gpuwatch.simulate.fleet.workloads import DemoError
 
 _RIGHT = "now, a duration before now such as 30d, or a time such as 2026-01-31T18:00Z"
@@ -38,13 +38,26 @@ def moment_of(text: str, now: datetime) -> datetime:
         seconds = parse_duration(text)
     except ValueError:
         seconds = None
-    if isinstance(seconds, float):
-        return now - timedelta(seconds=seconds)
     try:
+        if isinstance(seconds, float):
+            return now - timedelta(seconds=seconds)
         at = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a time; expected {_RIGHT}") from None
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def past_moment(text: str, now: datetime) -> datetime:
+    """As `moment_of`, of a moment that something can have begun at.
+
+    Raises:
+        ValueError: it is not a time, or lies in the future.
+
+    """
+    at = moment_of(text, now)
+    if at > now:
+        raise ValueError(f"{text!r} lies in the future (it is {format_time(now)}); expected {_RIGHT}")
+    return at
 
 
 def window_of(since: str, until: str, now: datetime, hours: float | None = None) -> Window:
@@ -54,7 +67,7 @@ def window_of(since: str, until: str, now: datetime, hours: float | None = None)
         ValueError: one is not a time, or the window is empty.
 
     """
-    begin, end = moment_of(since, now), min(now, moment_of(until, now))
+    begin, end = past_moment(since, now), min(now, moment_of(until, now))
     if hours is not None:
         end = min(end, begin + timedelta(hours=hours))
     if end <= begin:
