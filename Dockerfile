@@ -11,6 +11,12 @@ FROM source AS wheel
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY gpuwatch gpuwatch
+# What `gpuwatch export` and `gpuwatch config init` write.
+COPY alerts alerts
+COPY dashboards dashboards
+COPY deploy/helm deploy/helm
+COPY docs/examples/starter.yaml docs/examples/starter.yaml
+COPY systemd systemd
 # The commit, for the metrics `gpuwatch_agent_build_info` and `gpuwatch_controller_build_info`.
 ARG REVISION=""
 RUN if [ -n "$REVISION" ]; then echo "$REVISION" > gpuwatch/revision.txt; fi \

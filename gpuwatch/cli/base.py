@@ -34,7 +34,7 @@ _BEFORE = "gpuwatch.before"
 # What `gpuwatch --help` lists under which heading; the rest comes last.
 SECTIONS = {
     "On a GPU host": ("top", "agent", "probe", "snooze"),
-    "Where the controller runs": ("controller", "config", "doctor", "notify"),
+    "Where the controller runs": ("controller", "config", "doctor", "notify", "export"),
     "Look": ("status", "plan", "explain", "rounds", "audit", "unused"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("cost", "budget", "forecast", "report", "prices", "recommend"),

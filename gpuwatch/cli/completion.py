@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
 
 VARIABLE = "_GPUWATCH_COMPLETE"
-_PATIENCE_SECONDS = 0.8  # a person waits at the prompt
+_PATIENCE_SECONDS = float(os.environ.get("_GPUWATCH_COMPLETE_SECONDS", "0.8"))  # a person waits at the prompt
 _Values = Callable[[Path | None], Iterable[str]]
 
 

@@ -1,4 +1,4 @@
-"""`gpuwatch config`: check the configuration, show what holds in each pool, or print the schema."""
+"""`gpuwatch config`: write a first one, check it, show what holds in each pool, or print the schema."""
 
 import json
 import os
@@ -23,7 +23,33 @@ _WIDEST = 30  # of the column of values
 
 @commands.group()
 def config() -> None:
-    """Check the configuration, show what holds in each pool, or print the schema."""
+    """Write a first configuration, check it, show what holds in each pool, or print the schema."""
+
+
+@config.command()
+@click.argument("file", default="gpuwatch.yaml", type=click.Path(dir_okay=False, path_type=Path))
+def init(file: Path) -> None:
+    """Write a first configuration with comments, which stops no machine; `-` prints it. Default: gpuwatch.yaml.
+
+    It overwrites no file.
+    """
+    from gpuwatch.cli.shipped import shipped  # noqa: PLC0415  loaded by this command only
+
+    text = shipped("docs/examples").joinpath("starter.yaml").read_text(encoding="utf-8")
+    if file == Path("-"):
+        say(text, nl=False)
+        return
+    if file.exists():
+        say(f"{file} exists already and was not changed. To compare: gpuwatch config init - | diff {file} -", err=True)
+        sys.exit(2)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except OSError as error:
+        say(f"{error.filename or file} cannot be written: {error.strerror or error}", err=True)
+        sys.exit(2)
+    say(f"Wrote {file}. Edit the lines with CHANGE, then run: gpuwatch config check --config {file}")
 
 
 @config.command()

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.main import commands
 from tests.support.bare_install import needed
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
+
+SHIPPED = ("alerts", "dashboards", "deploy/helm", "docs/examples/starter.yaml", "systemd")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
 
 
 def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
-    """Tables of prices, pages, templates, the mark of typed code; nothing that is not of the package."""
+    """Tables of prices, pages, templates, the mark of typed code, and what `gpuwatch export` writes; nothing else."""
     ours = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "gpuwatch").rglob("*")
@@ -75,9 +78,37 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
 
-    assert packed == ours
+    assert packed - ours == {f"gpuwatch/shipped/{name}" for name in shipped_files()}
+    assert ours <= packed
     assert "gpuwatch/py.typed" in packed
     assert {"gpuwatch/runtime/base.html", "gpuwatch/money/report/report.html"} <= packed
+
+
+def shipped_files() -> set[str]:
+    """The files beside the package that a wheel has, by their paths in the repository: no tests, no sources."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *SHIPPED],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    return {name for name in listed if not name.endswith("_test.yml") and not name.startswith("dashboards/source/")}
+
+
+def test_the_wheel_is_small(wheel: Path) -> None:
+    """Each GPU host downloads it, most of them for the agent alone."""
+    assert wheel.stat().st_size < 1_500_000
+
+
+def test_the_images_have_what_the_wheel_has() -> None:
+    """The Dockerfile copies each folder that the wheel is made of; hatchling would leave out a missing one silently."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
+    copied = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+
+    assert set(packed) == {"gpuwatch", *SHIPPED}
+    assert [each for each in packed if f"COPY {each} {each}" not in copied] == []
 
 
 def test_the_wheel_names_its_program_and_its_extras(wheel: Path) -> None:
@@ -163,3 +194,39 @@ def test_a_bare_install_says_what_to_install(
     assert "Traceback" not in done.stderr
     assert done.returncode == status, done.stderr
     assert words in done.stdout + done.stderr
+
+
+def _written_by(command: list[str | Path], folder: Path, **variables: str) -> dict[str, str]:
+    """What every export and `config init` write, by its path below the folder; the configuration passes its check."""
+    kinds = commands.commands["export"].commands  # type: ignore[attr-defined]  # a group has some
+    wanted = [("export", kind, str(folder / kind)) for kind in kinds]
+    file = str(folder / "gpuwatch.yaml")
+    for arguments in (*wanted, ("config", "init", file), ("config", "check", "--config", file)):
+        done = subprocess.run(
+            [*command, *arguments],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_every_export_works_wherever_gpuwatch_was_installed_from(
+    bare_python: Path, installed: Path, pyz: Path, tmp_path: Path
+) -> None:
+    """A wheel without extras and the one file write what a checkout writes."""
+    checkout = _written_by([sys.executable, "-m", "gpuwatch"], tmp_path / "checkout", PYTHONPATH=str(ROOT))
+    wheel = _written_by([bare_python, "-P", "-m", "gpuwatch"], tmp_path / "wheel", PYTHONPATH=str(installed))
+    file = _written_by([bare_python, pyz], tmp_path / "file", SHIV_ROOT=str(tmp_path / "shiv"))
+
+    assert {"dashboards/fleet.json", "units/gpuwatch-agent.service", "iam/observe.json", "gpuwatch.yaml"} <= set(
+        checkout
+    )
+    assert wheel == checkout
+    assert file == checkout

@@ -26,6 +26,7 @@ _gpuwatch_completion gpuwatch
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
     environment = {**os.environ, "PATH": f"{config.parent}:{os.environ['PATH']}", "GPUWATCH_CONFIG": str(config)}
+    environment["_GPUWATCH_COMPLETE_SECONDS"] = "30"  # a loaded machine is no reason to offer less here
     done = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
     )

@@ -1,0 +1,137 @@
+"""`gpuwatch export alerts`: rule files for a user's own jobs and links, written again after each upgrade."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuwatch.cli.base import say
+from gpuwatch.cli.export import export, folder_argument, force_option
+from gpuwatch.cli.export_files import write
+from gpuwatch.cli.shipped import shipped
+
+GROUPS = ("starter", "waste", "health", "notices", "agents", "controller", "budgets")
+_JOB = re.compile(r"[a-zA-Z0-9_./:-]+")
+_URL = re.compile(r"https?://[^\s'\"{}]+")
+# The dashboard that an alert of this runbook's page leads to.
+_BOARDS = {"gpu": "node", "agent": "node", "fleet": "fleet", "controller": "controller", "money": "cost"}
+
+
+def _job(_: click.Context, param: click.Parameter, value: str) -> str:
+    """A job's name that needs no quoting in PromQL."""
+    if not _JOB.fullmatch(value):
+        raise click.BadParameter(f"{value!r} has signs other than letters, digits and _ . / : -", param=param)
+    return value
+
+
+def _url(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An absolute URL without a slash at its end."""
+    if value is not None and not _URL.fullmatch(value):
+        raise click.BadParameter(f"{value!r} must begin with http:// or https://", param=param)
+    return None if value is None else value.rstrip("/")
+
+
+@export.command()
+@folder_argument
+@click.option(
+    "--groups",
+    "chosen",
+    multiple=True,
+    type=click.Choice([*GROUPS, "all"]),
+    default=("starter",),
+    show_default=True,
+    help="Which alerts; may be repeated. The recorded series are always written.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["prometheus", "operator"]),
+    default="prometheus",
+    show_default=True,
+    help="A rule file, or a PrometheusRule for Prometheus Operator.",
+)
+@click.option(
+    "--job", callback=_job, default="gpuwatch", show_default=True, help="The agents' job in your scrape configuration."
+)
+@click.option(
+    "--controller-job", callback=_job, default="gpuwatch-controller", show_default=True, help="The controllers' job."
+)
+@click.option("--runbooks", callback=_url, metavar="URL", help="Where you publish docs/runbooks; for `runbook_url`.")
+@click.option("--dashboards", callback=_url, metavar="URL", help="Your Grafana, for `dashboard_url`.")
+@force_option
+def alerts(  # noqa: PLR0913  one for each option
+    *,
+    folder: Path,
+    chosen: tuple[str, ...],
+    form: str,
+    job: str,
+    controller_job: str,
+    runbooks: str | None,
+    dashboards: str | None,
+    force: bool,
+) -> None:
+    """Write the alert rules with your own jobs and links. Write them again after an upgrade."""
+    import yaml  # noqa: PLC0415  loaded by this command only
+
+    kept = {"recorded", *(GROUPS if "all" in chosen else chosen)}
+    jobs = {'job="gpuwatch"': f'job="{job}"', 'job="gpuwatch-controller"': f'job="{controller_job}"'}
+    pattern = re.compile("|".join(map(re.escape, jobs)))
+    source = yaml.safe_load(shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
+    groups = [
+        {"name": group["name"], "rules": [_rule(each, runbooks, dashboards) for each in group["rules"]]}
+        for group in source["groups"]
+        if group["name"].removeprefix("gpuwatch-") in kept
+    ]
+    document: dict[str, Any] = _mapped({"groups": groups}, lambda text: pattern.sub(lambda found: jobs[found[0]], text))
+    if form == "operator":
+        document = {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": {"name": "gpuwatch", "labels": {"app.kubernetes.io/name": "gpuwatch"}},
+            "spec": document,
+        }
+    name = "gpuwatch.yml" if form == "prometheus" else "gpuwatch-prometheusrule.yaml"
+    head = "# Written by `gpuwatch export alerts`; do not edit it, but export it again after an upgrade.\n"
+    write(folder, {name: head + yaml.dump(document, Dumper=_dumper(), sort_keys=False, width=120)}, force)
+    if runbooks is None:
+        say("`runbook_url` is relative without --runbooks, and leads nowhere from Alertmanager.")
+
+
+def _rule(rule: dict[str, Any], runbooks: str | None, dashboards: str | None) -> dict[str, Any]:
+    """The rule with the user's links."""
+    if "alert" not in rule:
+        return rule
+    notes = dict(rule["annotations"])
+    page = notes["runbook_url"].removeprefix("docs/runbooks/")
+    if runbooks is not None:
+        notes["runbook_url"] = f"{runbooks}/{page}"
+    if dashboards is not None:
+        notes["dashboard_url"] = f"{dashboards}/d/gpuwatch-{_BOARDS[page.partition('.')[0]]}"
+    return {**rule, "annotations": notes}
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401  a document of YAML
+    """The document with each text changed."""
+    if isinstance(value, dict):
+        return {key: _mapped(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_mapped(each, change) for each in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _dumper() -> Any:  # noqa: ANN401  PyYAML is loaded by this command only
+    """Texts of several lines as blocks, and no anchors, which nobody reads."""
+    import yaml  # noqa: PLC0415  as above
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401  PyYAML's own signature
+            del data
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return Dumper

@@ -1,0 +1,260 @@
+"""The Helm chart: what real Helm made of it has the fields of Kubernetes and settings that gpuwatch takes.
+
+tests/golden/helm has what `helm template` (3.16) wrote. Helm is in no Debian package, so these tests do not need it: a
+checksum shows that the chart has not changed since. Where `helm` is installed, it lints the chart and renders it again;
+GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from gpuwatch import __version__
+from gpuwatch.cli.export_helm import chart, semantic
+from gpuwatch.config import load
+from tests.support.paths import GOLDEN, ROOT
+
+SOURCE = ROOT / "deploy/helm/gpuwatch"
+EXPECTED = GOLDEN / "helm"
+VALUES: Mapping[str, Any] = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
+SCHEMA: Mapping[str, Any] = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
+RENDERED = ("defaults", "everything")
+_HELM = shutil.which("helm")
+_KUBERNETES = ("--kube-version", "1.31.0", "--namespace", "gpuwatch")
+
+
+def values_of(name: str) -> list[str]:
+    """The options of Helm that choose the values of a rendering."""
+    file = EXPECTED / f"{name}.values.yaml"
+    return ["--values", str(file)] if file.exists() else []
+
+
+def helm(*arguments: str | Path) -> str:
+    """What real Helm prints."""
+    assert _HELM is not None
+    done = subprocess.run([_HELM, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def checksum() -> str:
+    """Of all that the renderings are made of."""
+    digest = hashlib.sha256()
+    for path in sorted([*SOURCE.rglob("*"), *EXPECTED.glob("*.values.yaml")]):
+        if path.is_file():
+            digest.update(f"{path.name}\0{path.read_text(encoding='utf-8')}\0".encode())
+    return digest.hexdigest()
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    """The objects of a rendering."""
+    text = (EXPECTED / f"{name}.yaml").read_text(encoding="utf-8")
+    return [each for each in yaml.safe_load_all(text) if each is not None]
+
+
+def one(name: str, kind: str, part: str) -> dict[str, Any]:
+    """The one object of that kind that belongs to agent or controller."""
+    (found,) = (
+        each
+        for each in manifests(name)
+        if each["kind"] == kind and each["metadata"]["labels"]["app.kubernetes.io/component"] == part
+    )
+    return found
+
+
+def pods(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kind and pod of each workload."""
+    for each in manifests(name):
+        if each["kind"] in {"DaemonSet", "Deployment"}:
+            yield each["kind"], each["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_the_renderings_are_of_this_chart(name: str) -> None:
+    """Where Helm is installed it says the same again, and lints; elsewhere the chart's checksum is the renderings'."""
+    if _HELM is None:
+        recorded = (EXPECTED / "chart.sha256").read_text(encoding="utf-8").strip()
+        assert recorded == checksum(), "the chart has changed: run this with helm and GPUWATCH_UPDATE_GOLDEN=1"
+        return
+    helm("lint", "--strict", SOURCE, *values_of(name))
+    text = helm("template", "gpuwatch", SOURCE, *_KUBERNETES, *values_of(name))
+    if os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1":
+        (EXPECTED / f"{name}.yaml").write_text(text, encoding="utf-8")
+        (EXPECTED / "chart.sha256").write_text(checksum() + "\n", encoding="utf-8")
+
+    assert text == (EXPECTED / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(_HELM is None, reason="Helm is in no Debian package; the renderings above are checked without it")
+def test_the_whole_chart_has_rules_and_dashboards(tmp_path: Path) -> None:
+    """As `gpuwatch export helm` writes it, each is an object of Kubernetes with the text of the repository."""
+    for path, text in chart().items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    chosen = [
+        f"--set={each}=true"
+        for each in ("agent.insecure", "prometheusRule.enabled", "prometheusRule.recording", "dashboards.enabled")
+    ]
+    found = list(yaml.safe_load_all(helm("template", "gpuwatch", tmp_path, *_KUBERNETES, *chosen)))
+    (rules,) = (each for each in found if each["kind"] == "PrometheusRule")
+    boards = {key: value for each in found if each["kind"] == "ConfigMap" for key, value in each["data"].items()}
+    texts = [(ROOT / "alerts" / name).read_text(encoding="utf-8") for name in ("gpuwatch.yml", "recording.yml")]
+
+    assert rules["spec"]["groups"] == [group for text in texts for group in yaml.safe_load(text)["groups"]]
+    for board in (ROOT / "dashboards").glob("*.json"):
+        assert json.loads(boards[f"gpuwatch-{board.name}"]) == json.loads(board.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_each_object_is_in_the_namespace_of_the_release(name: str) -> None:
+    """With a kind, a version and a name."""
+    found = manifests(name)
+
+    assert found
+    for each in found:
+        assert each["apiVersion"]
+        assert (each["metadata"]["namespace"], each["metadata"]["name"].startswith("gpuwatch")) == ("gpuwatch", True)
+
+
+def test_the_defaults_run_agents_and_nothing_else() -> None:
+    """No controller, no objects of operators that a cluster may lack, and no rights in the cluster."""
+    kinds = sorted(each["kind"] for each in manifests("defaults"))
+
+    assert kinds == ["ConfigMap", "DaemonSet", "Service", "ServiceAccount"]
+
+
+def test_nothing_asks_kubernetes_for_anything() -> None:
+    """There are no roles, and no pod gets a token."""
+    for name in RENDERED:
+        assert not [each["kind"] for each in manifests(name) if "Role" in each["kind"]]
+        for _, pod in pods(name):
+            assert pod["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_containers_are_hardened_and_every_mount_has_its_volume(name: str) -> None:
+    """Not as root, on a root file system that they cannot write, without capabilities."""
+    for kind, pod in pods(name):
+        (container,) = pod["containers"]
+
+        assert pod["securityContext"]["runAsNonRoot"] is True, kind
+        assert container["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+        assert container["args"] == ["agent" if kind == "DaemonSet" else "controller"]
+
+
+def test_the_agent_is_that_of_the_page() -> None:
+    """docs/containers.md shows the same pod for those who do not use Helm."""
+    page = (ROOT / "docs/containers.md").read_text(encoding="utf-8")
+    manifest = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
+    told, made = manifest["spec"]["template"]["spec"], one("defaults", "DaemonSet", "agent")["spec"]["template"]["spec"]
+
+    for key in ("runtimeClassName", "hostPID", "hostNetwork", "nodeSelector", "tolerations", "securityContext"):
+        assert made[key] == told[key], key
+    for key in ("args", "env", "ports", "securityContext", "resources", "livenessProbe", "volumeMounts"):
+        assert made["containers"][0][key] == told["containers"][0][key], key
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("defaults", "agent"), ("everything", "agent"), ("everything", "controller")]
+)
+def test_gpuwatch_takes_the_settings_that_the_chart_writes(name: str, part: str, tmp_path: Path) -> None:
+    """On the port of the service, for the pod's network; the ledger is in the volume."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(one(name, "ConfigMap", part)["data"]["gpuwatch.yaml"], encoding="utf-8")
+    settings = load(file, {})
+    server = settings.agent if part == "agent" else settings.controller
+    (port,) = one(name, "Service", part)["spec"]["ports"]
+
+    assert server.host == "0.0.0.0"  # noqa: S104  the pod's own network
+    assert server.port == port["port"]
+    assert settings.mode == "observe"
+    if part == "controller":
+        assert str(settings.ledger.path) == "/var/lib/gpuwatch/ledger.db"
+
+
+@pytest.mark.parametrize("part", ["agent", "controller"])
+def test_prometheus_finds_the_pods_under_the_jobs_of_the_rules(part: str) -> None:
+    """Monitor, service and pod have the same labels and port names."""
+    monitor, service = one("everything", "ServiceMonitor", part), one("everything", "Service", part)
+    workload = one("everything", "DaemonSet" if part == "agent" else "Deployment", part)
+    (endpoint,) = monitor["spec"]["endpoints"]
+    (port,) = service["spec"]["ports"]
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    labels = workload["spec"]["template"]["metadata"]["labels"]
+
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert endpoint["port"] == port["name"]
+    assert port["targetPort"] in {each["name"] for each in container["ports"]}
+    assert endpoint["relabelings"] == [
+        {
+            "targetLabel": "job",
+            "replacement": "gpuwatch" if part == "agent" else "gpuwatch-controller",
+            "action": "replace",
+        }
+    ]
+
+
+def test_the_default_values_are_what_the_schema_allows() -> None:
+    """Every value is in the schema, and the schema has no other."""
+
+    def paths(values: Mapping[str, Any], schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+        known = schema.get("properties", {})
+        if schema.get("additionalProperties") is False:
+            yield from (f"{prefix}{each}" for each in set(known) ^ set(values))
+            for key in set(known) & set(values):
+                if isinstance(values[key], Mapping):
+                    yield from paths(values[key], known[key], f"{prefix}{key}.")
+
+    jsonschema.Draft7Validator(SCHEMA).validate(VALUES)
+    assert list(paths(VALUES, SCHEMA)) == ["global"]  # Helm adds it to the values of each chart
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("agent", {"prot": 9460}, "prot"),
+        ("agent", {"port": 0}, "0 is less than"),
+        ("controller", {"settings": {"mode": "force"}}, "'force' is not one of"),
+        ("controller", {"settings": {"agent": {}}}, "should not be valid"),
+        ("serviceMonitor", {"interval": "15"}, "'15' does not match"),
+    ],
+    ids=str,
+)
+def test_values_that_cannot_work_are_refused(key: str, value: Mapping[str, Any], words: str) -> None:
+    """By `helm install`, which reads the same schema."""
+    with pytest.raises(jsonschema.ValidationError, match=words):
+        jsonschema.Draft7Validator(SCHEMA).validate({key: value})
+
+
+def test_the_exported_chart_has_this_version() -> None:
+    """Of the chart and of the images; the repository's own has none that could be forgotten at a release."""
+    exported = yaml.safe_load(chart()["Chart.yaml"])
+
+    assert exported["version"] == semantic(__version__)
+    assert exported["appVersion"] == __version__
+    assert yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))["version"] == "0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("python", "helms"),
+    [("1.0.0rc1", "1.0.0-rc.1"), ("0.1.0", "0.1.0"), ("2.0.0.dev3", "2.0.0-dev.3"), ("1.2.3b2", "1.2.3-b.2")],
+)
+def test_a_release_candidate_has_a_semantic_version(python: str, helms: str) -> None:
+    """Helm refuses Python's form."""
+    assert semantic(python) == helms
