@@ -19,6 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
+from gpuwatch.cli.console import theme
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
@@ -36,7 +37,7 @@ from gpuwatch.simulate.fleet.screen import Board
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 _HOURS = 42.0
-_WIDTH, _REPORT_WIDTH, _COLUMNS = 1200, 760, 170
+_WIDTH, _REPORT_WIDTH, _COLUMNS = 1200, 760, 120
 _LARGEST_BYTES = 200_000
 _BUSY_NODES = 4
 _PAINT_MILLISECONDS = 1500
@@ -69,7 +70,15 @@ def keep(page: Page, name: str, height: int) -> None:
 
 def terminal(board: Board) -> str:
     """The demo's screen as an HTML page."""
-    console = Console(record=True, width=_COLUMNS, file=io.StringIO(), force_terminal=True)
+    console = Console(
+        record=True,
+        width=_COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        theme=theme("truecolor"),
+        highlight=False,
+    )
     console.print(board)
     svg = console.export_svg(title="gpuwatch demo", theme=DEFAULT_TERMINAL_THEME)
     return _TERMINAL.format(width=_WIDTH, svg=svg)

@@ -29,18 +29,22 @@ def console(*, force_terminal: bool | None = None, width: int | None = None) -> 
     if reconfigure is not None:
         reconfigure(errors="replace")  # in a locale without °
     bare = Console(force_terminal=force_terminal, width=width)
-    many = bare.color_system in _MANY
-    colours = {name: each.light if many else each.ansi for name, each in STATE_COLOURS.items()}
-    styles = {f"state.{name}": Style(color=colour, bold=True) for name, colour in colours.items()}
-    styles |= {f"tint.{name}": Style(color=colour) for name, colour in colours.items()}
     return Console(
         force_terminal=force_terminal,
         width=width,
-        theme=Theme(styles),
+        theme=theme(bare.color_system),
         highlight=False,
         markup=False,
         emoji=False,
     )
+
+
+def theme(color_system: str | None) -> Theme:
+    """The styles, for a terminal with so many colours."""
+    many = color_system in _MANY
+    colours = {name: each.light if many else each.ansi for name, each in STATE_COLOURS.items()}
+    styles = {f"state.{name}": Style(color=colour, bold=True) for name, colour in colours.items()}
+    return Theme(styles | {f"tint.{name}": Style(color=colour) for name, colour in colours.items()})
 
 
 def width_of(out: Console) -> int | None:

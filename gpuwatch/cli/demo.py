@@ -49,7 +49,9 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
             raise click.UsageError("--instance-type belongs to --trace: the demo's own fleet has its machines")
         options = Options(**chosen)
         if not headless:
-            run_live(options)
+            from gpuwatch.cli.console import console  # noqa: PLC0415  likewise
+
+            run_live(options, console())
             return
         try:
             figures = run_headless(options)

@@ -28,6 +28,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import BODIES, CONTROLS, GAPS, INTENTS, OPEN_INTENTS, PAUSES, ROUNDS, STOPPED, WISHES
+from gpuwatch.ledger.use_history import UseHistory
 from gpuwatch.model.decision import (
     Decision,
     Intent,
@@ -57,6 +58,7 @@ class Ledger:
         self.identity = Identity(store)
         self.messages = SentMessages(store)
         self.trail = AuditLog(store)
+        self.uses = UseHistory(store)
         self._id = store.id
 
     @classmethod
@@ -157,6 +159,8 @@ class Ledger:
                 writer.db.execute(GAPS.insert(), [{"pool": pool, "body": each} for pool, each in known.items()])
             self._see_stopped(writer.db, observation)
             scale_in_protection.see(writer.db, observation)
+            uses = self.uses.note(writer.db, observation)
+        self.uses.keep(uses)
         return round_id
 
     def round(self, round_id: int) -> PastRound:

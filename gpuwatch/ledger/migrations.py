@@ -70,6 +70,11 @@ def from_4(db: Connection) -> None:
             db.execute(SHIELDS.insert(), {"node_id": row.node_id, "key": row.key, "at": row.at, "missing_since": None})
 
 
+def from_5(db: Connection) -> None:
+    """Schema 5: nothing was known of what the fleet was used for by the minute; the timelines begin empty."""
+    METADATA.create_all(db)
+
+
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description
     """Rows of the old tables, a few at a time."""
     return db.execute(text(query), execution_options={"yield_per": 100})

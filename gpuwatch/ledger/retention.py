@@ -12,6 +12,7 @@ from sqlalchemy import Connection, exists, select
 from gpuwatch.ledger.chain import Writer, text
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.tables import BODIES, INTENTS, WISHES
+from gpuwatch.ledger.use_history import drop_old
 
 _AT_ONCE = 100  # bodies in one transaction: what a controller may wait for
 _WISHES_KEPT = timedelta(days=8)  # longer than any stabilisation window
@@ -22,6 +23,7 @@ def compact(writer: Writer, now: datetime, settings: LedgerSettings) -> int:
     """Drop bodies, oldest first; how many is a record of its own, so that an audit misses none that nobody dropped."""
     dropped = list(_due(writer.db, now, settings))[:_AT_ONCE]
     writer.db.execute(WISHES.delete().where(WISHES.c.at < text(now - _WISHES_KEPT)))
+    drop_old(writer.db, now)
     if dropped:
         writer.db.execute(BODIES.delete().where(BODIES.c.round_id.in_(dropped)))
         about = {"pool": None, "who": "controller", "reason": str(len(dropped)), "until": None}

@@ -18,6 +18,7 @@ _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     2: migrations.from_2,
     3: migrations.from_3,
     4: migrations.from_4,
+    5: migrations.from_5,
 }
 
 

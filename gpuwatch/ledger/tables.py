@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 
 from gpuwatch.model.usage import AMOUNTS
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -201,6 +201,23 @@ WISHES = Table(
     _text("policy"),
     Column("want", Integer, nullable=False),
     Index("wishes_by_time", "at"),
+)
+# GPUs by use (JSON), summed over the rounds of the five minutes that begin at `begin` (seconds since 1970).
+FLEET_USE = Table(
+    "fleet_use",
+    METADATA,
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("rounds", Integer, nullable=False),
+    _text("gpus"),
+)
+# What a node is used for from those five minutes on.
+NODE_USE = Table(
+    "node_use",
+    METADATA,
+    Column("node_id", Text, primary_key=True),
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    _text("use"),
+    Index("node_use_by_begin", "begin"),
 )
 # What was billed under which labels and which price; `digest` is the SHA-256 of all of them.
 SPEND_TERMS = Table(

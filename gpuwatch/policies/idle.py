@@ -262,9 +262,9 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
 
 
 def _stopped_by(found: Stopped | None) -> str:
-    """Who stopped a machine, when and why, as a sentence; the cloud says neither of others' stops."""
+    """Who stopped a machine, when and why, as a sentence; the cloud gives no reason for others' stops."""
     if found is None:
-        return "It is stopped, and gpuwatch did not stop it."
+        return "It is stopped. gpuwatch has no stop of it on record."
     approved = "" if found.approved_by is None else f"; {found.approved_by} approved it"
     return f"gpuwatch stopped it at {format_time(found.at)}: {found.why or 'no reason is on record'}{approved}."
 

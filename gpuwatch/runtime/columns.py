@@ -38,20 +38,26 @@ class Column:
         return all(cell in {"", "-"} for cell in self.cells)
 
 
-def laid_out(columns: Sequence[Column], width: int | None, *, lines: int | None = 1) -> list[Text]:
+def laid_out(
+    columns: Sequence[Column], width: int | None, *, lines: int | None = 1, wanted: int = _WANTED
+) -> list[Text]:
     """A line of titles, then each row. The last column has what room is left; width None: as much as it needs.
 
-    Columns are cut, then go, until the last one fits, or has `_WANTED` cells: it is cut last. A row takes at most so
+    Columns are cut, then go, until the last one fits, or has `wanted` cells: it is cut last. A row takes at most so
     many `lines` (None: as many as its last cell needs).
     """
     kept = [column for column in columns if not column.empty or not column.spare]
-    while width is not None and _needed(kept, _GAPS[-1], shrunk=True) > width and any(column.spare for column in kept):
+    while (
+        width is not None
+        and _needed(kept, _GAPS[-1], wanted, shrunk=True) > width
+        and any(column.spare for column in kept)
+    ):
         least = max(kept, key=lambda column: column.spare)
         kept = [column for column in kept if column is not least]
-    gap = next((each for each in _GAPS if width is None or _needed(kept, each) <= width), _GAPS[-1])
+    gap = next((each for each in _GAPS if width is None or _needed(kept, each, wanted) <= width), _GAPS[-1])
     widths = [column.width for column in kept]
     if width is not None:
-        _shrink(widths, kept, _needed(kept, gap) - width)
+        _shrink(widths, kept, _needed(kept, gap, wanted) - width)
         widths[-1] = max(0, min(widths[-1], width - sum(widths[:-1]) - gap * (len(kept) - 1)))
     found = [_line([column.title for column in kept], kept, widths, ["bold"] * len(kept), gap)]
     for row in range(len(columns[0].cells)):
@@ -111,11 +117,11 @@ def _shrink(widths: list[int], columns: Sequence[Column], missing: int) -> None:
         missing -= 1
 
 
-def _needed(columns: Sequence[Column], gap: int, *, shrunk: bool = False) -> int:
+def _needed(columns: Sequence[Column], gap: int, wanted: int, *, shrunk: bool = False) -> int:
     """The width at which no column has to go, with those that may be cut as narrow as they get, or whole."""
     *others, last = columns
     widths = (min(each.least, each.width) if shrunk and each.least else each.width for each in others)
-    return sum(widths) + min(last.width, _WANTED) + gap * (len(columns) - 1)
+    return sum(widths) + min(last.width, wanted) + gap * (len(columns) - 1)
 
 
 def _line(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, Round
@@ -22,6 +22,9 @@ from gpuwatch.simulate.fleet.options import FLEET, Options, lives
 from gpuwatch.simulate.fleet.play import play, staged
 from gpuwatch.simulate.fleet.world import World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class DemoDocument(TypedDict):
@@ -127,8 +130,8 @@ def served(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Call
         running.close()
 
 
-def run_live(options: Options) -> None:
-    """Show the fleet in the terminal and on its page until Ctrl-C, or for `options.seconds`.
+def run_live(options: Options, console: "Console") -> None:
+    """Show the fleet on the console and on its page until Ctrl-C, or for `options.seconds`.
 
     Without a terminal the events are printed.
 
@@ -136,12 +139,10 @@ def run_live(options: Options) -> None:
         ImportError: the extra `demo` is not installed.
 
     """
-    from rich.console import Console  # noqa: PLC0415  loaded by the live demo only
-    from rich.live import Live  # noqa: PLC0415  likewise
+    from rich.live import Live  # noqa: PLC0415  loaded by the live demo only
 
     from gpuwatch.simulate.fleet.live_demo import opened  # noqa: PLC0415  likewise
 
-    console = Console()
     say = None if console.is_terminal else partial(print, flush=True)
     with opened(options, say) as show, served(show.parts, show.ledger) as (url, update):
         show.board.page = f"The fleet's page: {url}"

@@ -10,7 +10,7 @@ import msgspec
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodesPage, required_approval
-from gpuwatch.controller.web import fleet_view, past, schemas
+from gpuwatch.controller.web import fleet_view, past, schemas, timeline
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.state import State
 from gpuwatch.ledger import LedgerError, PastRound
@@ -238,6 +238,23 @@ ENDPOINTS = (
         answer=RecentSavings,
         call=past.savings,
         cached=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/timeline",
+        summary="The fleet's GPUs by use over the last hours, in slots of five minutes, with notices and stops.",
+        answer=timeline.Timeline,
+        call=timeline.fleet,
+        query=schemas.TimelineQuery,
+        cached=True,
+    ),
+    Endpoint(
+        method="GET",
+        path="/nodes/{node}/timeline",
+        summary="What a node was used for over the last hours, with its notices and stops.",
+        answer=timeline.NodeTimeline,
+        call=timeline.node,
+        query=schemas.TimelineQuery,
     ),
     Endpoint(method="GET", path="/pauses", summary="The pauses in force.", answer=schemas.PausesPage, call=_pauses),
     Endpoint(

@@ -1,6 +1,5 @@
 """The fleet as its last round saw it, in the shape of page and API. Money is Decimal, text in JSON."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,12 +8,12 @@ from decimal import Decimal
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow
 from gpuwatch.guard import Rulebook
+from gpuwatch.ledger.use_history import OFF, gpus_by_use
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import ITSELF, Pause
 
-OFF = "off"
 NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
 
@@ -114,10 +113,7 @@ class FleetPage:
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     """Sums over all nodes."""
     running = [row for row in nodes if row.activity is not None]
-    by_activity = Counter(_use_of(row, gpu.activity).value for row in running for gpu in row.gpus)
-    by_activity[OFF] = sum(
-        node.known_gpus for node in done.observation.fleet.nodes if node.state is not NodeState.RUNNING
-    )
+    by_activity = gpus_by_use(done.observation.fleet.nodes)
     return Totals(
         nodes=len(done.observation.fleet.nodes),
         running=len(running),
@@ -127,11 +123,6 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         usd_per_hour_not_used=_sum(row for row in running if row.activity in NOT_USED),
         unpriced=sum(row.usd_per_hour is None for row in running),
     )
-
-
-def _use_of(row: NodeRow, gpu: State) -> State:
-    """A GPU's state; one that does nothing on an occupied machine is taken, for it goes when its machine goes."""
-    return State.OCCUPIED if gpu is State.IDLE and row.activity is State.OCCUPIED else gpu
 
 
 def _sum(nodes: Iterable[NodeRow]) -> Decimal:

@@ -9,6 +9,7 @@ async function askMoney() {
   const answers = await Promise.allSettled(Object.values(paths).map((path) => ask(path)));
   for (const [index, name] of Object.keys(paths).entries()) money[name] = answers[index].value ?? null;
   drawMoney();
+  askTimeline();
 }
 
 function drawMoney() {

@@ -13,7 +13,10 @@ async function explain(id, again = false) {
   try {
     const page = await ask(`/nodes/${encodeURIComponent(id)}`);
     const filling = again && document.activeElement?.closest("#snooze, #approve");
-    if (dialog.dataset.node === id && !filling) $("detail-body").replaceChildren(...explained(page));
+    if (dialog.dataset.node === id && !filling) {
+      $("detail-body").replaceChildren(...explained(page));
+      drawStrip(page.row.id);
+    }
   } catch (error) {
     if (dialog.dataset.node === id) $("detail-body").replaceChildren(el("p", {}, error.message));
   }
@@ -41,6 +44,7 @@ function explained(page) {
     parts.push(el("h3", {}, "Evidence"), table(["Signal", "Says", "Seen", "Limit", "Source"], activity.evidence.map((each) =>
       [each.name, each.says, `${number(each.observed)} ${each.unit}`, `${number(each.limit)} ${each.unit}`, each.note ? `${each.source}; ${each.note}` : each.source])));
   }
+  parts.push(el("h3", {}, "Last 24 hours"), el("div", { id: "strip" }, el("p", { className: "faint" }, "asking …")));
   parts.push(...lastBusy(page));
   if (page.gpus.length) {
     parts.push(el("h3", {}, "GPUs"), table(["GPU", "Use", "Utilization", "Memory", "Health"], page.gpus.map((gpu) =>

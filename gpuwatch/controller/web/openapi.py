@@ -128,8 +128,8 @@ curl --user ann --json '{"pool": "training", "seconds": 7200, "reason": "upgrade
   https://gpuwatch.example.com:9461/api/v1/pauses
 ```
 
-`/fleet`, `/cost` and `/savings` have an ETag that lasts a round: send it back in `If-None-Match`, and 304 costs next to
-nothing.
+`/fleet`, `/cost`, `/savings` and `/timeline` have an ETag that lasts a round: send it back in `If-None-Match`, and 304
+costs next to nothing.
 What acts is written to the ledger with the user's name and address.
 """
 

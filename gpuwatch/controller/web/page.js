@@ -177,13 +177,13 @@ function drawRows() {
 
 function emptyRow() {
   const name = el("button", { type: "button", className: "name" });
-  const row = el("tr", {},
-    el("td", {}, name, el("small")),
-    el("td", { className: "mid" }, el("span"), el("small")),
-    el("td", {}, el("span", {}, dot("off"), el("span")), el("small")),
-    el("td", {}, el("span"), el("small")),
-    el("td", { className: "why far" }, el("div")),
-    el("td", { className: "mid num" }));
+  const row = el("tr", { role: "row" },
+    el("td", { role: "cell" }, name, el("small")),
+    el("td", { role: "cell", className: "mid" }, el("span"), el("small")),
+    el("td", { role: "cell" }, el("span", {}, dot("off"), el("span")), el("small")),
+    el("td", { role: "cell" }, el("span"), el("small")),
+    el("td", { role: "cell", className: "why far" }, el("div")),
+    el("td", { role: "cell", className: "mid num" }));
   row.onclick = () => { if (!String(getSelection())) explain(row.dataset.id); };
   name.onclick = (event) => { event.stopPropagation(); explain(row.dataset.id); };
   return row;

@@ -55,6 +55,12 @@ class CostQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = "pool"
 
 
+class TimelineQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many hours back."""
+
+    hours: Annotated[int, Meta(ge=1, le=24)] = 24
+
+
 class _Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What somebody asks for; the reason is on record, and read by others on pages, in mails and on terminals."""
 

@@ -24,7 +24,7 @@ const wanted = { uses: new Set(), text: "", pool: "", next: "", sort: "next", do
 
 // --- words -------------------------------------------------------------------------------------------------------
 const now = () => Date.now() + skew;
-const use = (node) => node.activity ?? "off";
+const use = (node) => node.activity ?? (node.state === "unknown" ? "unknown" : "off");
 const usd = (value) => value == null ? "–" : "$" + Number(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const about = (value) => value == null || Math.abs(value) < 1000 ? usd(value) : "$" + Math.round(value).toLocaleString("en-US");
 const percent = (ratio) => ratio == null ? "–" : (100 * ratio).toFixed(ratio < 0.1 && ratio > 0 ? 1 : 0) + " %";

@@ -1,34 +1,31 @@
 """What the live demo shows: a table of the fleet with the reasons, the last events, what was saved; or plain lines."""
 
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from rich.console import Group
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from gpuwatch.controller.node_row import node_rows
+from gpuwatch.controller.node_row import NodeRow, node_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.decision import Status, Verb
+from gpuwatch.model.decision import REMOVALS, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState, State
+from gpuwatch.model.stop_words import stop_words
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.columns import Column, cut, laid_out, wrapped
 from gpuwatch.simulate.fleet.world import World
 
 _EVENTS = 8
-_STYLES = {
-    "busy": "green",
-    "occupied": "blue",
-    "parked": "cyan",
-    "stalled": "magenta",
-    "idle": "yellow",
-    "unknown": "red",
-}
-_ACTION_STYLES = {Verb.NOTICE: "yellow", Verb.STOP: "bold red", Verb.WITHDRAW: "green"}
+_WHY_CELLS = 52  # which the reason has in a narrow terminal, before other columns do
+_MONEY_LINES = 3
+_OWNED = re.compile(r"^(\w+) \((.*)\)( for .*)$")
+_ACTION_STYLES = {Verb.NOTICE: "tint.idle", Verb.STOP: "tint.stalled", Verb.WITHDRAW: "tint.healthy"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +42,7 @@ class Board:
     _events: deque[str] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     _last: Round | None = None
     _open: dict[str, str] = field(default_factory=dict)  # names of the nodes that were acted on, by the ledger's key
-    _stopped: dict[str, str] = field(default_factory=dict)  # why, by node id
+    _stopped: dict[str, tuple[datetime, str]] = field(default_factory=dict)  # when and why, by node id
     _unknown: dict[str, bool] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,11 +69,12 @@ class Board:
         for act in done.acts:
             verb, node_id = act.review.step.verb.value, act.review.step.node_id
             ended = "" if act.outcome.status in {Status.SETTLED, Status.ACCEPTED} else f" -> {act.outcome.detail}"
-            yield f"{verb} {names.get(node_id, node_id)}: {act.review.step.reason.sentence}{ended}"
+            reason = act.review.step.reason
+            why = stop_words(reason, None) if act.review.step.verb in REMOVALS else _short(reason.sentence)
+            yield f"{verb} {names.get(node_id, node_id)}: {why}{ended}"
             if act.outcome.status is Status.ACCEPTED:
                 self._open[act.outcome.key] = names.get(node_id, node_id)
-                at = story_time(done.observation.now, self.begin)
-                self._stopped[node_id] = f"stopped {at}: {act.review.step.reason.sentence}"
+                self._stopped[node_id] = (done.observation.now, why)
         for outcome in done.settled:
             yield f"{outcome.status.value} {self._open.pop(outcome.key, outcome.key)}: {outcome.detail}"
         for node in done.observation.fleet.nodes:
@@ -85,39 +83,92 @@ class Board:
                 yield f"unknown {node.name}: {node.activity.doubt}; it is left alone"
             self._unknown[node.id] = unknown
 
-    def __rich__(self) -> Group:
-        """The whole screen."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The whole screen, at most as high as the terminal."""
+        height = options.size.height if console.is_terminal and not console.record else None
+        yield from self.lines(options.max_width, height)
+
+    def lines(self, width: int, height: int | None) -> list[Text]:
+        """Title, one row a node, the log, the savings. A high terminal shows whole reasons, a low one cuts the log."""
         with self._lock:
             done, events = self._last, list(self._events)
-        title = Text(f"gpuwatch demo: {story_time(self.clock.now(), self.begin)}   {self.page}", style="bold")
+        title = f"gpuwatch demo: {story_time(self.clock.now(), self.begin)}   {self.page}"
+        head = [Text(cut(title, width), style="bold")]
         if done is None:
-            return Group(title, Text("the first round is under way"))
-        return Group(title, self._table(done), Text("\n".join(events), style="dim"), Text(self.totals(), style="bold"))
+            return [*head, Text("the first round is under way")]
+        foot = [Text(line, style="bold") for line in wrapped(self.totals(), width, _MONEY_LINES)]
+        columns = self._columns(done)
+        table = laid_out(columns, width, lines=None, wanted=_WHY_CELLS)
+        log = [Text(cut(line, width), style="dim") for line in events]
+        free = None if height is None else height - len(head) - len(foot)
+        if free is not None and len(table) + len(log) > free:
+            table = laid_out(columns, width, wanted=_WHY_CELLS)
+        if log and (free is None or free > len(table) + len(log)):
+            log = [Text(), *log]
+        if free is not None:
+            table = table[: max(0, free)]
+            log = log[len(log) - max(0, min(len(log), free - len(table))) :]
+        return [*head, *table, *log, *foot]
 
-    def _table(self, done: Round) -> Table:
-        """One row a node, in the order of the fleet."""
-        table = Table(expand=True, pad_edge=False, show_edge=False)
-        for column in ("node", "pool", "life", "cloud", "verdict", "for", "notice"):
-            table.add_column(column, no_wrap=True)
-        table.add_column("what happens next, and why", ratio=1)
+    def _columns(self, done: Round) -> list[Column]:
+        """One row a node, in the order of the fleet; the use of a node that does not run is its state."""
         order = {node_id: number for number, node_id in enumerate(self.world.hosts)}
-        for row in sorted(node_rows(done, self.rules), key=lambda row: order[row.id]):
-            running, use = row.state is NodeState.RUNNING, "" if row.activity is None else row.activity.value
-            why = f"{row.action.value}: {row.why}"
-            table.add_row(
-                row.name,
-                row.pool,
-                self.world.hosts[row.id].life.story,
-                Text(row.state.value, style="" if running else "dim"),
-                Text(use, style=_STYLES.get(use, "")),
-                "" if row.held_seconds is None else format_duration(row.held_seconds),
-                "" if row.notified_at is None else f"{row.notified_at:%H:%M}",
-                Text(
-                    why if running else self._stopped.get(row.id, why),
-                    style=_ACTION_STYLES.get(row.action, "" if use else "dim"),
-                ),
-            )
-        return table
+        rows = sorted(node_rows(done, self.rules), key=lambda row: order[row.id])
+        now = done.observation.now
+        return [
+            Column(title="node", cells=[row.name for row in rows]),
+            Column(title="pool", cells=[row.pool for row in rows], spare=3),
+            Column(title="life", cells=[self.world.hosts[row.id].life.story for row in rows], spare=2),
+            Column(
+                title="use",
+                cells=[row.state.value if row.activity is None else row.activity.value for row in rows],
+                styles=["dim" if row.activity is None else f"state.{row.activity.value}" for row in rows],
+            ),
+            Column(
+                title="for",
+                cells=["" if row.held_seconds is None else format_duration(row.held_seconds) for row in rows],
+                right=True,
+                spare=1,
+            ),
+            Column(
+                title="what happens next, and why",
+                cells=[self._off(row, now) if row.activity is None else _next(row, now) for row in rows],
+                styles=["dim" if row.activity is None else _ACTION_STYLES.get(row.action, "") for row in rows],
+            ),
+        ]
+
+    def _off(self, row: NodeRow, now: datetime) -> str:
+        """Why a node does not run."""
+        if row.id not in self._stopped:
+            return row.why
+        at, why = self._stopped[row.id]
+        clock = f"{at:%H:%M}" if at.date() == now.date() else story_time(at, self.begin)
+        return f"stopped {clock}: {why}"
+
+
+def _next(row: NodeRow, now: datetime) -> str:
+    """What happens to a running node, with its time, then why; without an action, why alone."""
+    after, why = row.next, _short(row.why)
+    if after is None or after.refused_by:
+        return why
+    notice = f"notice {_at(after.at, now)}"
+    if after.verb is Verb.NOTICE:
+        soon = after.removal_at is not None and after.removal_at.date() == now.date()
+        return f"{notice}, stop {after.removal_at:%H:%M}: {why}" if soon else f"{notice}: {why}"
+    return f"{after.verb.value} {_at(after.at, now)}: {why}"
+
+
+def _short(why: str) -> str:
+    """`parked for 3m of 16h (who holds its memory)`: what the terminal cuts comes last."""
+    held = why.removeprefix("It has been ").partition(". The notice of ")[0].rstrip(".")
+    return _OWNED.sub(r"\1\3 (\2)", held)
+
+
+def _at(at: datetime, now: datetime) -> str:
+    """`now`, or a time of the day; of the next days with how many hours are left."""
+    if at <= now:
+        return "now"
+    return f"{at:%H:%M}" if at.date() == now.date() else f"in {format_duration((at - now).total_seconds())}"
 
 
 def story_time(now: datetime, begin: datetime) -> str:

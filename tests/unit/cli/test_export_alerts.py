@@ -69,7 +69,7 @@ def test_promtool_accepts_whatever_is_written(tmp_path: Path) -> None:
     """The starter group alone refers to no series that it does not record."""
     for number, arguments in enumerate(([], ["--groups", "all"], ["--groups", "budgets", "--job", "a/b:c-d"])):
         assert export(tmp_path / str(number), *arguments).exit_code == 0
-        command = [require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", "gpuwatch.yml"]
+        command = [str(require("promtool")), "check", "rules", "--lint=all", "--lint-fatal", "gpuwatch.yml"]
         done = subprocess.run(command, cwd=tmp_path / str(number), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -108,7 +108,7 @@ def test_a_stop_by_somebody_else_is_not_told_as_ours(site: Site) -> None:
     row = next(each for each in rows if each["id"] == "i-2")
 
     assert row["stopped"] == {"by": None, "at": None, "why": None, "approved_by": None}
-    assert row["why"] == "It is stopped, and gpuwatch did not stop it."
+    assert row["why"] == "It is stopped. gpuwatch has no stop of it on record."
 
 
 def test_what_needs_no_approval_says_so(site: Site) -> None:
