@@ -64,7 +64,24 @@ JOB = variable(
     "job", "Controllers", "label_values(gpuwatch_controller_info, job)", "The job that scrapes the controllers"
 )
 AGENTS = variable("agents", "Agents", "label_values(gpuwatch_node_info, job)", "The job that scrapes the agents")
-POOL = variable("pool", "Pool", 'label_values(gpuwatch_fleet_nodes{job=~"$job"}, pool)', "Pools of machines")
+CLUSTER = variable(
+    "cluster",
+    "Cluster",
+    'label_values(gpuwatch_controller_info{job=~"$job"}, cluster)',
+    "The label `cluster` of your scrape configuration, where several Prometheus meet in one data source",
+)
+FLEET = variable(
+    "fleet",
+    "Fleet",
+    'label_values(gpuwatch_controller_info{job=~"$job", cluster=~"$cluster"}, fleet)',
+    "The setting `fleet` of the controllers",
+)
+POOL = variable(
+    "pool",
+    "Pool",
+    'label_values(gpuwatch_fleet_nodes{job=~"$job", cluster=~"$cluster", fleet=~"$fleet"}, pool)',
+    "Pools of machines",
+)
 
 
 def _links(name: str) -> list[Json]:

@@ -1,6 +1,6 @@
 """The controller: its rounds, decisions, refusals by rule, actions, its ledger, and how old its signals are."""
 
-from dashboards.source.boards import JOB, POOL, board, node_link
+from dashboards.source.boards import CLUSTER, FLEET, JOB, POOL, board, node_link
 from dashboards.source.parts import (
     BLUE,
     GREEN,
@@ -374,7 +374,7 @@ def controller() -> Json:
         "controller",
         "Rounds, decisions, refusals by rule, actions, the ledger and the age of signals. Needs the controller's "
         "metrics.",
-        [JOB, POOL],
+        [JOB, CLUSTER, FLEET, POOL],
         [_AT_A_GLANCE, _ROUNDS, _DECIDED, _DONE],
         since="now-6h",
     )

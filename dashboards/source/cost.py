@@ -1,6 +1,6 @@
 """Money: spending, waste by owner, budgets with their forecasts, and savings."""
 
-from dashboards.source.boards import JOB, POOL, board, node_link, variable
+from dashboards.source.boards import CLUSTER, FLEET, JOB, POOL, board, node_link, variable
 from dashboards.source.parts import (
     BLUE,
     GREEN,
@@ -308,7 +308,7 @@ def cost() -> Json:
     return board(
         "cost",
         "Spending, waste by owner, budgets with their forecasts, and savings. Needs the controller's metrics.",
-        [JOB, POOL, budget],
+        [JOB, CLUSTER, FLEET, POOL, budget],
         [_AT_A_GLANCE, _BUDGETS, _SPEND, _OWNERS],
         since="now-7d",
     )

@@ -1,6 +1,6 @@
 """The fleet: what is on, busy, idle, wasted, saved, and at risk."""
 
-from dashboards.source.boards import AGENTS, JOB, POOL, board, node_link
+from dashboards.source.boards import AGENTS, CLUSTER, FLEET, JOB, POOL, board, node_link
 from dashboards.source.parts import (
     BLUE,
     COLOURS,
@@ -53,12 +53,12 @@ def _agents(name: str, *matchers: str) -> str:
 
 
 _HURT = on_machines(
-    "max by (job, instance) ("
+    "max by (cluster, job, instance) ("
     f"{_agents('instance_notice_info')} or {_agents('gpu_down_info', differs('cause', 'released'))}"
     f" or {_agents('gpu_health', of('state', 'degraded|failing'))} == 1)"
 )
-_NOTICE = f"max by (job, instance, kind, action) ({_agents('instance_notice_info')})"
-_DEADLINE = f"max by (job, instance, kind, action) ({_agents('instance_notice_deadline_timestamp_seconds')})"
+_NOTICE = f"max by (cluster, job, instance, kind, action) ({_agents('instance_notice_info')})"
+_DEADLINE = f"max by (cluster, job, instance, kind, action) ({_agents('instance_notice_deadline_timestamp_seconds')})"
 _NOT_WELL = _agents("gpu_health", of("state", "degraded|failing|unknown"))
 _XIDS = f"increase({_agents('gpu_xid_errors_total')}[$__rate_interval])"
 _WASTED = f"sum({led('fleet_usd_per_hour', IN_POOL, WASTED)})"
@@ -233,7 +233,11 @@ _RISK = Row(
             "Sick GPUs",
             "Health problems that agents found, and the remedy: drain, reset, reboot or replace_hardware. "
             "docs/health.md explains each cause.",
-            [on_machines(f"max by (job, instance, gpu, uuid, code, remedy) ({_agents('gpu_health_cause_info')})")],
+            [
+                on_machines(
+                    f"max by (cluster, job, instance, gpu, uuid, code, remedy) ({_agents('gpu_health_cause_info')})"
+                )
+            ],
             [
                 Column(source="node", title="Machine", properties=node_link()),
                 Column(source="gpu", title="GPU", properties={"custom__width": 60}),
@@ -262,7 +266,7 @@ _RISK = Row(
             "GPUs by their agents' verdict on their health, but for healthy ones.",
             [
                 Query(
-                    expr=f"sum by (state) ({on_machines(f'sum by (job, instance, state) ({_NOT_WELL})')})",
+                    expr=f"sum by (state) ({on_machines(f'sum by (cluster, job, instance, state) ({_NOT_WELL})')})",
                     legend="{{state}}",
                 )
             ],
@@ -281,7 +285,7 @@ _RISK = Row(
             "docs/health.md which of them count.",
             [
                 Query(
-                    expr=f"sum by (xid) ({on_machines(f'sum by (job, instance, xid) ({_XIDS})')})",
+                    expr=f"sum by (xid) ({on_machines(f'sum by (cluster, job, instance, xid) ({_XIDS})')})",
                     legend="XID {{xid}}",
                 )
             ],
@@ -306,7 +310,7 @@ def fleet() -> Json:
     return board(
         "fleet",
         "What is on, busy, idle, wasted, saved, and at risk. Needs the controller's metrics and the agents'.",
-        [JOB, AGENTS, POOL],
+        [JOB, AGENTS, CLUSTER, FLEET, POOL],
         [_AT_A_GLANCE, _OVER_TIME, _WHO, _RISK],
         since="now-6h",
     )

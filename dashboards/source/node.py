@@ -1,6 +1,6 @@
 """One machine: its GPUs with everything that is read of them, what it does and why, who uses it, how well it is."""
 
-from dashboards.source.boards import board, variable
+from dashboards.source.boards import CLUSTER, FLEET, board, variable
 from dashboards.source.node_details import DETAILS
 from dashboards.source.node_use import HEALTH, PROCESSES
 from dashboards.source.parts import (
@@ -48,17 +48,19 @@ _NOTICE = f"max by (node) ({led('fleet_node_notice_timestamp_seconds', _OF_NODE)
 
 _VARIABLES = [
     variable("job", "Controllers", "label_values(gpuwatch_controller_info, job)", "Who prices it", hidden=True),
+    CLUSTER,
+    FLEET,
     variable(
         "node",
         "Machine",
-        "label_values(gpuwatch_node_info, node_id)",
+        'label_values(gpuwatch_node_info{cluster=~"$cluster"}, node_id)',
         "The machine, as its cloud or its administrator names it",
         several=False,
     ),
     variable(
         "agent_job",
         "Agents",
-        'label_values(gpuwatch_node_info{node_id="$node"}, job)',
+        'label_values(gpuwatch_node_info{node_id="$node", cluster=~"$cluster"}, job)',
         "The job that scrapes its agent",
         several=False,
         hidden=True,
@@ -66,14 +68,14 @@ _VARIABLES = [
     variable(
         "instance",
         "Agent",
-        'label_values(gpuwatch_node_info{node_id="$node", job="$agent_job"}, instance)',
+        'label_values(gpuwatch_node_info{node_id="$node", job="$agent_job", cluster=~"$cluster"}, instance)',
         "Where its agent is scraped",
         several=False,
     ),
     variable(
         "gpu",
         "GPU",
-        'label_values(gpuwatch_gpu_up{job="$agent_job", instance="$instance"}, gpu)',
+        'label_values(gpuwatch_gpu_up{job="$agent_job", cluster=~"$cluster", instance="$instance"}, gpu)',
         "Its GPUs, by index",
     ),
 ]

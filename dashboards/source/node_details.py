@@ -191,8 +191,8 @@ _MORE = Row(
     ],
 )
 
-_INSTANCE = "on (job, instance, uuid, gpu_instance) group_left (profile)"
-_PROFILE = f"max by (job, instance, uuid, gpu_instance, profile) ({of_gpus('mig_info')})"
+_INSTANCE = "on (cluster, job, instance, uuid, gpu_instance) group_left (profile)"
+_PROFILE = f"max by (cluster, job, instance, uuid, gpu_instance, profile) ({of_gpus('mig_info')})"
 _MIG = Row(
     title="MIG instances",
     folded=True,

@@ -21,8 +21,8 @@ _GPU = "GPU {{gpu}}"
 
 _WHOSE = "user, systemd_unit, slurm_job, namespace, pod, container"
 _INFO, _HELD = of_gpus("process_info"), of_gpus("process_memory_bytes")
-_NAMED = f"{_HELD} * on (job, instance, uuid, pid) group_left ({_WHOSE}) {_INFO}"
-_NAMELESS = f"{_HELD} unless on (job, instance, uuid, pid) {_INFO}"
+_NAMED = f"{_HELD} * on (cluster, job, instance, uuid, pid) group_left ({_WHOSE}) {_INFO}"
+_NAMELESS = f"{_HELD} unless on (cluster, job, instance, uuid, pid) {_INFO}"
 _SICK = f"max by (gpu, uuid, code, remedy) ({of_gpus('gpu_health_cause_info')})"
 _DOWN = f"""max by (gpu, uuid, code) (label_replace({of_gpus("gpu_down_info")}, "code", "$1", "cause", "(.+)"))"""
 _REPLACED = f"{of_gpus('gpu_remapped_rows_total')} or {of_gpus('gpu_retired_pages_total')}"

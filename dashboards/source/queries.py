@@ -6,11 +6,11 @@ needs recording rules.
 
 from collections.abc import Callable
 
-CONTROLLERS = 'job=~"$job"'
-AGENTS = 'job=~"$agents"'
-HERE = 'job="$agent_job", instance="$instance"'
+CONTROLLERS = 'job=~"$job", cluster=~"$cluster", fleet=~"$fleet"'
+AGENTS = 'job=~"$agents", cluster=~"$cluster"'
+HERE = 'job="$agent_job", cluster=~"$cluster", instance="$instance"'
 IN_POOL = 'pool=~"$pool"'
-LEADS = f"and on (job, instance) gpuwatch_controller_leader{{{CONTROLLERS}}} == 1"
+LEADS = f"and on (cluster, fleet, job, instance) gpuwatch_controller_leader{{{CONTROLLERS}}} == 1"
 WASTED = 'activity=~"idle|occupied|parked|stalled"'
 ANY_GPU = 'gpu=~"$gpu|"'
 
@@ -50,9 +50,10 @@ def of_gpus(name: str, *matchers: str) -> str:
     return here(name, ANY_GPU, *matchers)
 
 
+# One row for a machine, also where two fleets see it.
 WHO = (
-    "max by (node, name, pool, owner, instance_type) "
-    f'(label_replace({led("fleet_node_info", IN_POOL)}, "owner", "nobody", "owner", ""))'
+    "topk by (node) (1, max by (node, name, pool, owner, instance_type) "
+    f'(label_replace({led("fleet_node_info", IN_POOL)}, "owner", "nobody", "owner", "")))'
 )
 
 
@@ -61,15 +62,16 @@ def with_names(by_node: str) -> str:
     return f"{by_node} * on (node) group_left (name, pool, owner, instance_type) {WHO}"
 
 
-_MACHINE = (
-    f'max by (job, instance, node) (label_replace(gpuwatch_node_info{{{AGENTS}}}, "node", "$1", "node_id", "(.+)"))'
-)
+_NAMED = f'label_replace(gpuwatch_node_info{{{AGENTS}}}, "node", "$1", "node_id", "(.+)")'
+_MACHINE = f"max by (cluster, job, instance, node) ({_NAMED})"
 
 
 def on_machines(expression: str) -> str:
-    """Agents' series with their machine's id, but of machines known to be in another pool."""
+    """Agents' series with their machine's id, but of machines known to be in another pool or enrolled elsewhere."""
     others = led("fleet_node_info", 'pool!~"$pool"')
-    return f"({expression}) * on (job, instance) group_left (node) {_MACHINE} unless on (node) {others}"
+    elsewhere = 'gpuwatch_fleet_node_info{job=~"$job", cluster=~"$cluster", fleet!~"$fleet", enrolled="true"}'
+    of_machines = f"({expression}) * on (cluster, job, instance) group_left (node) {_MACHINE}"
+    return f"{of_machines} unless on (node) {others} unless on (node) {elsewhere}"
 
 
 MACHINES = f"count({on_machines(_MACHINE)})"

@@ -1,24 +1,16 @@
 """The command `gpuwatch version`: which build this is, and which parts are installed with it."""
 
+import re
 import subprocess
-from importlib.util import find_spec
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
 from gpuwatch.cli.base import commands, json_option, say
 from gpuwatch.cli.json_output import json_text
 
-_CONTROLLER = ("aiohttp", "apscheduler", "cryptography", "itsdangerous", "jinja2", "sqlalchemy")
-# The modules that each extra of pyproject.toml brings.
-EXTRAS = {
-    "auth": ("bcrypt",),
-    "aws": (*_CONTROLLER, "boto3"),
-    "controller": _CONTROLLER,
-    "demo": _CONTROLLER,
-    "forecast": ("statsmodels",),
-    "notify": (*_CONTROLLER, "apprise"),
-    "postgres": (*_CONTROLLER, "psycopg"),
-}
+# A requirement of an extra, such as `boto3>=1.35; extra == "aws"`, or of another extra: `gpuwatch[controller]; …`.
+_REQUIREMENT = re.compile(r"""([\w.-]+)(?:\[(\w+)\])?.*extra == ['"](\w+)['"]""")
 _GIT_SECONDS = 2.0
 
 
@@ -47,11 +39,41 @@ def version(*, as_json: bool) -> None:
 
 def installed() -> VersionDocument:
     """This build and its parts; no module is loaded for it."""
+    from importlib import metadata  # noqa: PLC0415  a fifth of the start-up
+
     from gpuwatch.runtime.build import build  # noqa: PLC0415  loaded by this command only
 
     number, revision, python = build()
-    extras = [name for name, modules in EXTRAS.items() if all(find_spec(module) is not None for module in modules)]
-    return {"version": number, "commit": revision or _checked_out(), "python": python, "extras": extras}
+    known = extras(metadata.requires("gpuwatch") or ()) if _is_there("gpuwatch") else {}
+    found = [name for name in sorted(known) if all(map(_is_there, known[name]))]
+    return {"version": number, "commit": revision or _checked_out(), "python": python, "extras": found}
+
+
+def extras(requirements: Iterable[str]) -> dict[str, set[str]]:
+    """The packages that each extra brings, also through other extras, from the metadata of an installed package."""
+    direct: dict[str, set[str]] = {}
+    through: list[tuple[str, str]] = []
+    for name, other, extra in (found.groups() for each in requirements if (found := _REQUIREMENT.match(each))):
+        direct.setdefault(extra, set())
+        if other is None:
+            direct[extra].add(name)
+        else:
+            through.append((extra, other))
+    return {
+        extra: names.union(*(direct.get(other, ()) for of, other in through if of == extra))
+        for extra, names in direct.items()
+    }
+
+
+def _is_there(package: str) -> bool:
+    """Whether it is installed."""
+    from importlib import metadata  # noqa: PLC0415  as above
+
+    try:
+        metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _checked_out() -> str | None:

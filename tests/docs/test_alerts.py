@@ -216,7 +216,7 @@ def test_amtool_reads_the_example_and_its_templates() -> None:
     ("labels", "receiver"),
     [
         ("alertname=GpuLost severity=critical node=i-1", "pager"),
-        ("alertname=GpuNodeInterruption severity=warning node=i-1", "pager"),
+        ("alertname=GpuNodeInterruption severity=warning node=i-1", "team"),
         ("alertname=GpuNodeIdle severity=warning node=i-1", "team"),
         ("alertname=GpuPoolWasteHigh severity=info pool=research", "digest"),
         ("alertname=GpuBudgetSpent severity=warning budget=research threshold=100", "money"),
@@ -246,7 +246,7 @@ def test_what_inhibits_and_what_is_inhibited_exists() -> None:
             assert any(re.fullmatch(pattern, name) for name in NAMES), pattern
             for name in re.findall(r"^\w+$", pattern.replace("|", "\n"), re.MULTILINE):
                 assert name in NAMES, name
-        for label in set(rule.get("equal", ())) - {"alertname"}:
+        for label in set(rule.get("equal", ())) - {"alertname", "cluster", "fleet"}:
             always = all(f"GpuBudget{kind}" in rule["target_matchers"][0] for kind in ("Spent", "Forecast"))
             assert always or f'{label}=~".+"' in rule["target_matchers"], rule
 

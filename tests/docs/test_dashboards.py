@@ -32,6 +32,7 @@ UNITS = {
     "watt",
 }
 MODERN = {"bargauge", "row", "stat", "state-timeline", "table", "timeseries"}
+TARGET = {"job", "instance", "cluster"}  # labels that Prometheus gives
 METRICS = {
     series: labels for family in (*FAMILIES.values(), *metrics.families()) for series, labels in family.series.items()
 }
@@ -80,7 +81,7 @@ def test_every_query_asks_for_metrics_and_labels_that_exist(name: str) -> None:
                 wrong.append(f"{title}: there is no metric {selector.name}")
                 continue
             labels = {matcher.name for matcher in selector.matchers.matchers}
-            wrong += [f"{title}: {selector.name} has no {label}" for label in labels - {*known, "job", "instance"}]
+            wrong += [f"{title}: {selector.name} has no {label}" for label in labels - {*known, *TARGET}]
 
     assert wrong == []
 
@@ -179,7 +180,7 @@ def test_variables_ask_for_labels_that_metrics_have(name: str) -> None:
         assert found is not None, key
         (selector,) = selectors(found[1])
 
-        assert found[2] in {*METRICS[selector.name], "job", "instance"}, key
+        assert found[2] in {*METRICS[selector.name], *TARGET}, key
         assert each["datasource"]["uid"] == "${datasource}"
         assert each["refresh"] == 2
 

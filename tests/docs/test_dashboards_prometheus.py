@@ -57,6 +57,15 @@ def test_each_choice_of_pool_narrows_what_is_shown(asked: Asked) -> None:
     assert 0 < by_pool["training"][0] + by_pool["research"][0] < by_pool[".*"][0]
 
 
+def test_a_fleet_or_a_cluster_that_is_not_chosen_is_not_shown(asked: Asked) -> None:
+    """The demo is fleet `demo` of cluster `lab`: chosen by name it is all there, and of another one nothing is."""
+    (target,) = _panel("fleet", "GPUs on")["targets"]
+    shown = values(asked.of(target))
+
+    assert values(asked.of(target, fleet="demo", cluster="lab")) == shown > []
+    assert values(asked.of(target, fleet="other")) == values(asked.of(target, cluster="other")) == []
+
+
 def test_columns_of_tables_are_labels_or_values_that_their_queries_give(asked: Asked) -> None:
     """A column that no row has would be missing in the table without a word."""
     missing = []

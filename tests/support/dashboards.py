@@ -21,6 +21,8 @@ CHOSEN = {
     "job": "gpuwatch-controller",
     "agents": "gpuwatch",
     "agent_job": "gpuwatch",
+    "cluster": ".*",
+    "fleet": ".*",
     "pool": ".*",
     "node": "i-1",
     "instance": "10.0.0.1:9460",

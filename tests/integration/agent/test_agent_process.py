@@ -222,12 +222,12 @@ def test_an_open_door_is_refused() -> None:
 
 @pytest.mark.parametrize("key", ["USERS_FILE", "TLS_CERTIFICATE"])
 def test_a_door_that_cannot_be_made_ends_it(tmp_path: Path, key: str) -> None:
-    """Status 1 and the file: an agent that should be closed is never served open."""
+    """Status 2 and the file: an agent that should be closed is never served open."""
     missing = str(tmp_path / "missing")
     variables = {f"GPUWATCH_AGENT__{each}": missing for each in {key, key.replace("CERTIFICATE", "KEY")}}
     ended = run_agent("--listen", "127.0.0.1:0", **variables)
 
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert f"agent.{key.lower()}: {missing} cannot be read: No such file or directory" in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -73,7 +73,10 @@ class Site:
 
     def agent(self) -> bytes:
         """What matters here of the page of an agent: a GPU that is hot, until it is lost."""
-        lines = ['gpuwatch_node_info{node_id="i-1"} 1\n']
+        lines = [
+            'gpuwatch_node_info{node_id="i-1"} 1\n',
+            'gpuwatch_gpu_activity{uuid="GPU-6",gpu="2",state="busy"} 1\n',
+        ]
         if self.lost:
             gpu = 'uuid="GPU-7",gpu="3"'
             hot = f'gpuwatch_gpu_health_cause_info{{{gpu},code="thermal_throttling",remedy="drain"}} 1\n'
@@ -164,7 +167,7 @@ def test_what_happens_reaches_people_once_and_in_words_they_can_act_on(site: Sit
     eventually(lambda: len(heard.subjects(MONEY)) > 1 and heard.subjects(TEAM)[1:], heard.everything)
     pages = [post for post in heard.posted if post.path == "/alertmanager"]
 
-    assert heard.subjects(MONEY)[1].startswith("CRITICAL: Of budget research, 102% are spent")
+    assert heard.subjects(MONEY)[1].startswith("WARNING: Of budget research, 102% are spent")
     assert heard.subjects(TEAM)[1].startswith("CRITICAL: Node i-1 has lost GPU 3 (lost); drain the node and reboot it.")
     assert [post.body["groupLabels"] for post in pages] == [{"alertname": "GpuLost", "node": "i-1"}]
     assert {post.authorization for post in pages} == {"Bearer a token"}

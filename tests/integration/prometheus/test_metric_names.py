@@ -105,7 +105,7 @@ def test_what_is_named_info_is_always_one(of: str) -> None:
 
 @pytest.mark.parametrize("of", PAGES)
 def test_histograms_are_few_and_small(of: str) -> None:
-    """Twelve buckets at most, and none by GPU, node or pool: their number does not grow with the fleet."""
+    """Twelve buckets at most, and none by GPU, node or pool: their number does not grow with the number of nodes."""
     pages, catalogue = PAGES[of]
     page = pages(PLAIN)[-1]
     for name in [name for name, family in catalogue.items() if family.kind == HISTOGRAM]:
@@ -113,7 +113,7 @@ def test_histograms_are_few_and_small(of: str) -> None:
         series = {re.sub(r',?le="[^"]*"', "", each) for each in labels}
 
         assert 1 < len(labels) / len(series) <= _MOST_BUCKETS, name
-        assert {*catalogue[name].labels} <= {"cloud", "operation", "question"}, name
+        assert {*catalogue[name].labels} <= {"fleet", "cloud", "operation", "question"}, name
 
 
 @pytest.mark.parametrize("of", PAGES)
@@ -123,4 +123,5 @@ def test_agent_and_controller_say_which_build_they_are_and_what_they_use(of: str
 
     assert {f"gpuwatch_{of}_build_info", "process_cpu_seconds_total", "process_resident_memory_bytes"} <= {*catalogue}
     assert {"process_open_fds", "process_max_fds", "process_start_time_seconds"} <= {*catalogue}
-    assert catalogue[f"gpuwatch_{of}_build_info"].labels == ("version", "revision", "python_version")
+    labels = catalogue[f"gpuwatch_{of}_build_info"].labels
+    assert {*labels} - {"fleet"} == {"version", "revision", "python_version"}

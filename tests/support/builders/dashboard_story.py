@@ -115,7 +115,7 @@ class Story:
 
     def _take(self, page: bytes, at: datetime, job: str, instance: str) -> None:
         """One scrape that worked, with the labels of its target."""
-        target = f'job="{job}",instance="{instance}"'
+        target = f'cluster="lab",job="{job}",instance="{instance}"'
         for name, labels, value in _SAMPLE.findall(page.decode()):
             series = f"{name}{{{target}{',' if labels else ''}{labels}}}"
             self.history.lines.setdefault(name, []).append((series, at.timestamp(), float(value)))

@@ -161,10 +161,11 @@ def alertmanager(folder: Path, smarthost: str, mail_ca: Path, hooks: str) -> Ite
 
 
 def impatient_rules(folder: Path) -> Path:
-    """The rules with two seconds for all waits outside of expressions: as long as recorded series need to be there."""
+    """The rules with two seconds for all waits, as long as recorded series need to be there; gaps of 10 min are 5 s."""
     rules = yaml.safe_load((ALERTS / "gpuwatch.yml").read_text())
     for rule in (rule for group in rules["groups"] for rule in group["rules"]):
         rule.update({wait: "2s" for wait in ("for", "keep_firing_for") if wait in rule})
+        rule["expr"] = rule["expr"].replace("[10m]", "[5s]")
     path = folder / "gpuwatch.yml"
     path.write_text(yaml.safe_dump(rules))
     return path

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from gpuwatch.cli.documents import DOCUMENTS, document_type
 from gpuwatch.cli.main import commands
-from gpuwatch.cli.version import EXTRAS
+from gpuwatch.cli.version import extras, installed
 from gpuwatch.runtime.json_document import document, json_text
 from tests.support.paths import ROOT
 from tools.docs.json_documents import render_json_md
@@ -99,9 +99,17 @@ def test_times_are_utc_and_numbers_are_json() -> None:
     assert json_text("x", {"name": "a\x9b\u202e"}).isascii()
 
 
-def test_the_extras_are_those_of_the_project() -> None:
-    """`gpuwatch version` knows each extra of pyproject.toml."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    section = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+def test_an_extra_is_what_its_packages_are() -> None:
+    """Also those that it has through another one; what every install has is no extra."""
+    found = extras(
+        [
+            "click>=8.1",
+            "aiohttp>=3.13.3; extra == 'controller'",
+            'boto3>=1.35; extra == "aws"',
+            'gpuwatch[controller]; extra == "aws"',
+            'gpuwatch[controller]; extra == "demo"',
+        ]
+    )
 
-    assert sorted(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) == sorted(EXTRAS)
+    assert found == {"controller": {"aiohttp"}, "aws": {"boto3", "aiohttp"}, "demo": {"aiohttp"}}
+    assert "aws" in installed()["extras"]

@@ -19,7 +19,8 @@ from tests.support.paths import ROOT
 ROOM = ROOT / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
 # The probe's own protocol, the agent's two orders, the IAM policy, the hand-over of settings, the demo, the log,
-# the last resort, and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
+# the last resort, the demo's screen (its own fleet alone), and the table of `gpuwatch top`, of which tests/unit/cli/top
+# says that it obeys nobody else.
 WRITERS = {
     "agent/launch.py",
     "agent/probe/main.py",
@@ -32,6 +33,7 @@ WRITERS = {
     "runtime/last_resort.py",
     "runtime/log_format.py",
     "simulate/demo.py",
+    "simulate/fleet/screen.py",
 }
 
 
