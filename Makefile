@@ -25,16 +25,17 @@ help:
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "gpuwatch needs Python 3.11 or newer; $(PYTHON) is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "Making a Python environment in $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing; on Debian: apt install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@sh tools/install.sh $(BIN)/python "pip itself" --upgrade 'pip>=25.1'
 	@touch $@
 
 $(VENV)/demo: $(VENV)/python pyproject.toml
-	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@sh tools/install.sh $(BIN)/python "the controller and the demo" --editable '.[demo]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/demo pyproject.toml
-	@$(BIN)/python -m pip install --quiet --editable '.[aws]' --group dev
+	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[aws]' --group dev
 	@touch $@
 
 demo: $(VENV)/demo

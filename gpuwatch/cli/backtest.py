@@ -10,6 +10,7 @@ from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, trial_of
 from gpuwatch.cli.backtest_input import Asked, history_options
 from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.simulate.backtest.compare import Policy
@@ -103,9 +104,11 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     try:
         with explained():
             asked = asked if trial is None else asked.beside(trial.parked, trial.parked_after)
-            source, history = asked.history(options, SystemClock())
+            with progress("reading the history"):
+                source, history = asked.history(options, SystemClock())
         bounds = None if check_hours == 0 else Bounds(hours=check_hours)
-        result = report.backtest(source, history, options, policies, terms, bounds, SystemClock())
+        with progress("playing the policies") as advance:
+            result = report.backtest(source, history, options, policies, terms, bounds, SystemClock(), advance=advance)
     except DemoError as error:
         say(error, err=True)
         sys.exit(2)

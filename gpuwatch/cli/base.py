@@ -12,6 +12,7 @@ import click
 
 from gpuwatch import __version__
 from gpuwatch.cli.missing import install_hint, is_missing_part
+from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.printable import shown
 
 if TYPE_CHECKING:
@@ -162,7 +163,9 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
         from gpuwatch.controller.round import step  # noqa: PLC0415  loaded by these commands only
 
         with assembled(settings_of(path), read_only=True) as parts:
-            yield parts, step(parts, act=False)
+            with progress("asking the cloud and the agents"):
+                done = step(parts, act=False)
+            yield parts, done
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import click
 
 from gpuwatch.cli.base import above_zero, commands, say
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.table import aligned
 
 
@@ -54,7 +55,8 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
             run_live(options, console())
             return
         try:
-            figures = run_headless(options)
+            with progress("playing the story") as advance:
+                figures = run_headless(options, advance)
         except DemoError as error:
             say(error, err=True)
             sys.exit(2)

@@ -9,6 +9,7 @@ import click
 
 from gpuwatch.cli.base import above_zero, commands, json_option, say
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
 from gpuwatch.model.duration import format_time
 from gpuwatch.runtime.table import aligned
 
@@ -60,7 +61,9 @@ def forecast(*, path: Path, horizon: float, step: float | None, fitted: bool, as
     if steps > _MOST_STEPS:
         raise click.BadParameter(f"{steps} steps are too many; at most {_MOST_STEPS}, or a longer --step")
     try:
-        result = make_forecast(resample(samples, seconds), steps, {**offered(Rhythm.of(seconds)), **more})
+        with progress("trying the methods on the past") as advance:
+            methods = {**offered(Rhythm.of(seconds)), **more}
+            result = make_forecast(resample(samples, seconds), steps, methods, advance)
     except ValueError as error:
         say(f"{path}: {error}", err=True)
         sys.exit(2)

@@ -7,6 +7,7 @@ import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.money.prices.fetch import Live
@@ -55,5 +56,7 @@ def _refresh(live: "Live | None", provider: str | None, region: str | None, kind
         raise click.UsageError(f"--refresh: prices.live.{provider} is not set")
     for kind in kinds:
         live.want(provider, region, kind)
-    for trouble in live.refresh():
+    with progress(f"asking {provider} for its prices in {region}"):
+        troubles = live.refresh()
+    for trouble in troubles:
         say(trouble, err=True)

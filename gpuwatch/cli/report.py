@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -59,7 +60,8 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
             asked = {"day": day, "month": month, "year": year, "first": first, "last": last}
-            made = _made(settings, ledger, asked, unused=unused)
+            with progress("reading the ledger"):
+                made = _made(settings, ledger, asked, unused=unused)
             if send is None:
                 say(FORMATS["json" if as_json else form or "txt"](ReportContent(made)), nl=False)
             else:

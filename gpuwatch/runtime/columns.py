@@ -46,14 +46,7 @@ def laid_out(
     Columns are cut, then go, until the last one fits, or has `wanted` cells: it is cut last. A row takes at most so
     many `lines` (None: as many as its last cell needs).
     """
-    kept = [column for column in columns if not column.empty or not column.spare]
-    while (
-        width is not None
-        and _needed(kept, _GAPS[-1], wanted, shrunk=True) > width
-        and any(column.spare for column in kept)
-    ):
-        least = max(kept, key=lambda column: column.spare)
-        kept = [column for column in kept if column is not least]
+    kept = fitting(columns, width, wanted=wanted)
     gap = next((each for each in _GAPS if width is None or _needed(kept, each, wanted) <= width), _GAPS[-1])
     widths = [column.width for column in kept]
     if width is not None:
@@ -67,6 +60,19 @@ def laid_out(
         found.append(_line([*cells, parts[0]], kept, widths, styles, gap))
         found += [_line([*[""] * len(cells), part], kept, widths, styles, gap) for part in parts[1:]]
     return found
+
+
+def fitting(
+    columns: Sequence[Column], width: int | None, *, wanted: int = _WANTED, gap: int = _GAPS[-1]
+) -> list[Column]:
+    """The columns that stay: those that know something of a row, as many as there is room for."""
+    kept = [column for column in columns if not column.empty or not column.spare]
+    while (
+        width is not None and _needed(kept, gap, wanted, shrunk=True) > width and any(column.spare for column in kept)
+    ):
+        least = max(kept, key=lambda column: column.spare)
+        kept = [column for column in kept if column is not least]
+    return kept
 
 
 def cut(words: str, width: int | None) -> str:

@@ -14,6 +14,7 @@ from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.web.serve import make_observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -48,7 +49,7 @@ class DemoDocument(TypedDict):
     saved_usd: float
 
 
-def run_headless(options: Options) -> DemoDocument:
+def run_headless(options: Options, advance: Advance = no_advance) -> DemoDocument:
     """Play the whole horizon on a manual clock and give the figures; the same options give the same.
 
     Raises:
@@ -57,7 +58,7 @@ def run_headless(options: Options) -> DemoDocument:
     """
     workloads, horizon = lives(options)
     parts, world = staged(options, workloads, horizon, InMemoryLedger(f"demo-{options.seed}"))
-    rounds = play(parts, world, options, horizon)
+    rounds = play(parts, world, options, horizon, advance=advance)
     return figures(world, account(world, horizon), options, rounds)
 
 

@@ -25,11 +25,13 @@ if [ "$as" = no ] || ! command -v apt-get >/dev/null 2>&1; then
     echo "Missing components: $wanted(install them, or let root or sudo with apt do it); their tests are skipped."
     exit 0
 fi
-echo "Installing what the tests run for real: $wanted"
+echo "Installing what the tests run for real (once, some minutes): $wanted"
+echo "  reading apt's lists"
 # RUNLEVEL=1 keeps the packages' services from being started: the tests start their own.
 $as apt-get update -qq
 # shellcheck disable=SC2086  a list of package names
-$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq --no-install-recommends $wanted libc6-dev >/dev/null
+$as env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -qq --no-install-recommends $wanted libc6-dev \
+    | sed -un 's/^Setting up \([^ ]*\).*/  \1/p'
 # Nor may a machine that had no sshd before have one after its next start.
 case " $wanted" in *" openssh-server "*) $as systemctl disable --quiet ssh.service ssh.socket >/dev/null 2>&1 ;; esac
 wanted=$(missing)

@@ -11,6 +11,7 @@ import click
 from gpuwatch import __version__
 from gpuwatch.cli.base import commands, config_option, json_option, say, settings_of
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.cli.doctor.report import Finding
@@ -44,7 +45,9 @@ def agent(path: Path | None, *, as_json: bool, alive: bool) -> None:
     clock = SystemClock()
     if alive:
         _report("agent", (ports.alive(settings, "agent"),), as_json=as_json)
-    _report("agent", examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock), as_json=as_json)
+    with progress("checking this host") as advance:
+        findings = examine(part.CHECKS, AgentCase(settings=settings, clock=clock), clock, advance)
+    _report("agent", findings, as_json=as_json)
 
 
 @doctor.command()
@@ -66,7 +69,9 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
 
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))
-    _report("controller", examine(part.CHECKS, case, clock), as_json=as_json)
+    with progress("checking the controller") as advance:
+        findings = examine(part.CHECKS, case, clock, advance)
+    _report("controller", findings, as_json=as_json)
 
 
 def _report(part: str, findings: "tuple[Finding, ...]", *, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import Clock
 
 Case = TypeVar("Case")
@@ -22,13 +23,19 @@ class Check(Generic[Case]):
     seconds: float = 10.0
 
 
-def examine(checks: Sequence[Check[Case]], case: Case, clock: Clock) -> tuple[Finding, ...]:
-    """What all checks find, in their order; they look at the same time."""
+def examine(
+    checks: Sequence[Check[Case]], case: Case, clock: Clock, advance: Advance = no_advance
+) -> tuple[Finding, ...]:
+    """What all checks find, in their order; they look at the same time. `advance` gets how many have ended."""
     begun = clock.monotonic()
     looks = [_Look(check, case) for check in checks]
     for look in looks:
         look.start()
-    return tuple(each for look in looks for each in look.result(begun, clock))
+    findings = list[Finding]()
+    for done, look in enumerate(looks):
+        advance(done, len(looks))
+        findings += look.result(begun, clock)
+    return tuple(findings)
 
 
 class _Look(threading.Thread, Generic[Case]):

@@ -240,7 +240,8 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
         return
     heads = ("score", "machines", "GPUs", "each GPU holds", "USD/h", *choice.weights)
     rows = [heads, *(_row(each, choice) for each in choice.ranked[:limit])]
-    yield from aligned(rows, left={1, 2})
+    factors = range(len(heads) - len(choice.weights), len(heads))
+    yield from aligned(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
     yield ""
     shown = choice.ranked[:limit]
     for each in shown:

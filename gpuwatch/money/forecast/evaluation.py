@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.forecast.methods import LONGEST, Method, Past, window
 from gpuwatch.money.forecast.series import Rhythm, Series
 
@@ -73,7 +74,7 @@ def bounded(means: Sequence[float], *, never_negative: bool) -> list[float]:
     return [max(0.0, mean) for mean in means] if never_negative else list(means)
 
 
-def tried(series: Series, steps: int, methods: Mapping[str, Method]) -> Trial:
+def tried(series: Series, steps: int, methods: Mapping[str, Method], advance: Advance = no_advance) -> Trial:
     """Every method from at most 60 origins, each with all of its past and a full horizon of what came after.
 
     Where the history does not hold two horizons, a shorter one is tried.
@@ -93,7 +94,8 @@ def tried(series: Series, steps: int, methods: Mapping[str, Method]) -> Trial:
     ]
     never_negative = min(series.known) >= 0
     errors: dict[str, list[tuple[float | None, ...]]] = {name: [] for name in methods}
-    for origin, actual in zip(origins, actuals, strict=True):
+    for done, (origin, actual) in enumerate(zip(origins, actuals, strict=True)):
+        advance(done, len(origins))
         now = past(series, origin)
         for name, method in methods.items():
             means = bounded(method(now, held), never_negative=never_negative)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypedDict
 
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.forecast.evaluation import (
     Score,
     Trial,
@@ -80,13 +81,16 @@ def as_object(made: Forecast) -> ForecastDocument:
     }
 
 
-def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = None) -> Forecast:
+def forecast(
+    series: Series, steps: int, methods: Mapping[str, Method] | None = None, advance: Advance = no_advance
+) -> Forecast:
     """The coming steps of a series.
 
     Args:
         series: its values so far.
         steps: how many to forecast, at least one.
         methods: the candidates; else those of `methods.METHODS` that fit the step.
+        advance: gets how many of the moments in the past are tried, and of how many.
 
     Raises:
         ValueError: no value is known, or no step is asked for.
@@ -101,7 +105,7 @@ def forecast(series: Series, steps: int, methods: Mapping[str, Method] | None = 
     if len(series.known) < needed:
         return _simple(series, steps, needed)
     candidates = methods or offered(rhythm)
-    trial = tried(series, steps, candidates)
+    trial = tried(series, steps, candidates, advance)
     scored = scores(trial)
     name = favourite(trial, BLEND if BLEND in candidates else next(iter(candidates)))
     score = replace(next(each for each in scored if each.method == name), coverage=coverage(trial, name))

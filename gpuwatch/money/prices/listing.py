@@ -90,6 +90,10 @@ def unknown(offers: Sequence[Offer], *, provider: str | None, region: str | None
     return None
 
 
+_OWN_CURRENCY = 7  # the column of prices in the cloud's own currency
+_SPARE = ("CAPACITY", "VCPUS", "MEMORY")  # what a narrow terminal leaves out, the last one first
+
+
 class PriceRow(TypedDict):
     """An offer: the machine, its price in `currency`, and what it costs in US dollars by the settings.
 
@@ -137,7 +141,10 @@ def as_text(shown: Sequence[Row]) -> str:
     if not shown:
         return "No machine is like that; `gpuwatch prices` without options lists all."
     heads = ("CLOUD", "REGION", "TYPE", "GPUS", "VCPUS", "MEMORY", "CAPACITY", "PER HOUR", "USD/HOUR", "USD/GPU-HOUR")
-    lines = aligned([heads, *(_cells(row) for row in shown)], left=None)
+    rows = [heads, *(_cells(row) for row in shown)]
+    if all(row.offer.currency == "USD" for row in shown):
+        rows = [(*cells[:_OWN_CURRENCY], *cells[_OWN_CURRENCY + 1 :]) for cells in rows]
+    lines = aligned(rows, left=None, spare={heads.index(head): rank for rank, head in enumerate(_SPARE, start=1)})
     sources = {(row.offer.provider, row.offer.as_of, row.age_days, row.offer.source): None for row in shown}
     lines.append("")
     lines += [

@@ -15,6 +15,7 @@ from gpuwatch.clouds import Cloud
 from gpuwatch.controller.round import Round, step
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.fleet import State
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.policies import PoolRules
 from gpuwatch.runtime.clock import Clock, ManualClock
 from gpuwatch.simulate.backtest.engine_signals import HistorySource, Timeline, timeline_of
@@ -26,6 +27,7 @@ from gpuwatch.simulate.fleet.world import Host, World
 
 _COMPACT_ROUNDS = 1000
 _PLAN_ROUNDS = 32  # of so many rounds one is planned first
+_ADVANCE_ROUNDS = 16  # so often a play reports how far it is
 _ROUNDING_SECONDS = 1e-6  # rather a round too many than one too few
 _REMOVES = frozenset({"stop", "terminate"})
 
@@ -83,11 +85,13 @@ def play(  # noqa: PLR0913  what a play is made of
     controller: Controller = step,
     every_round: bool = False,
     enough: Callable[[], bool] = lambda: False,
+    advance: Advance = no_advance,
 ) -> Played:
     """Play lives up to the horizon, or until it is enough.
 
     `rules` take the place of those that the options make. `cloud` may put faults around the cloud that controller and
     users speak to. `least_seconds` is the shortest idle time after which a node may be stopped, for the witness.
+    `advance` gets the seconds that are played, and the horizon.
     """
     ledger = WatchedLedger("backtest")
     bare, world = staged(options, lives, horizon, ledger)
@@ -126,6 +130,8 @@ def play(  # noqa: PLR0913  what a play is made of
         done = controller(parts)
         witness.played(plan, done)
         rounds, number = rounds + 1, following
+        if rounds % _ADVANCE_ROUNDS == 0:
+            advance(now, horizon)
         following = number + 1
         if resting is not None and _quiet(done):
             following = _next(now, options.interval, resting, number)

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.simulate.backtest.compare import Figures, Policy, Terms, figures_of, optimum_of
 from gpuwatch.simulate.backtest.gaps import History
@@ -59,7 +61,7 @@ class Backtest:
         return f"{days}d {rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
 
 
-def backtest(
+def backtest(  # noqa: PLR0913  what a run is made of
     source: str,
     history: History,
     options: Options,
@@ -67,19 +69,38 @@ def backtest(
     terms: Terms,
     bounds: Bounds | None,
     clock: Clock,
+    *,
+    advance: Advance = no_advance,
 ) -> Backtest:
-    """Charge every policy for the history, and play a part of it under each; without bounds nothing is played."""
+    """Charge every policy for the history, and play a part of it under each; without bounds nothing is played.
+
+    `advance` gets how many of all charges and plays are done.
+    """
     begun = clock.monotonic()
-    all_figures = [figures_of(policy, history, terms) for policy in policies]
+    whole = len(policies) * (1 if bounds is None else 2)
+    all_figures = []
+    for done, policy in enumerate(policies):
+        advance(done, whole)
+        all_figures.append(figures_of(policy, history, terms))
     seconds = clock.monotonic() - begun
     played = max(1, sum(not policy.never for policy in policies))
     share = None if bounds is None else replace(bounds, real_seconds=bounds.real_seconds / played)
     lines = tuple(
         Line(
             figures=each,
-            checked=None if share is None else check(each.policy, history, options, terms.restart, share, clock),
+            checked=None
+            if share is None
+            else check(
+                each.policy,
+                history,
+                options,
+                terms.restart,
+                share,
+                clock,
+                advance=partial(_part, advance, len(policies) + done, whole),
+            ),
         )
-        for each in all_figures
+        for done, each in enumerate(all_figures)
     )
     node_hours = sum(history.node_seconds.values()) / 3600
     return Backtest(
@@ -90,6 +111,11 @@ def backtest(
         optimum=optimum_of(history, terms),
         replayed_per_second=node_hours * len(policies) / max(seconds, 1e-9),
     )
+
+
+def _part(advance: Advance, before: int, whole: int, done: float, of: float) -> None:
+    """Tell how far one play is, after so many whole parts."""
+    advance(before + done / of, whole)
 
 
 # How figures are written for people.

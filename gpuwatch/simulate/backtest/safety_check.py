@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from gpuwatch.agent.devices.load_profile import LoadProfile
 from gpuwatch.controller.round import step
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import Clock
@@ -42,7 +43,7 @@ class Checked:
     violations: tuple[str, ...] = ()
 
 
-def check(
+def check(  # noqa: PLR0913  what a play is made of
     policy: Policy,
     history: History,
     options: Options,
@@ -51,6 +52,7 @@ def check(
     clock: Clock,
     *,
     controller: Controller = step,
+    advance: Advance = no_advance,
 ) -> Checked:
     """Play one policy; `never` stops nothing and needs no play."""
     if policy.never:
@@ -58,7 +60,13 @@ def check(
     rules = _rules_of(policy, restart) if policy.rules is None else policy.rules
     horizon = history.horizon_seconds
     seconds = horizon if bounds.hours is None else min(horizon, bounds.hours * 3600)
-    end = clock.monotonic() + bounds.real_seconds
+    begun = clock.monotonic()
+    end = begun + bounds.real_seconds
+
+    def tell(now: float, whole: float) -> None:
+        spent = 0.0 if bounds.hours is not None else (clock.monotonic() - begun) / bounds.real_seconds
+        advance(min(1.0, max(now / whole, spent)), 1.0)
+
     with log_unheard():
         played = engine.play(
             replace(options, idle=rules.idle, warm_up=rules.warm_up),
@@ -67,6 +75,7 @@ def check(
             least_seconds=pool_rules.least_seconds(rules.idle),
             controller=controller,
             enough=lambda: bounds.hours is None and clock.monotonic() > end,
+            advance=tell,
         )
     return Checked(
         node_hours=len(history.lives) * played.seconds / 3600,

@@ -1,6 +1,6 @@
 """The report for terminals: two tables of figures, the foremost stops, and sentences, within about 120 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.printable import legible
@@ -42,14 +42,22 @@ def as_text(result: Backtest, most: int = LISTED) -> str:
     trouble = [(*_cells(each, _TROUBLE), *seen) for each, seen in zip(figures, checks, strict=True)]
     stops = (line for each in result.lines if each.figures.stops for line in _stops(result, each.figures, most))
     lines = [
-        *aligned([("policy", *_COST), *cost]),
+        *aligned([("policy", *_COST), *cost], spare=_spare(_COST, "hours billed", "GPU-hours saved", "hours saved")),
         "",
-        *aligned([("policy", *_TROUBLE, *_CHECKS), *trouble]),
+        *aligned(
+            [("policy", *_TROUBLE, *_CHECKS), *trouble],
+            spare=_spare(_TROUBLE, "per node-day", "re-stopped", "most a day", "of stops"),
+        ),
         "",
         *stops,
         *sentences(result),
     ]
     return "\n".join(map(legible, lines))
+
+
+def _spare(heads: Iterable[str], *gone: str) -> dict[int, int]:
+    """The columns that a narrow terminal leaves out, in that order; the first one holds the policy."""
+    return {number: len(gone) - gone.index(head) for number, head in enumerate(heads, start=1) if head in gone}
 
 
 def checked_cells(line: Line) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from gpuwatch.controller.round import ControllerContext, step
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import FLEET, REGION, STORY_BEGINS, Options, assemble, tags
@@ -50,7 +51,7 @@ def _machine(node_id: str, life: Workload) -> Node:
     )
 
 
-def play(
+def play(  # noqa: PLR0913  what a play is made of
     parts: ControllerContext,
     world: World,
     options: Options,
@@ -59,11 +60,12 @@ def play(
     controller: Callable[[ControllerContext], object] = step,
     wait: Callable[[float], bool] | None = None,
     started: Callable[[Host], None] = lambda _: None,
+    advance: Advance = no_advance,
 ) -> int:
     """Let time pass from event to event: users, then agents, then the controller; gives the number of rounds.
 
     `wait` lets the clock reach a moment and says whether to go on; without it the clock jumps. `started` is called
-    with each host that its user started.
+    with each host that its user started, `advance` with the seconds that are over and the horizon.
     """
     clock = parts.clock
     rounds = samples = 0
@@ -85,5 +87,6 @@ def play(
         if now >= due[1]:
             rounds += 1
             controller(parts)
+            advance(now, horizon)
             if rounds % _FORGET_AFTER_ROUNDS == 0:
                 parts.ledger.compact(clock.now())
