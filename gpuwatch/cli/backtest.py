@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, trial_of
+from gpuwatch.cli.backtest_gate import OWN, Trial, may_be_kept, others_of, trial_of
 from gpuwatch.cli.backtest_input import Asked, history_options
 from gpuwatch.cli.base import above_zero, commands, explained, json_option, say
 from gpuwatch.cli.json_output import json_text
@@ -59,6 +59,12 @@ def _count_or_all(_: click.Context, param: click.Parameter, value: str | None) -
 @click.option(
     "--keep", is_flag=True, help="Try the rules of --pool in --config, too, and keep the result in their ledger."
 )
+@click.option(
+    "--other-nodes",
+    "why_others",
+    metavar="REASON",
+    help="With --keep: keep it although the recording is of other nodes than the pool's; REASON goes on record.",
+)
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write the report as one page, too.")
 @click.argument("more", nargs=-1, metavar="")
@@ -75,6 +81,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     most: int | None,
     check_hours: float | None,
     keep: bool,
+    why_others: str | None,
     as_json: bool,
     html: Path | None,
     more: tuple[str, ...],
@@ -96,6 +103,8 @@ def backtest(  # noqa: PLR0913  one parameter for each option
     names = _names(compare, more, keep=keep)
     trial = trial_of(asked) if OWN in names else None
     policies = _policies(names, trial)
+    if why_others is not None and not (keep and why_others.strip()):
+        raise click.UsageError("--other-nodes REASON goes with --keep, and needs a reason; it is recorded")
     if trial is not None and keep:
         may_be_kept(trial, asked, regret, check_hours)
     recorded = asked.trace or Path()  # whatever the source, it is a recording that is played: nothing is rationed
@@ -106,6 +115,9 @@ def backtest(  # noqa: PLR0913  one parameter for each option
             asked = asked if trial is None else asked.beside(trial.parked, trial.parked_after)
             with progress("reading the history"):
                 source, history = asked.history(options, SystemClock())
+            others = others_of(trial, asked, history) if trial is not None and keep else None
+        if others is not None and why_others is None:
+            raise click.UsageError(f"--keep: {others}")
         bounds = None if check_hours == 0 else Bounds(hours=check_hours)
         with progress("playing the policies") as advance:
             result = report.backtest(source, history, options, policies, terms, bounds, SystemClock(), advance=advance)
@@ -122,7 +134,7 @@ def backtest(  # noqa: PLR0913  one parameter for each option
         say(json_text("backtest", as_object(result, listed)))
     else:
         say(text.as_text(result, text.LISTED if most is None else most))
-    passed = trial is None or not keep or trial.keep(result, SystemClock())
+    passed = trial is None or not keep or trial.keep(result, SystemClock(), None if others is None else why_others)
     if not (result.sound and passed):
         sys.exit(1)
 

@@ -1,6 +1,8 @@
 """A pool's own rules on trial: which they are, and what is kept of it."""
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -13,9 +15,13 @@ if TYPE_CHECKING:
     from gpuwatch.policies import PoolRules
     from gpuwatch.runtime.clock import Clock
     from gpuwatch.simulate.backtest.compare import Policy
+    from gpuwatch.simulate.backtest.gaps import History
     from gpuwatch.simulate.backtest.report import Backtest
 
 OWN = "pool"  # among the policies: the rules of --pool
+_OWN_RATIO = 0.5  # of the recording's node-hours: the rest may be nodes that are gone, or the neighbours'
+_ALWAYS = 2**53  # seconds since 1970, after everything
+_SHOWN = 5  # names in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +55,35 @@ class Trial:
 
         return policies_of(self.pool, self.rules)
 
-    def keep(self, result: "Backtest", clock: "Clock") -> bool:
-        """Record it, also while a controller runs, and report that on stderr; whether it passed."""
+    def names(self) -> frozenset[str]:
+        """How recordings may call the pool's nodes: ids of all that were metered; name and address of the present.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+
+        """
+        from gpuwatch.ledger import Ledger  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.money.accounting.store import SpendBook  # noqa: PLC0415  likewise
+
+        with contextlib.closing(Ledger.connect(self.settings.ledger, read_only=True)) as ledger:
+            newest = ledger.rounds(1)
+            nodes = ledger.round(newest[0].id).observation.fleet.nodes if newest else ()
+            metered = SpendBook(ledger).rows(0, _ALWAYS, by_node=True)
+        now = (name for node in nodes if node.pool == self.pool for name in (node.id, node.name, node.address))
+        before = (row.node_id for row in metered if row.terms.pool == self.pool)
+        return frozenset(name for name in (*now, *before) if name)
+
+    def keep(self, result: "Backtest", clock: "Clock", why_others: str | None = None) -> bool:
+        """Record it, also while a controller runs, and report that on stderr; whether it passed.
+
+        `why_others` is why it counts although it is of other nodes than the pool's.
+        """
         from gpuwatch.controller import operations  # noqa: PLC0415  loaded by this command only
         from gpuwatch.simulate.backtest import verdict as kept  # noqa: PLC0415  likewise
 
         made = kept.record(result, self.pool, self.rules, clock.now(), operations.operator_name())
+        if why_others is not None:
+            made = replace(made, source=f"{made.source}, which is of other nodes than the pool's: {why_others}")
         with explained():
             operations.keep_backtest(self.settings.ledger, made)
         word = "passed" if made.failure is None else f"failed: {made.failure}"
@@ -102,3 +131,34 @@ def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | 
         raise click.UsageError(f"pool {trial.pool!r} removes nodes that hold memory; expected --parked idle")
     with explained():
         Ledger.connect(trial.settings.ledger, controls_only=True).close()
+
+
+def others_of(trial: Trial, asked: Asked, history: "History") -> str | None:
+    """Why what comes of a history says nothing about the pool: it is mostly of other nodes. None: it is the pool's.
+
+    The pool's own ledger and the controller's own Prometheus have chosen the pool's nodes themselves.
+
+    Raises:
+        LedgerError: the ledger, which knows the pool's nodes, cannot be read.
+
+    """
+    if asked.of_the_controller:
+        return None
+    known = trial.names()
+    seconds = history.node_seconds
+    own = sum(each for name, each in seconds.items() if name in known)
+    if own > 0 and own >= _OWN_RATIO * sum(seconds.values()):
+        return None
+    there = sum(name in known for name in seconds)
+    return (
+        f"{there} of the {len(seconds)} nodes of the recording ({_some(seconds)}) are known as nodes of pool "
+        f"{trial.pool!r} ({_some(known)}), and a backtest counts for the nodes that it was tried on. Expected: the "
+        "pool's own nodes, by id, name or address, for at least half of the node-hours (--ledger has them), or "
+        "--other-nodes REASON, which is recorded with your name"
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    """A few of the names, for people."""
+    names = sorted(names)
+    return (", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")) or "none is on record yet"

@@ -100,6 +100,11 @@ class Asked:
             return str(self.trace), history_of(options)
         return self._of_prometheus(options, clock) if self.prometheus is not None else self._of_ledger(options, clock)
 
+    @property
+    def of_the_controller(self) -> bool:
+        """Whether --config names the source, and so the controller's own ledger or Prometheus."""
+        return _CONFIGURED in {self.prometheus, self.ledger}
+
     def beside(self, parked: Literal["busy", "idle"] | None, parked_after: float | None) -> "Asked":
         """The same where --config and --pool name the rules on trial, too, and so need not be about the source.
 

@@ -3,10 +3,11 @@
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,11 +20,14 @@ from gpuwatch.guard import untried
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.fleet import State
 from gpuwatch.model.orders import BacktestRecord
+from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.fleet import NOW, Desk, a_node, an_observation
 from tests.support.real.postgresql import postgresql
 
 HOUR = 3600.0
+TRIED = ("--pool", "training", "--compare", "never", "--keep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +70,10 @@ def house(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """Six hours: one node works now and then, one was forgotten."""
+def trace(house: House, tmp_path: Path) -> Path:
+    """Six hours of the pool's two nodes, which the ledger knows: one works now and then, one was forgotten."""
+    nodes = [a_node(f"i-{name}", name=name, pool="training") for name in ("often", "forgotten")]
+    house.ledger.record_round(an_observation(*nodes))
     path = tmp_path / "trace.csv"
     often = [f"often,{at * HOUR:g},{at * HOUR + 1200:g}" for at in range(6)]
     path.write_text("\n".join(["node,busy_from_s,busy_to_s", *often, "forgotten,0,900"]))
@@ -163,6 +169,71 @@ def test_what_could_not_be_kept_is_said_before_the_work(
     assert done.exit_code == 2
     assert told in done.stderr
     assert house.kept == ()
+
+
+def foreign(folder: Path, *nodes: str) -> Path:
+    """Six hours of nodes: each works an hour and was forgotten."""
+    path = folder / "foreign.csv"
+    path.write_text(
+        "\n".join(["node,busy_from_s,busy_to_s", *(f"{node},0,3600\n{node},21000,21600" for node in nodes)])
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nodes", "counts"),
+    [
+        (("a", "b"), False),
+        (("training", "stranger"), False),
+        (("forgotten", "a", "b"), False),
+        (("forgotten", "a"), True),
+        (("i-often",), True),
+        (("127.0.0.7",), True),
+        (("of-another-pool",), False),
+        (("metered-once",), True),
+    ],
+    ids=str,
+)
+def test_a_backtest_counts_for_the_nodes_that_it_was_tried_on(
+    house: House, tmp_path: Path, nodes: tuple[str, ...], counts: bool
+) -> None:
+    """At least half of the node-hours are of the pool's nodes: by id, name, address, or once metered in that pool."""
+    rules = Metering(zone=ZoneInfo("UTC"))
+    for minute, names in enumerate((["metered-once"], ["metered-once"], ["often", "forgotten"])):
+        now = NOW + timedelta(minutes=minute)
+        seen = [a_node(f"i-{name}", name=name, pool="training", address="127.0.0.7") for name in names]
+        seen = [replace(each, id=each.name) for each in seen] if names == ["metered-once"] else seen
+        observed = an_observation(*seen, a_node("of-another-pool", pool="default"), now=now)
+        house.ledger.record_round(observed)
+        Meter(house.ledger, rules)(observed)
+    done = house.gpuwatch("backtest", "--trace", foreign(tmp_path, *nodes), *TRIED)
+
+    assert (len(house.kept) == 1) is counts, done.output
+    assert (done.exit_code == 2) is not counts, done.output
+    assert ("are known as nodes of pool 'training'" in done.stderr) is not counts
+    assert ("--other-nodes REASON" in done.stderr) is not counts
+
+
+def test_whoever_knows_better_is_on_record(house: House, trace: Path, tmp_path: Path) -> None:
+    """Who, and why: in the record itself, which the chain of the audit protects."""
+    path = foreign(tmp_path, "old-1", "old-2")
+    line = ("backtest", "--trace", path, *TRIED, "--other-nodes")
+    empty = house.gpuwatch(*line, " ")
+    alone = house.gpuwatch("backtest", "--trace", path, "--other-nodes", "they are the same")
+    done = house.gpuwatch(*line, "the nodes that these replace")
+    told = house.gpuwatch("audit", "log", "--only", "backtest")
+
+    assert (empty.exit_code, alone.exit_code) == (2, 2)
+    assert "needs a reason" in empty.stderr
+    assert done.exit_code == 0, done.output
+    (made,) = house.kept
+    assert made.failure is None
+    assert made.source.endswith("which is of other nodes than the pool's: the nodes that these replace")
+    assert f"by {operator_name()}" in told.output
+    assert "the nodes that these replace" in told.output
+    assert house.ledger.audit().broken is None
+    house.gpuwatch("backtest", "--trace", trace, "--pool", "training", "--keep", "--other-nodes", "not needed")
+    assert "not needed" not in house.kept[-1].source
 
 
 def test_without_a_ledger_nothing_is_tried_in_vain(house: House, trace: Path, tmp_path: Path) -> None:
