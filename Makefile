@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv lock audit clean
+.PHONY: dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
@@ -18,6 +18,8 @@ help:
 	@echo "make lives   days of GPU hosts, in use and forgotten: which would each profile stop (tests/lives)"
 	@echo "make bench   measure the agent and the controller, print a table"
 	@echo "make shiv    one executable file for GPU hosts: dist/gpuwatch.pyz"
+	@echo "make release  dist/: wheel, sdist, pyz, deb, rpm, sums and bills of materials of the last commit (minutes)"
+	@echo "make package-test  what make release wrote, installed into a booted Debian (root; minutes)"
 	@echo "make docs    write the pages that are generated from the code"
 	@echo "make lock    renew requirements/*.lock: every package of agent and controller, with its hashes"
 	@echo "make audit   look up the locked packages in the advisories (network)"
@@ -92,19 +94,28 @@ shiv: $(VENV)/dev
 	$(BIN)/shiv --compressed --reproducible --console-script gpuwatch --python '/usr/bin/env python3' --output-file dist/gpuwatch.pyz .
 	@rm -f gpuwatch/revision.txt
 
+# Everything that is handed out, of the last commit. ARGS=--draft builds before the changelog is cut.
+release: $(VENV)/dev $(VENV)/tools/ready
+	$(BIN)/python -m tools.release --tools $(VENV)/tools/bin $(ARGS)
+
+# What `make release` wrote, in a booted Debian.
+package-test: $(VENV)/dev
+	GPUWATCH_PACKAGES=$(CURDIR)/dist $(BIN)/pytest --numprocesses 0 tests/integration/packages/test_installed_packages.py $(ARGS)
+
 # Tools of their own environments: they come with packages that are no business of ours.
-$(VENV)/tools: $(VENV)/python
-	@$(PYTHON) -m venv $@
-	@$@/bin/python -m pip install --quiet uv pip-audit
+$(VENV)/tools/ready: $(VENV)/python
+	@$(PYTHON) -m venv $(VENV)/tools
+	@$(VENV)/tools/bin/python -m pip install --quiet uv pip-audit cyclonedx-bom
+	@touch $@
 
 LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
-lock: $(VENV)/tools
+lock: $(VENV)/tools/ready
 	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
 	$(LOCK) pyproject.toml --extra auth --extra aws --extra postgres --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
 
 # --strict: a package that could not be looked up is a failure, not a clean bill.
-audit: $(VENV)/tools
+audit: $(VENV)/tools/ready
 	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes \
 	  --requirement requirements/agent.lock --requirement requirements/controller.lock --requirement requirements/build.lock
 

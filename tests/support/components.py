@@ -16,6 +16,7 @@ PACKAGES = {
     "cron": "cron",
     "crontab": "cron",
     "curl": "curl",
+    "dpkg-deb": "dpkg",
     "ip": "iproute2",
     "mmdebstrap": "mmdebstrap",
     "pg_ctl": "postgresql util-linux",

@@ -138,6 +138,8 @@ def _clocks(asked: Sequence[Node], begun: datetime, ended: datetime) -> Iterator
         yield fine("agents", "clocks of the agents", f"none differs by more than {format_duration(SKEW_SECONDS)}")
 
 
-def _number(version: str) -> tuple[int, ...]:
-    """The numbers at its beginning: 0.9.1.dev2 is 0, 9, 1."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+def _number(version: str) -> tuple[tuple[int, ...], bool, str, int]:
+    """What versions are ordered by: 0.9.1.dev2 counts as 0.9.1, and 1.0.0rc1 is older than 1.0.0."""
+    release, letters, candidate = re.findall(r"^([\d.]*)(?<=\d)(?:(a|b|rc)(\d+))?|$", version)[0]
+    numbers = tuple(int(part) for part in release.split(".") if part)
+    return numbers, not letters, letters, int(candidate or 0)

@@ -108,7 +108,7 @@ def _header(page: HostPage, look: Look, now: datetime) -> list[Text]:
 
 
 def _identity(page: HostPage, now: datetime) -> str:
-    """`trainer-7  gpuwatch 0.1.0  driver 580.65.06  CUDA 13.0  8 GPUs  12:34:56 UTC`."""
+    """`trainer-7  gpuwatch 1.0.0rc1  driver 580.65.06  CUDA 13.0  8 GPUs  12:34:56 UTC`."""
     verdict = page.verdict
     name = page.hostname if verdict.node_id in {page.hostname, ""} else f"{page.hostname} ({verdict.node_id})"
     parts = [

@@ -16,7 +16,7 @@ from tests.support.builders.gpu import a_reading
 from tests.support.builders.host_page import a_page
 
 PAGE = a_page(a_reading())
-SERVER = "gpuwatch/0.1.0"
+SERVER = "gpuwatch/1.0.0rc1"
 QUIET = EvidenceSettings(enabled=False)
 NOBODY = 1  # nobody listens at port 1
 
