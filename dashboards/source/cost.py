@@ -23,6 +23,7 @@ from dashboards.source.parts import (
 )
 from dashboards.source.queries import CONTROLLERS, IN_POOL, differs, led, of, rate, told, wasted_by_node
 
+_HOURS_A_DAY = 24
 _EVERY = 6  # looks an hour: sums over the time range take one each ten minutes
 _SUM = f"[$__range:10m]) / {_EVERY}"
 _BILLED = f"increase({told('billed_usd_total', IN_POOL)}[$__range])"
@@ -181,6 +182,42 @@ _OWNERS = Row(
 )
 
 
+_HELD = Row(
+    title="What holds savings back",
+    panels=[
+        series(
+            "Held back a day",
+            "What a day of machines without use costs that no rule lets gpuwatch stop, by the first obstacle "
+            "(docs/blocked.md has what would free each, and its risk). Machines of unknown use are not in it.",
+            [
+                Query(
+                    expr=f"sum by (reason) ({led('fleet_blocked_usd_per_hour', IN_POOL)}) * {_HOURS_A_DAY}",
+                    legend="{{reason}}",
+                )
+            ],
+            "currencyUSD",
+            stacked=True,
+        ),
+        table(
+            "Held back now",
+            "The same by pool, with the number of machines; `gpuwatch blocked` names them, and what frees them.",
+            [
+                f"sum by (pool, reason) ({led('fleet_blocked_usd_per_hour', IN_POOL)}) * {_HOURS_A_DAY}",
+                f"sum by (pool, reason) ({led('fleet_blocked_nodes', IN_POOL)})",
+            ],
+            [
+                Column(source="pool", title="Pool"),
+                Column(source="reason", title="Held by"),
+                Column(source="Value #A", title="A day", unit="currencyUSD", properties={"decimals": 2}),
+                Column(source="Value #B", title="Machines"),
+            ],
+            width=12,
+            sort="A day",
+        ),
+    ],
+)
+
+
 def _of_budget(name: str) -> str:
     return f"max by (budget) ({led(name)})"
 
@@ -309,6 +346,6 @@ def cost() -> Json:
         "cost",
         "Spending, waste by owner, budgets with their forecasts, and savings. Needs the controller's metrics.",
         [JOB, CLUSTER, FLEET, POOL, budget],
-        [_AT_A_GLANCE, _BUDGETS, _SPEND, _OWNERS],
+        [_AT_A_GLANCE, _BUDGETS, _SPEND, _HELD, _OWNERS],
         since="now-7d",
     )

@@ -38,7 +38,7 @@ SECTIONS = {
     "Where the controller runs": ("controller", "config", "doctor", "notify", "export"),
     "Look": ("status", "plan", "explain", "rounds", "audit", "unused"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
-    "Money": ("cost", "budget", "forecast", "report", "prices", "recommend"),
+    "Money": ("blocked", "cost", "budget", "forecast", "report", "prices", "recommend"),
     "Try": ("demo", "backtest"),
     "About": ("version", "completion"),
 }

@@ -10,6 +10,7 @@ DOCUMENTS = {
     "audit.log": "gpuwatch.controller.order_documents:AuditLogDocument",
     "audit.verify": "gpuwatch.controller.order_documents:AuditVerifyDocument",
     "backtest": "gpuwatch.simulate.backtest.document:BacktestDocument",
+    "blocked": "gpuwatch.money.blocked.blocked:Blocked",
     "budget": "gpuwatch.money.budgets.table:BudgetDocument",
     "config.check": "gpuwatch.cli.config_documents:CheckDocument",
     "config.show": "gpuwatch.cli.config_documents:ShowDocument",

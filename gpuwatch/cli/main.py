@@ -5,6 +5,7 @@ import os
 from gpuwatch.cli import (
     agent,
     backtest,
+    blocked,
     budget,
     completion,
     config,
@@ -29,6 +30,7 @@ from gpuwatch.cli.top import command as top
 __all__ = [
     "agent",
     "backtest",
+    "blocked",
     "budget",
     "commands",
     "completion",

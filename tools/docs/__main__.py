@@ -9,6 +9,7 @@ from gpuwatch.controller import metrics as controller_metrics
 from gpuwatch.controller.web import openapi
 from tools import recording_rules
 from tools.docs import (
+    blocked,
     commands,
     compatibility,
     configuration,
@@ -30,6 +31,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/CONTROLLER_METRICS.md": controller_metrics.render_md,
     "docs/health.md": health.render_health_md,
     "docs/doctor.md": doctor.render_doctor_md,
+    "docs/blocked.md": blocked.render,
     "docs/guard.md": guard.render_guard_md,
     "docs/policies/README.md": policies.render_policies_md,
     "docs/api.md": openapi.render_md,

@@ -88,7 +88,7 @@ def _steps(options: argparse.Namespace, source: Source, work: Path, made: Path) 
 
 def _wheel(source: Source, made: Path) -> Path:
     """Wheel and sdist."""
-    command = [sys.executable, "-m", "hatchling", "build", "--directory", made]
+    command: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--directory", made]
     run(command, cwd=source.folder, env=source.environment())
     (wheel,) = made.glob("*.whl")
     return wheel

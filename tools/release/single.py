@@ -15,7 +15,16 @@ def build(source: Source, tree: Tree, architecture: str, folder: Path) -> Path:
     packed = tree.agent.with_name("packed")  # shiv adds to what it packs
     shutil.copytree(tree.agent, packed)
     options = ["--compressed", "--reproducible", "--console-script", "gpuwatch", "--python", "/usr/bin/env python3"]
-    command = [sys.executable, "-m", "shiv", *options, "--output-file", made, "--site-packages", packed]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "shiv",
+        *options,
+        "--output-file",
+        made,
+        "--site-packages",
+        packed,
+    ]
     run(command, env=source.environment())
     shutil.rmtree(packed)
     return made

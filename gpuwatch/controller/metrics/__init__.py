@@ -18,6 +18,7 @@ from gpuwatch.controller.metrics import money as of_money
 from gpuwatch.controller.metrics import rounds as of_rounds
 from gpuwatch.controller.metrics.state import Certificates, MetricsState
 from gpuwatch.controller.timings import Timings
+from gpuwatch.guard import Rulebook
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.runtime.clock import Clock
@@ -43,14 +44,16 @@ class ControllerMetrics(Collector):
         certificates: Certificates = tuple,
         *,
         timings: Timings | None = None,
+        rules: Rulebook | None = None,
         own_process: bool = False,
     ) -> None:
         """Before the first round. `certificates` yields when those of a setting end; `timings` are the controller's.
 
-        `own_process` adds CPU and memory of the running process, which only a real controller has to itself.
+        `rules` are those of its rounds; without them, what holds money back is not known. `own_process` adds CPU and
+        memory of the running process, which only a real controller has to itself.
         """
         self._state = MetricsState(
-            mode=mode, fleet=fleet, clock=clock, certificates=certificates, timings=timings or Timings()
+            mode=mode, fleet=fleet, clock=clock, certificates=certificates, timings=timings or Timings(), rules=rules
         )
         self._process = ProcessFigures() if own_process else None
         self._exposition = Exposition(BY_NAME)

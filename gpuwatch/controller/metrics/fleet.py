@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.fleet import Node, NodeState, State
+from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
 
@@ -83,6 +84,23 @@ def _saved(state: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
+def _blocked(value: Callable[[Money], float | None]) -> Series:
+    """By pool and by what holds it back, where there is a value; only what has been without use for long enough."""
+
+    def series(state: MetricsState) -> Iterator[Value]:
+        found = state.blocked
+        groups = () if found is None else found.groups
+        values = [((each.pool, group.reason.value), value(each.money)) for group in groups for each in group.pools]
+        yield from sorted((labels, number) for labels, number in values if number is not None)
+
+    return series
+
+
+def _blocked_usd(money: Money) -> float | None:
+    """By the hour; None where no machine has a known price."""
+    return None if money.unpriced == money.nodes else float(money.usd_per_day / HOURS_A_DAY)
+
+
 def _notices(state: MetricsState) -> Iterator[Value]:
     seen = state.observation
     for notice in () if seen is None else seen.ledger.notices:
@@ -128,6 +146,21 @@ FAMILIES = (
         "What machines that gpuwatch stopped, and nobody has started since, would cost; where their price is known.",
         ROUND,
         _saved,
+    ),
+    gauge(
+        "fleet_blocked_usd_per_hour",
+        ("pool", "reason"),
+        "What machines without use cost that no rule lets gpuwatch stop, by the first obstacle (docs/blocked.md); "
+        "where their price is known.",
+        ROUND,
+        _blocked(_blocked_usd),
+    ),
+    gauge(
+        "fleet_blocked_nodes",
+        ("pool", "reason"),
+        "How many these machines are, also those without a known price.",
+        ROUND,
+        _blocked(lambda money: float(money.nodes)),
     ),
     gauge(
         "fleet_coverage_ratio",

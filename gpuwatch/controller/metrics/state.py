@@ -6,7 +6,9 @@ from datetime import datetime
 
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.timings import Timings
+from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Observation
+from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import Labels, Sample
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family
@@ -31,16 +33,28 @@ class MetricsState:
     last: Round | None = None
     ended_at: datetime | None = None
     timings: Timings
+    rules: Rulebook | None = None  # None: what holds money back is not known
     leading: bool = False
     ledger_ok: bool | None = None  # None before the first round
     certificates: Certificates = tuple
     logins: Callable[[], Mapping[str, int]] = dict
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
+    _blocked: tuple[Round, Blocked] | None = None
 
     def count(self, name: str, labels: Iterable[str], by: float = 1) -> None:
         """Add to a counter."""
         counts = self.counts.setdefault(name, {})
         counts[tuple(labels)] = counts.get(tuple(labels), 0) + by
+
+    @property
+    def blocked(self) -> Blocked | None:
+        """What holds money back, by the last good round; made once for each round, as it is work."""
+        last = self.last
+        if last is None or self.rules is None:
+            return None
+        if self._blocked is None or self._blocked[0] is not last:
+            self._blocked = last, blocked(last.observation, last.decisions, last.reviews, self.rules)
+        return self._blocked[1]
 
     @property
     def observation(self) -> Observation | None:

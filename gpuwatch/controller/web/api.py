@@ -2,21 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from http import HTTPStatus
 
 import msgspec
 
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodesPage, required_approval
-from gpuwatch.controller.web import fleet_view, past, schemas, timeline
+from gpuwatch.controller.node_row import NodesPage
+from gpuwatch.controller.web import fleet_view, orders, past, schemas, timeline
 from gpuwatch.controller.web.call import Call, RefusedError
-from gpuwatch.controller.web.state import State
 from gpuwatch.ledger import LedgerError, PastRound
-from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Approval, Pause, Snooze
+from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.money.report.saved import RecentSavings
 
 PREFIX = "/api/v1"
@@ -63,90 +60,15 @@ def _node(call: Call) -> explain.NodePage:
     return explain.node_page(done, rules, ledger, node, call.state.orders(), round_id=number)
 
 
+def _blocked(call: Call) -> Blocked:
+    done, pool = call.state.last(), call.query.pool
+    orders.refuse_unknown(call.state, pool)
+    return blocked(done.observation, done.decisions, done.reviews, call.state.rules, pool=pool)
+
+
 def _pools(call: Call) -> schemas.PoolsPage:
     page = call.state.page()
     return schemas.PoolsPage(at=page.at, pools=page.pools)
-
-
-def _pauses(call: Call) -> schemas.PausesPage:
-    return schemas.PausesPage(pauses=call.state.orders().pauses)
-
-
-def _pause(call: Call) -> Pause:
-    state, order = call.state, call.body
-    _known(state, order.pool)
-    now = state.clock.now()
-    until = None if order.seconds is None else now + timedelta(seconds=order.seconds)
-    return state.ledger.pause(order.pool, call.who, order.reason, now, until)
-
-
-def _resume(call: Call) -> schemas.PausesPage:
-    state, pool = call.state, call.named["pool"]
-    _known(state, pool)
-    return schemas.PausesPage(pauses=state.ledger.resume(pool, call.who, state.clock.now()))
-
-
-def _resume_all(call: Call) -> schemas.PausesPage:
-    return schemas.PausesPage(pauses=call.state.ledger.resume(None, call.who, call.state.clock.now()))
-
-
-def _acknowledge(call: Call) -> schemas.Acknowledgement:
-    state, order, now = call.state, call.body, call.state.clock.now()
-    _known(state, order.pool)
-    state.ledger.acknowledge(order.pool, call.who, order.reason, now)
-    return schemas.Acknowledgement(pool=order.pool, at=now, who=call.who, reason=order.reason)
-
-
-def _keep(call: Call) -> Snooze:
-    state, order, now = call.state, call.body, call.state.clock.now()
-    node = _seen_node(call)
-    most = state.rules.pool(node.pool).idle.max_snooze
-    if order.seconds > most:
-        sentence = f"a node of pool {node.pool} is kept for {format_duration(most)} at most (max_snooze)"
-        raise RefusedError(HTTPStatus.BAD_REQUEST, sentence)
-    return state.ledger.snooze(node.id, call.who, order.reason, now, now + timedelta(seconds=order.seconds))
-
-
-def _let_go(call: Call) -> Snooze:
-    now = call.state.clock.now()
-    return call.state.ledger.snooze(_seen_node(call).id, call.who, "", now, now)
-
-
-def _approve(call: Call) -> Approval:
-    state, order, node = call.state, call.body, _seen_node(call)
-    orders = state.orders()
-    required = required_approval(node, orders, state.rules)
-    why_not = None
-    if orders.notice(node.id) is None:
-        why_not = f"{node.id} has no notice in force: there is nothing to approve"
-    elif required is None:
-        why_not = f"pool {node.pool} asks for no approval (pools.{node.pool}.approval)"
-    elif required.who is not None:
-        why_not = f"{node.id} was approved already, by {required.who}"
-    elif order.notice not in {None, required.notice}:
-        why_not = f"the notice that you looked at is no longer in force for {node.id}, but a later one: look again"
-    if why_not is not None:
-        raise RefusedError(HTTPStatus.CONFLICT, why_not)
-    return state.ledger.approve(
-        node.id, call.who, order.reason, state.clock.now(), key=None if required is None else required.notice
-    )
-
-
-def _seen_node(call: Call) -> Node:
-    """The node of the last round that the path names."""
-    name, fleet = call.named["node"], call.state.last().observation.fleet
-    node = fleet.node(name)
-    if node is None:
-        raise RefusedError(HTTPStatus.NOT_FOUND, f"the last round saw no node {name!r}")
-    return node
-
-
-def _known(state: State, pool: str | None) -> None:
-    """Refuse a misspelt pool: its pause would silently do nothing."""
-    known = {*state.rules.known, *state.seen_pools(), *(each.pool for each in state.orders().pauses)}
-    if pool is not None and pool not in known:
-        there = ", ".join(sorted(each for each in known if each is not None)) or "none"
-        raise RefusedError(HTTPStatus.NOT_FOUND, f"there is no pool {pool!r}; there are: {there}")
 
 
 def _session(call: Call) -> schemas.Session:
@@ -183,7 +105,7 @@ ENDPOINTS = (
         path="/nodes/{node}/snooze",
         summary="Keep a node from being noticed or removed for so long, up to its pool's max_snooze.",
         answer=Snooze,
-        call=_keep,
+        call=orders.snooze,
         body=schemas.SnoozeOrder,
         status=HTTPStatus.CREATED,
         acts=True,
@@ -193,7 +115,7 @@ ENDPOINTS = (
         path="/nodes/{node}/snooze",
         summary="Take that back.",
         answer=Snooze,
-        call=_let_go,
+        call=orders.end_snooze,
         acts=True,
     ),
     Endpoint(
@@ -201,12 +123,21 @@ ENDPOINTS = (
         path="/nodes/{node}/approve",
         summary="Approve the removal that a node's notice announces, where its pool waits for an operator's approval.",
         answer=Approval,
-        call=_approve,
+        call=orders.approve,
         body=schemas.ApproveOrder,
         status=HTTPStatus.CREATED,
         acts=True,
     ),
     Endpoint(method="GET", path="/pools", summary="The pools and their rule.", answer=schemas.PoolsPage, call=_pools),
+    Endpoint(
+        method="GET",
+        path="/blocked",
+        summary="The money a day of machines without use that no rule lets gpuwatch save, by what holds it.",
+        answer=Blocked,
+        call=_blocked,
+        query=schemas.BlockedQuery,
+        cached=True,
+    ),
     Endpoint(
         method="GET",
         path="/rounds",
@@ -256,13 +187,15 @@ ENDPOINTS = (
         call=timeline.node,
         query=schemas.TimelineQuery,
     ),
-    Endpoint(method="GET", path="/pauses", summary="The pauses in force.", answer=schemas.PausesPage, call=_pauses),
+    Endpoint(
+        method="GET", path="/pauses", summary="The pauses in force.", answer=schemas.PausesPage, call=orders.pauses
+    ),
     Endpoint(
         method="POST",
         path="/pauses",
         summary="Pause a pool, or all: nothing is done from the next round on.",
         answer=Pause,
-        call=_pause,
+        call=orders.pause,
         body=schemas.PauseOrder,
         status=HTTPStatus.CREATED,
         acts=True,
@@ -272,7 +205,7 @@ ENDPOINTS = (
         path="/pauses",
         summary="Take all pauses back.",
         answer=schemas.PausesPage,
-        call=_resume_all,
+        call=orders.resume_all,
         acts=True,
     ),
     Endpoint(
@@ -280,7 +213,7 @@ ENDPOINTS = (
         path="/pauses/{pool}",
         summary="Take a pool's pauses back; gives those still in force.",
         answer=schemas.PausesPage,
-        call=_resume,
+        call=orders.resume,
         acts=True,
     ),
     Endpoint(
@@ -288,7 +221,7 @@ ENDPOINTS = (
         path="/acknowledgements",
         summary="Confirm that nodes of a pool, or of all, which turned idle all at once are idle indeed.",
         answer=schemas.Acknowledgement,
-        call=_acknowledge,
+        call=orders.acknowledge,
         body=schemas.AcknowledgeOrder,
         status=HTTPStatus.CREATED,
         acts=True,

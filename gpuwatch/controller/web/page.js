@@ -34,6 +34,7 @@ async function poll() {
       }));
       if ($("detail").open) explain($("detail").dataset.node, true);
       askMoney();
+      askBlocked();
     }
   } catch (error) {
     lost = error instanceof TypeError ? "The controller does not answer; what you see is old." : `${error.message}.`;

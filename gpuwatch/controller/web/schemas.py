@@ -40,6 +40,12 @@ class NodeQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     round: RoundId | None = None
 
 
+class BlockedQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of one pool, or of all."""
+
+    pool: _Text | None = None
+
+
 class RoundsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many of the newest."""
 

@@ -22,6 +22,8 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
+from gpuwatch.money.blocked.blocked import blocked
+from gpuwatch.money.blocked.text import observed
 from gpuwatch.runtime.certificates import Ends
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.auth import files_of, make_auth
@@ -79,6 +81,7 @@ class Observers:
     metrics: ControllerMetrics
     web: Web | None = None
     unknown_pools: set[str] = field(default_factory=set)  # those that the log has named
+    told: list[str] = field(default_factory=list)  # what the log has said of money while nothing is done
 
     def update(self, done: Round | None, seconds: float, *, leading: bool = True, trouble: str | None = None) -> None:
         """A round is over; a fleet that it could not see is not passed on. `trouble` is the ledger's."""
@@ -89,12 +92,20 @@ class Observers:
             self.discovery.update(done.observation.fleet)
 
     def warn(self, done: Round, rules: Rulebook) -> None:
-        """Name pools that the settings do not have in the log, once for as long as machines are in them."""
+        """Name pools that the settings do not have in the log, once for as long as machines are in them.
+
+        A controller that only observes says once what it would save, and what holds most of the rest.
+        """
         pools = rules.unknown(done.observation.fleet.pools)
         for pool in set(pools) - self.unknown_pools:
             log.warning("Warning: %s What is in it is left alone.", rules.doubt(pool))
         self.unknown_pools.clear()
         self.unknown_pools.update(pools)
+        if not rules.enforce and not self.told:
+            text = observed(blocked(done.observation, done.decisions, done.reviews, rules))
+            if text is not None:
+                self.told.append(text)
+                log.info("%s", text)
 
 
 def make_observers(
@@ -124,7 +135,13 @@ def make_observers(
     return Observers(
         discovery=Discovery(signals=signals, fleet=fleet),
         metrics=ControllerMetrics(
-            mode, fleet, parts.clock, certificates.by_setting, timings=parts.timings, own_process=True
+            mode,
+            fleet,
+            parts.clock,
+            certificates.by_setting,
+            timings=parts.timings,
+            rules=parts.rules,
+            own_process=True,
         ),
         web=Web(
             state=state,

@@ -61,7 +61,10 @@ PROVIDERS = tuple(ORIGINS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
-    """What is in a machine. The memory of a GPU is what EC2's API reports for that model, also in other clouds."""
+    """What is in a machine. The memory of a GPU is what EC2's API reports for that model, also in other clouds.
+
+    `local_disks` is whether it has disks that a stop empties (EC2: instance store); None is not known.
+    """
 
     provider: str
     instance_type: str
@@ -70,6 +73,16 @@ class MachineType:
     gpu_memory_bytes: int
     vcpus: int
     memory_bytes: int
+    local_disks: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalDiskTypes:
+    """How many of a cloud's GPU types have local disks, of all of them, and the families without local disks."""
+
+    having: int
+    known: int
+    families_without: tuple[str, ...]
 
 
 @cache
@@ -84,9 +97,19 @@ def machine_types() -> Mapping[tuple[str, str], MachineType]:
             gpu_memory_bytes=int(row["gpu_mib"]) * _MIB,
             vcpus=int(row["vcpus"]),
             memory_bytes=int(row["memory_gib"]) * _GIB,
+            local_disks={"yes": True, "no": False}.get(row["local_disks"]),
         )
         for row in _rows("types.tsv")
     }
+
+
+def local_disk_types(provider: str) -> LocalDiskTypes | None:
+    """Which types of a cloud have local disks; None where the table does not know it."""
+    kinds = [kind for (cloud, _), kind in machine_types().items() if cloud == provider and kind.local_disks is not None]
+    without = {kind.instance_type.partition(".")[0] for kind in kinds if not kind.local_disks}
+    without -= {kind.instance_type.partition(".")[0] for kind in kinds if kind.local_disks}
+    having = sum(kind.local_disks is True for kind in kinds)
+    return LocalDiskTypes(having=having, known=len(kinds), families_without=tuple(sorted(without))) if kinds else None
 
 
 def offers(

@@ -13,6 +13,7 @@ from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
+from gpuwatch.money.blocked.blocked import Blocked, blocked
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
@@ -65,9 +66,17 @@ def gathered(
             saved=_saved(history, period, now, interval_seconds, left, last),
             actions=history.actions(since, until, _NEWEST),
             inventory=None if newest is None else inventory(newest.observation, newest.decisions, newest.reviews),
+            blocked=_blocked(newest),
             budgets=() if last is None else last.observation.budgets,
         )
     )
+
+
+def _blocked(newest: PastRound | None) -> Blocked | None:
+    """What held money back in a round; None: it is not kept, or without its rules."""
+    if newest is None or newest.rulebook is None:
+        return None
+    return blocked(newest.observation, newest.decisions, newest.reviews, newest.rulebook)
 
 
 def _saved(

@@ -60,6 +60,7 @@ def as_object(report: Report) -> ReportDocument:
         "saved": _saved(facts.saved),
         "actions": _actions(facts.actions),
         "machines": None if facts.inventory is None else _machines(facts.inventory),
+        "blocked": facts.blocked,
         "health": None if facts.inventory is None else _health(facts.inventory),
         "budgets": [_budget(state) for state in facts.budgets],
         "forecast": {

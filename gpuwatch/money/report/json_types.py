@@ -10,6 +10,7 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import State
 from gpuwatch.model.health import Health
 from gpuwatch.money.accounting.totals import Energy, TotalDocument
+from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.report.report import Order
 
 
@@ -191,7 +192,7 @@ class MissingDocument(TypedDict):
 class ReportDocument(TypedDict):
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
-    `by` has the slicings. `steps` are hours, days or months, as `unit` says.
+    `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round.
     """
 
     title: str
@@ -212,5 +213,6 @@ class ReportDocument(TypedDict):
     health: HealthDocument | None
     budgets: list[ReportBudget]
     forecast: ForecastDocument
+    blocked: Blocked | None
     energy: Energy
     missing: MissingDocument

@@ -16,6 +16,7 @@ from gpuwatch.money.accounting.savings import Saved
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import TAG, Energy, Row, Total, energy, grouping, shown, whole
+from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
@@ -116,6 +117,7 @@ class Facts:
     saved: Saved = field(default_factory=Saved)
     actions: Actions = field(default_factory=Actions)
     inventory: Inventory | None = None
+    blocked: Blocked | None = None  # as the inventory; None: no round is kept whole
     budgets: tuple[BudgetState, ...] = ()
 
 

@@ -7,7 +7,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, shown, whole
-from gpuwatch.money.report import fleet_sections, money_sections
+from gpuwatch.money.report import fleet_sections, held_section, money_sections
 from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
 from gpuwatch.money.report.report import Line, Report, Step
 
@@ -173,6 +173,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     (OVER_TIME, _over_time),
     ("Waste, by pool and owner", _waste),
     ("Idle machines", fleet_sections.idle),
+    ("What holds savings back", held_section.blocked),
     ("Stopped machines", fleet_sections.standing),
     ("Saved", money_sections.saved),
     ("What gpuwatch did", fleet_sections.actions),

@@ -198,8 +198,10 @@ def test_the_live_demo_gives_notice_then_stops_the_idle_and_nobody_else() -> Non
     """An hour in seconds: each stop follows its notice and hits an idle machine."""
     done = run_demo("--seed", "7", "--speed", "200", "--seconds", "18")
     lines = done.stdout.splitlines()
-    noticed = [match[1] for line in lines if (match := re.search(r"notice (\S+): It has been idle for", line))]
-    stopped = [match[1] for line in lines if (match := re.search(r"stop (\S+): .* promised a stop not before", line))]
+    noticed = [match[1] for line in lines if (match := re.search(r"notice (\S+): idle for ", line))]
+    stopped = [
+        match[1] for line in lines if (match := re.search(r"stop (\S+): idle for .*, its notice had run out", line))
+    ]
 
     assert done.returncode == 0, done.stderr
     assert "forgotten-1" in stopped, done.stdout

@@ -208,13 +208,22 @@ def test_sums_are_what_sha256sum_checks(tmp_path: Path) -> None:
 
 def test_the_wheel_and_the_sdist_have_what_is_exported(tmp_path: Path) -> None:
     """Alerts, dashboards, units and policies; a wheel can be made of the sdist."""
-    sdists = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    sdists: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "sdist",
+        "--directory",
+        tmp_path,
+    ]
     subprocess.run(sdists, cwd=ROOT, capture_output=True, check=True)
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
-    wheel = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path]
+    wheel: list[str | Path] = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path]
     subprocess.run(wheel, cwd=unpacked, capture_output=True, check=True)
     (made,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(made) as archive_of_wheel:

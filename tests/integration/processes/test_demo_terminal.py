@@ -22,7 +22,7 @@ def test_the_fleet_its_log_and_its_savings_fit(width: int, height: int) -> None:
         nodes += [line for line in lines if line.partition("-")[0] in {"silent", "train"}]
 
         assert len(nodes) == NODES
-        assert len(lines) == height
+        assert len(lines) <= height
         assert max(map(len, lines)) <= width
         assert any(line.startswith("saved $") for line in lines)
         assert any(line.startswith("day 1 08:") for line in lines)

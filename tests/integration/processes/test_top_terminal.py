@@ -109,15 +109,15 @@ def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(alone: dict[str,
 
 
 def test_a_flaw_leaves_the_terminal_as_it_was(alone: dict[str, str]) -> None:
-    """Its traceback is on the usual screen, where it can be read."""
+    """Its error is on the usual screen, where it can be read, and the status is that of a command that could not."""
     script = (
         "import sys; from gpuwatch.cli.top import source; sys.argv = ['gpuwatch', 'top']\n"
         "def broken(self): raise RuntimeError('a flaw of ours')\n"
         "source.DirectSource.page = broken\n"
-        "from gpuwatch.__main__ import main; main()"
+        "from gpuwatch.__main__ import main; sys.exit(main())"
     )
     with a_top(alone, (sys.executable, "-c", script)) as terminal:
-        assert terminal.ended() == 1
+        assert terminal.ended() == 2
         assert is_as_before(terminal)
         assert "a flaw of ours" in terminal.all[terminal.all.rindex(USUAL) :]
 

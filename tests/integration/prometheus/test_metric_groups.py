@@ -45,7 +45,7 @@ def test_a_group_that_is_switched_off_ends_and_the_others_go_on(
         agent.process.send_signal(signal.SIGHUP)
         prometheus.sees(f"{SWITCHED} or on () vector(-1)", {"": -1.0})
         prometheus.sees(KEPT, {"0": 0.0})
-        span = f"{int(prometheus.query('vector(time())')[''] - began)}s"
+        span = f"{int(1000 * (prometheus.query('vector(time())')[''] - began))}ms"
 
         assert prometheus.query(f"min_over_time(absent(last_over_time({KEPT}[{BREAK}]))[{span}:250ms])") == {}
         assert prometheus.query(f"last_over_time({SWITCHED}[5m])") == {"0": 16.0}, "its past stays"

@@ -55,7 +55,7 @@ class Story:
         self._own(parts)
         parts = replace(parts, meter=Meter(ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
         parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
-        leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings)
+        leader = ControllerMetrics("enforce", "demo", parts.clock, timings=parts.timings, rules=parts.rules)
         waiting = ControllerMetrics("enforce", "demo", parts.clock)
         seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=leader)
         patient = self._patient(world, parts)

@@ -58,6 +58,7 @@ def controller_pages(accept: str) -> list[str]:
         desk.clock,
         lambda: [("controller.tls_certificate", desk.clock.now() + timedelta(days=90))],
         timings=parts.timings,
+        rules=parts.rules,
         own_process=True,
     )
     metrics.watch_logins(lambda: {"wrong": 1})

@@ -109,7 +109,7 @@ def a_site(desk: Desk, settings: ControllerSettings | None = None, *, secret: by
     web = Web(
         state=state, operators=frozenset(settings.operators), names=frozenset(settings.allowed_hosts), links=links
     )
-    metrics = ControllerMetrics("enforce", "test", desk.clock)
+    metrics = ControllerMetrics("enforce", "test", desk.clock, rules=desk.rulebook)
     observers = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics, web=web)
     server = make_server(settings, observers, desk.clock)
     assert server is not None

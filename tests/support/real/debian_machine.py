@@ -21,7 +21,13 @@ class DebianMachine:
         """Make its file system."""
         self.root = folder / "debian"
         self._console = folder / "console"
-        command = [require("mmdebstrap"), "--variant=apt", f"--include={_PACKAGES}", "bookworm", self.root]
+        command: list[str | Path] = [
+            require("mmdebstrap"),
+            "--variant=apt",
+            f"--include={_PACKAGES}",
+            "bookworm",
+            self.root,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

@@ -46,6 +46,7 @@ NEED_NO_EXTRA = {
     "recommend instance",
     "snooze",
     "top",
+    "version",
 }
 CONFIGURATION = """
 limits: {require_backtest: 30d}

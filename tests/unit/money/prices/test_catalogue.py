@@ -154,3 +154,12 @@ def test_offers_can_be_asked_for_by_cloud_region_and_type() -> None:
     assert {each.region for each in catalogue.offers("gcp", "us-central1")} == {"us-central1"}
     assert len(catalogue.offers("gcp", "us-central1", instance_type="g2-standard-4")) == 2
     assert catalogue.offers("gcp", "us-east-1") == ()
+
+
+def test_most_gpu_types_of_aws_have_local_disks() -> None:
+    """As aws/karpenter-provider-aws lists them from the API of EC2; of other clouds the table does not say."""
+    found = catalogue.local_disk_types("aws")
+
+    assert found is not None
+    assert (found.having, found.known, found.families_without) == (59, 71, ("g5g", "p2", "p3"))
+    assert catalogue.local_disk_types("gcp") is None

@@ -1,0 +1,28 @@
+// What holds savings back: asks for /api/v1/blocked when a round is new. Words and elements are the page's own.
+"use strict";
+
+async function askBlocked() {
+  const found = await ask("/blocked").catch(() => null);
+  if (found) drawBlocked(found);
+}
+
+function drawBlocked(found) {
+  const held = found.blocked;
+  $("held-card").hidden = !held.nodes && !found.blocked_soon.nodes && !found.in_doubt.nodes;
+  $("held-sum").textContent = `${perDay(held)} a day, ${count(held.nodes, "node")}`;
+  const groups = found.groups.slice(0, 6).map((group) => el("li", {},
+    el("strong", {}, group.name), ` ${perDay(group.money)} a day, ${count(group.money.nodes, "node")}`, el("br"),
+    el("small", {}, `To free it: ${group.act}. Risk: ${group.risk}.${alsoHeld(group)}`)));
+  if (found.groups.length > 6) groups.push(el("li", { className: "faint" }, `and ${found.groups.length - 6} more: gpuwatch blocked`));
+  for (const [money, words] of [[found.blocked_soon, "not without use for long enough yet, and held then"], [found.in_doubt, "may be in use, so it is not counted"]]) {
+    if (money.nodes) groups.push(el("li", { className: "faint" }, `${perDay(money)} a day ${words}: ${count(money.nodes, "node")}`));
+  }
+  list("held", groups, "");
+}
+
+const perDay = (money) => money.nodes && money.unpriced === money.nodes ? "unknown sum" : usd(money.usd_per_day) + (money.unpriced ? "+?" : "");
+
+function alsoHeld(group) {
+  const alone = group.frees[0].money;
+  return alone.nodes === group.money.nodes ? "" : ` Alone it frees ${perDay(alone)}; the rest is held by something else as well.`;
+}

@@ -1,0 +1,144 @@
+"""What holds money back, as text for terminals and logs."""
+
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
+
+from gpuwatch.model.money import format_usd
+from gpuwatch.money.blocked.blocked import Blocked, Group, Money
+from gpuwatch.money.blocked.obstacles import ADVICE, IN_DOUBT, Obstacle
+from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.table import aligned
+
+_NARROWEST = 60
+_MOST_NODES = 5
+_MOST_PARTS = 3
+_INDENT = 13
+HELD_BY = "HELD BY"
+NOTHING = "No running machine is idle, occupied, parked or stalled."
+
+
+def as_text(found: Blocked, width: int) -> str:
+    """Sums, then each group with what would free it; at most so many columns, where words permit."""
+    width = max(width, _NARROWEST)
+    lines = [line for sentence in sums(found) for line in textwrap.wrap(legible(sentence), width)]
+    told = {group.reason for group in found.groups}
+    for title, groups in (
+        ("", found.groups),
+        ("Not without use for long enough yet, and held then:", found.groups_soon),
+        ("May be in use, so it is not counted as held back:", found.groups_in_doubt),
+    ):
+        if groups:
+            lines += [
+                "",
+                *([title] if title else []),
+                *_groups(groups, width, told if groups is not found.groups else set()),
+            ]
+    return "\n".join(lines)
+
+
+def sums(found: Blocked) -> Iterator[str]:
+    """The sums, a sentence each."""
+    if not found.not_used.nodes:
+        yield NOTHING
+    else:
+        yield f"Idle, occupied, parked or stalled: {amount(found.not_used)}."
+        if found.blocked.nodes:
+            yield f"Held back: {amount(found.blocked)}."
+        if found.blocked_soon.nodes:
+            yield f"Not without use for long enough yet, and held then: {amount(found.blocked_soon)}."
+        if found.on_its_way.nodes:
+            yield f"On its way to a stop, with nothing that holds it: {amount(found.on_its_way)}."
+    if found.in_doubt.nodes:
+        yield f"May be in use, because its use is not known: {amount(found.in_doubt)}."
+
+
+def usd_text(money: Money) -> str:
+    """Dollars a day; unknown where no machine has a price, more than that where some machines have no price."""
+    if money.unpriced and money.unpriced == money.nodes:
+        return "unknown"
+    return f"{format_usd(money.usd_per_day)}{'+?' if money.unpriced else ''}"
+
+
+def _sum_of(money: Money) -> str:
+    """The same within a sentence."""
+    text = usd_text(money)
+    return "an unknown sum" if text == "unknown" else text
+
+
+def amount(money: Money) -> str:
+    """Dollars a day, machines, GPUs."""
+    unpriced = f"; {money.unpriced} without a known price" if money.unpriced else ""
+    gpus = f"{money.gpus:,} GPU{'s' if money.gpus != 1 else ''}"
+    return f"{_sum_of(money)} a day ({_machines(money.nodes)}, {gpus}{unpriced})"
+
+
+def _machines(count: int) -> str:
+    return f"{count:,} machine{'s' if count != 1 else ''}"
+
+
+def frees_text(group: Group) -> str:
+    """How much the act frees by itself, and what else the rest takes."""
+    if group.alone.nodes == group.money.nodes:
+        return "all of it"
+    parts = [f"{_sum_of(each.money)} only together with {names(each.also)}" for each in group.frees[1:]]
+    more = len(parts) - _MOST_PARTS
+    rest = [*parts[:_MOST_PARTS], *([f"the rest in {more} other ways"] if more > 0 else [])]
+    alone = [f"{_sum_of(group.alone)} alone"] if group.alone.nodes else []
+    return "; ".join([*alone, *rest])
+
+
+def names(obstacles: Iterable[Obstacle]) -> str:
+    """Obstacles by their names."""
+    return " + ".join(ADVICE[each].name for each in obstacles)
+
+
+def nodes_text(group: Group) -> str:
+    """The dearest machines by name."""
+    named = [each.id if each.name == each.id else f"{each.name} ({each.id})" for each in group.nodes[:_MOST_NODES]]
+    more = len(group.nodes) - len(named)
+    return ", ".join([*named, *([f"and {more} more"] if more else [])])
+
+
+def _groups(groups: Sequence[Group], width: int, told: Collection[Obstacle]) -> Iterator[str]:
+    """A line for each, and beneath it what to do about it, unless another group has said so."""
+    rows = [("$/DAY", "NODES", "GPUS", HELD_BY), *(_row(group) for group in groups)]
+    head, *lines = aligned(rows, left={3})
+    yield head
+    for line, group in zip(lines, groups, strict=True):
+        yield line
+        for word, text in _details(group, told=group.reason in told):
+            first, rest = f"    {word:<{_INDENT - 4}}", " " * _INDENT
+            yield from textwrap.wrap(
+                legible(text), width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+            )
+
+
+def _row(group: Group) -> tuple[str, str, str, str]:
+    return usd_text(group.money).removeprefix("$"), f"{group.money.nodes:,}", f"{group.money.gpus:,}", group.name
+
+
+def _details(group: Group, *, told: bool) -> Iterator[tuple[str, str]]:
+    if not told:
+        yield "do", group.act
+    if group.reason not in IN_DOUBT and not told:
+        yield "risk", group.risk
+        yield "frees", frees_text(group)
+    if group.doubts:
+        yield "doubt", "; ".join(group.doubts)
+    yield "nodes", nodes_text(group)
+
+
+def observed(found: Blocked) -> str | None:
+    """One line for the log of a controller that only observes; None: nothing to say."""
+    groups = [*found.groups, *found.groups_soon]
+    held = [group for group in groups if group.reason not in {Obstacle.OBSERVE, Obstacle.PAUSED}]
+    if not groups:
+        return None
+    switch = sum((group.money.usd_per_day for group in groups if group.reason is Obstacle.OBSERVE), Decimal(0))
+    saves = f"{format_usd(switch)} a day of it" if switch else "none of it"
+    text = f"Observed: {amount(found.not_used)} without use. `mode: enforce` alone would save {saves}."
+    if held:
+        most = max(held, key=lambda group: group.money.usd_per_day)
+        text += f" Most of the rest ({usd_text(most.money)} a day): {most.name}; {most.act}."
+    return f"{text} `gpuwatch blocked` has all of it."
