@@ -207,7 +207,7 @@ def test_sums_are_what_sha256sum_checks(tmp_path: Path) -> None:
 
 
 def test_the_wheel_and_the_sdist_have_what_is_exported(tmp_path: Path) -> None:
-    """Alerts, dashboards, units and policies; a wheel can be made of the sdist."""
+    """Alerts, dashboards, units and the Helm chart; a wheel can be made of the sdist."""
     sdists: list[str | Path] = [
         sys.executable,
         "-m",
@@ -229,5 +229,5 @@ def test_the_wheel_and_the_sdist_have_what_is_exported(tmp_path: Path) -> None:
     with zipfile.ZipFile(made) as archive_of_wheel:
         names = archive_of_wheel.namelist()
 
-    for folder in ("alerts", "dashboards", "systemd", "iam"):
+    for folder in ("alerts", "dashboards", "systemd", "deploy/helm"):
         assert any(name.startswith(f"gpuwatch/shipped/{folder}/") for name in names)

@@ -59,11 +59,11 @@ def test_metrics_have_a_series_for_each_pool_and_reason_that_holds() -> None:
     lines = sorted(line for line in page.splitlines() if line.startswith("gpuwatch_fleet_blocked"))
 
     assert lines == [
-        'gpuwatch_fleet_blocked_nodes{pool="default",reason="local_disks"} 1.0',
-        'gpuwatch_fleet_blocked_nodes{pool="default",reason="protected"} 1.0',
-        'gpuwatch_fleet_blocked_nodes{pool="training",reason="local_disks"} 1.0',
-        f'gpuwatch_fleet_blocked_usd_per_hour{{pool="default",reason="local_disks"}} {PRICE.usd_per_hour}',
-        f'gpuwatch_fleet_blocked_usd_per_hour{{pool="default",reason="protected"}} {PRICE.usd_per_hour}',
+        'gpuwatch_fleet_blocked_nodes{fleet="test",pool="default",reason="local_disks"} 1.0',
+        'gpuwatch_fleet_blocked_nodes{fleet="test",pool="default",reason="protected"} 1.0',
+        'gpuwatch_fleet_blocked_nodes{fleet="test",pool="training",reason="local_disks"} 1.0',
+        f'gpuwatch_fleet_blocked_usd_per_hour{{fleet="test",pool="default",reason="local_disks"}} {PRICE.usd_per_hour}',
+        f'gpuwatch_fleet_blocked_usd_per_hour{{fleet="test",pool="default",reason="protected"}} {PRICE.usd_per_hour}',
     ]
 
 
