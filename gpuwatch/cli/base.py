@@ -196,9 +196,10 @@ def settings_of(path: Path | None) -> "Settings":
     except ConfigError as error:
         say(error, err=True)
         sys.exit(2)
+    from gpuwatch.clouds.named import secret_stores  # noqa: PLC0415  likewise
     from gpuwatch.runtime.secrets import use  # noqa: PLC0415  likewise
 
-    use(settings.cloud.secret_stores)
+    use(secret_stores(settings.named_clouds))
     return settings
 
 

@@ -79,18 +79,20 @@ def check(path: Path | None, *, as_json: bool) -> None:
     for each in found:
         say(f"Warning: {each['sentence']}" + ("" if each["remedy"] is None else f"\n    better: {each['remedy']}"))
     if open_pools:
-        say(f"Decide: {_local_disks(open_pools, settings.cloud.provider)}")
+        say(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
 
 
-def _local_disks(pools: Sequence[str], provider: str) -> str:
+def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     """The decision about local disks that these pools still need."""
     from gpuwatch.money.prices.catalogue import local_disk_types  # noqa: PLC0415  loaded by this command only
 
-    types = local_disk_types(provider)
-    most = "most GPU machines"
-    if types is not None:
-        without = ", ".join(types.families_without)
-        most = f"{types.having} of {types.known} GPU types of {provider.upper()} (all but {without})"
+    known = []
+    for provider in dict.fromkeys(providers):
+        types = local_disk_types(provider)
+        if types is not None:
+            without = ", ".join(types.families_without)
+            known.append(f"{types.having} of {types.known} GPU types of {provider.upper()} (all but {without})")
+    most = " and ".join(known) or "most GPU machines"
     keys = ", ".join(f"pools.{name}.idle.instance_store" for name in pools)
     return (
         f"{most} have local disks (instance store), and a stop empties them. gpuwatch stops no machine with local "

@@ -13,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.cli.render import round_line
 from gpuwatch.clouds import Cloud, CloudError, Leftover
-from gpuwatch.clouds.settings import connect
+from gpuwatch.clouds.named import connect, secret_stores, start_command
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import LiveParts, Memory
@@ -50,15 +50,19 @@ _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
 SOURCES: dict[str, Callable[..., NodeReportSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.of}
 
 
-def cloud_of(settings: Settings, clock: Clock) -> Cloud:
-    """The cloud of the settings; no request is sent yet.
+def cloud_of(settings: Settings, clock: Clock, timings: Timings | None = None) -> Cloud:
+    """The clouds of the settings as one, each with its calls timed; no request is sent yet.
 
     Raises:
         CloudError: the profile or the region is missing.
         ImportError: its extra is missing.
 
     """
-    return connect(settings.cloud, fleet=settings.fleet, clock=clock)
+
+    def around(cloud: Cloud, name: str) -> Cloud:
+        return cloud if timings is None else timed(cloud, name, clock, timings.cloud_calls)
+
+    return connect(settings.named_clouds, fleet=settings.fleet, clock=clock, around=around)
 
 
 @contextmanager
@@ -72,9 +76,9 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
         ImportError: an extra is missing.
 
     """
-    use(settings.cloud.secret_stores)
+    use(secret_stores(settings.named_clouds))
     clock, timings = SystemClock(), Timings()
-    cloud = timed(cloud_of(settings, clock), settings.cloud.provider, clock, timings.cloud_calls)
+    cloud = cloud_of(settings, clock, timings)
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     try:
@@ -99,7 +103,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             ).states,
             prices=open_book(
                 settings.prices,
-                cloud=settings.cloud,
+                clouds=settings.named_clouds,
                 clock=clock,
                 background=not read_only,
             ).price,
@@ -249,7 +253,7 @@ def make_notifier(
         signals=settings.signals,
         fleet_name=settings.fleet,
         rules=settings.rulebook,
-        provider=settings.cloud.provider,
+        start_command=start_command(settings.named_clouds),
         zone=ZoneInfo(settings.cost.timezone),
         clock=clock,
         fleet=fleet,

@@ -48,7 +48,8 @@ def _head(page: NodePage) -> Iterator[str]:
     enrolled = "enrolled" if row.enrolled else "not enrolled"
     owner = f", owner {row.owner}" if row.owner else ""
     price = "" if row.usd_per_hour is None else f", ${row.usd_per_hour:.2f}/h"
-    yield f"{name}: {row.instance_type} in {row.zone}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
+    place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
+    yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
 
 
 def _answer(page: NodePage) -> Iterator[str]:

@@ -104,20 +104,25 @@ def units(*, folder: Path, program: str, force: bool) -> None:
     "--fleet", metavar="NAME", default="default", show_default=True, help="The value of the tag gpuwatch:fleet."
 )
 @click.option("--region", "regions", metavar="NAME", multiple=True, help="Allow it there only; may be repeated.")
+@click.option("--provider", metavar="NAME", default="aws", show_default=True, help="The cloud of the policies.")
 @click.option(
     "--partition", type=click.Choice(["aws", "aws-cn", "aws-us-gov"]), default="aws", show_default=True, help="Of ARNs."
 )
 @force_option
-def iam(*, folder: Path, fleet: str, regions: Sequence[str], partition: str, force: bool) -> None:
-    """Write the AWS IAM policies: observe, reclaim, scale, and three that add to them."""
-    from gpuwatch.clouds.aws.iam import ROLES, policy, render  # noqa: PLC0415  loaded by this command only
+def iam(*, folder: Path, fleet: str, regions: Sequence[str], provider: str, partition: str, force: bool) -> None:
+    """Write a cloud's policies; of AWS: observe, reclaim, scale, and three that add to them."""
+    from gpuwatch.clouds.settings import CLOUDS  # noqa: PLC0415  loaded by this command only
 
+    if provider not in CLOUDS:
+        raise click.BadParameter(f"{provider!r} is not one of {', '.join(sorted(CLOUDS))}", param_hint="--provider")
     if not fleet.strip() or set(fleet) & set('*?$"\\'):
         raise click.BadParameter(
             f"{fleet!r} must be the value of a tag, without *, ?, $, quotes and backslashes", param_hint="--fleet"
         )
-    files = {f"{role}.json": render(policy(role, fleet=fleet, regions=regions, partition=partition)) for role in ROLES}
-    write(folder, files, force)
+    files = CLOUDS[provider].policies(fleet=fleet, regions=regions, partition=partition)
+    if not files:
+        raise click.BadParameter(f"{provider} has no policies to write", param_hint="--provider")
+    write(folder, dict(files), force)
     where = f" in {', '.join(regions)}" if regions else ""
     say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
 

@@ -34,7 +34,7 @@ def prices(
             raise click.UsageError(f"--provider: {provider!r} is not one of {', '.join(catalogue.PROVIDERS)}")
         settings, clock = settings_of(path), SystemClock()
         chosen = settings.prices
-        live, own = open_live(chosen, clock=clock, background=False, cloud=settings.cloud), open_own(chosen)
+        live, own = open_live(chosen, clock=clock, background=False, clouds=settings.named_clouds), open_own(chosen)
         if refresh:
             _refresh(live, provider, region, [kind for name, kind in catalogue.machine_types() if name == provider])
         fetched = {} if live is None else {name: live.offers(name) for name in catalogue.PROVIDERS}

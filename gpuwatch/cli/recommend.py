@@ -156,6 +156,7 @@ def rightsize(over: float, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
 
         settings = settings_of(path)
-        found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, settings.cloud.provider)
+        providers = [cloud.provider for cloud in settings.named_clouds.values()]
+        found = rightsizing_report.make_report(settings.ledger, SystemClock(), over, providers)
         document = rightsizing_report.as_object(found)
         say(json_text("recommend.rightsize", document) if as_json else rightsizing_report.as_text(found))

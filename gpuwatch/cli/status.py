@@ -89,6 +89,7 @@ def _columns(rows: Sequence[NodeRow]) -> list[Column]:
             spare=9 if alike else 0 if named else 6,
             least=14,
         ),
+        *_cloud(rows),
         Column(title="POOL", cells=[legible(row.pool) for row in rows], spare=4, least=8),
         Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=3, least=8),
         Column(title="TYPE", cells=[legible(row.instance_type) for row in rows], spare=8),
@@ -112,9 +113,18 @@ def _columns(rows: Sequence[NodeRow]) -> list[Column]:
     ]
 
 
+def _cloud(rows: Sequence[NodeRow]) -> list[Column]:
+    """The clouds, where the settings name them."""
+    if all(row.cloud is None for row in rows):
+        return []
+    return [Column(title="CLOUD", cells=[legible(row.cloud or "-") for row in rows], spare=4)]
+
+
 def why(row: NodeRow) -> str:
     """The reason, with an agent's failure in one word: `explain` has its sentence and the remedy."""
     kind = kind_of(row.doubt) if row.activity is State.UNKNOWN else None
+    if row.stopped is not None and row.stopped.still_billed is not None:
+        return f"It is stopped, and its cloud still bills it: {row.stopped.still_billed}."
     words = row.why if kind is None else f"No verdict of its agent: {kind.word}."
     if row.enrolled or "not enrolled" in words:
         return words

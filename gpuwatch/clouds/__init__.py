@@ -74,6 +74,8 @@ class Leftover:
     throughput_bytes_per_second: int | None = None
     node_id: str | None = None  # the stopped machine that has it
     name: str = ""
+    cloud: str = ""  # the name of its cloud in the settings
+    provider: str = "aws"  # whose list prices hold for it
 
 
 class Cloud(Protocol):

@@ -51,6 +51,41 @@ class OtherRegion:
     trouble: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One limit of the account in one region, and how much of it is used; both count in `unit` ("vCPUs", "GPUs").
+
+    `name` is the cloud's own word for it. `used` None: the cloud shows the limit alone. `cloud` is the cloud's name in
+    the settings, "" where they name none.
+    """
+
+    name: str
+    region: str
+    limit: float
+    used: float | None
+    unit: str
+    cloud: str = ""
+
+    @property
+    def left(self) -> float | None:
+        """What could still be had of it."""
+        return None if self.used is None else max(0.0, self.limit - self.used)
+
+
+@runtime_checkable
+class Quotas(Protocol):
+    """A cloud that shows the account's limits on GPU machines."""
+
+    def quotas(self) -> Sequence[Quota]:
+        """Every such limit of every place of the settings, in the order of region and name.
+
+        Raises:
+            CloudError: they could not be had whole.
+
+        """
+        ...
+
+
 @runtime_checkable
 class Searchable(Protocol):
     """A cloud that can be searched beyond the places of the settings."""

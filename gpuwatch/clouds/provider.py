@@ -1,12 +1,15 @@
 """What each cloud's package declares: its settings, and what can be had of it. Loading the settings loads no SDK."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores
+
+# What gives the command that starts a stopped machine, by its cloud's name, its id and its region, quoted for a shell.
+StartCommand = Callable[[str, str, str | None], str | None]
 
 
 class ProviderSettings(ABC):
@@ -44,6 +47,15 @@ class ProviderSettings(ABC):
         """The stores that references to secrets may lead to."""
         del regions, endpoint_url
         return NoStores()
+
+    @staticmethod
+    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+        """The policies that allow what the code does and no more: files by their names. {}: none can be written.
+
+        `regions` () is everywhere; `partition` is of AWS's ARNs, and of no other cloud.
+        """
+        del fleet, regions, partition
+        return {}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str | None:

@@ -25,7 +25,7 @@ from pydantic_settings import (
 )
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
-from gpuwatch.clouds.settings import unknown_regions
+from gpuwatch.clouds.named import unknown_regions
 from gpuwatch.config import keys, minimum_waits, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
@@ -71,12 +71,24 @@ def read(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, Origin]:
     settings, origin = _read(path, env)
     found = [
         *minimum_waits.too_short(settings, _KEYS),
-        *unknown_regions(settings.cloud, launch_regions(settings)),
+        *_two_forms(origin),
+        *unknown_regions(settings.named_clouds, launch_regions(settings)),
         *contradictions(settings),
     ]
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
     return settings, origin
+
+
+def _two_forms(origin: Origin) -> Iterator[Contradiction]:
+    """One cloud and several: nobody could tell whether the one is among the several."""
+    written = {path[0] for path in (*origin.lines, *origin.overrides) if path}
+    if {"cloud", "clouds"} <= written:
+        yield Contradiction(
+            keys=(("cloud",), ("clouds",)),
+            wrong="the sections cloud and clouds are both written",
+            right="one of them: `clouds` has each cloud under a name, `cloud` is for a single one",
+        )
 
 
 def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentSettings:

@@ -3,14 +3,14 @@
 `gpuwatch.config` fills this in from one file and the environment; nothing here loads the validator.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.clouds import settings as cloud_settings
+from gpuwatch.clouds import named
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config import agent_alone
 from gpuwatch.controller.observe import settings as signal_settings
@@ -59,7 +59,14 @@ class Settings:
         Literal["text", "json"],
         Setting("Log lines of controller and agent: text for people and the journal, json for what collects logs."),
     ] = "text"
-    cloud: CloudSettings = field(default_factory=CloudSettings)
+    cloud: Annotated[CloudSettings, Setting("The cloud, where there is one; several are in `clouds`.")] = field(
+        default_factory=CloudSettings
+    )
+    clouds: Annotated[
+        dict[str, CloudSettings],
+        MinLen(1),
+        Setting("Several clouds by names of your choice, in place of the section `cloud`; all in one fleet."),
+    ] = field(default_factory=dict)
     signals: ObserveSettings = field(default_factory=ObserveSettings)
     pools: Annotated[
         dict[str, PoolRules],
@@ -82,6 +89,11 @@ class Settings:
     agent: Annotated[AgentSettings, Setting("What an agent on a GPU host obeys; of all else log_format alone.")] = (
         field(default_factory=AgentSettings)
     )
+
+    @property
+    def named_clouds(self) -> Mapping[str, CloudSettings]:
+        """The clouds by their names, in their order; the one of the section `cloud` has the name ""."""
+        return self.clouds or {"": self.cloud}
 
     @property
     def rulebook(self) -> Rulebook:
@@ -109,11 +121,19 @@ class Settings:
         return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
 
-def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every region that a pool launches in, and the key that names it."""
+def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, str | None]]:
+    """Every region that a pool launches in: the key that names it, and the cloud where that is named."""
     for name, rules in settings.pools.items():
         if rules.launch.region is not None:
-            yield ("pools", name, "launch", "region"), rules.launch.region
+            yield ("pools", name, "launch", "region"), rules.launch.region, rules.launch.cloud
+
+
+def _clouds(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every cloud that a pool names, and the key that names it."""
+    for name, rules in settings.pools.items():
+        yield from ((("pools", name, "clouds"), cloud) for cloud in rules.clouds)
+        if rules.launch.cloud is not None:
+            yield ("pools", name, "launch", "cloud"), rules.launch.cloud
 
 
 def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -138,9 +158,9 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from notify_settings.contradictions(
         settings.notify, require_notification=settings.limits.require_notification
     )
-    yield from cloud_settings.contradictions(settings.cloud)
+    yield from _of_clouds(settings)
     yield from price_settings.contradictions(settings.prices)
-    yield from secrets.contradictions(settings, settings.cloud.secret_stores.forms)
+    yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)
     yield from validation.contradictions(settings.pools, settings.calendars)
     yield from validation.unknown(settings.pools, _pools(settings))
     if settings.fleet != settings.fleet.strip():
@@ -162,13 +182,32 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
             "good answers would count as stale",
             right=f"a limits.max_verdict_age above {slow}",
         )
-    urls: dict[tuple[str, ...], str] = {("cloud", "endpoint_url"): settings.cloud.endpoint_url or "http://"}
+    urls = named.urls(settings.named_clouds)
     urls[("signals", "promql", "url")] = signals.promql.url or "http://"
     urls |= {("signals", "targets", name): url for name, url in signals.targets.items()}
     for path, url in urls.items():
         if not url.startswith(("http://", "https://")):
             yield Contradiction(
                 keys=(path,), wrong=f"{url!r} is not a valid URL", right="a URL such as http://10.0.0.7:9460"
+            )
+
+
+def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
+    """The clouds, and what pools say of them."""
+    clouds = settings.named_clouds
+    yield from named.names(settings.clouds)
+    yield from named.contradictions(clouds)
+    yield from named.unknown(clouds, _clouds(settings))
+    launches = ((name, each.launch) for name, each in settings.pools.items() if each.launch.template is not None)
+    yield from named.homeless(clouds, ((name, launch.cloud) for name, launch in launches))
+    for name, rules in settings.pools.items():
+        cloud = rules.launch.cloud
+        if rules.clouds and cloud in clouds and cloud not in rules.clouds:
+            yield Contradiction(
+                keys=(("pools", name, "launch", "cloud"), ("pools", name, "clouds")),
+                wrong=f"pools.{name}.launch.cloud ({cloud}) is not among pools.{name}.clouds "
+                f"({', '.join(rules.clouds)}): its new nodes would be left alone",
+                right="one of the pool's clouds",
             )
 
 

@@ -58,13 +58,15 @@ class RequiredApproval:
 class StopRow:
     """Who stopped a node, when and why. `by` is null if it was not gpuwatch: then nothing else is known.
 
-    `approved_by` is who approved the stop, where the pool requires it.
+    `approved_by` is who approved the stop, where the pool requires it; `still_billed` why the cloud goes on billing the
+    node by the hour.
     """
 
     by: str | None = None
     at: datetime | None = None
     why: str | None = None
     approved_by: str | None = None
+    still_billed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class NodeRow:
     `action` is what the round does with it: `hold` also where the guard refuses. `why` contains the guard's objections.
     `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
     if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
+    `cloud` is the cloud's name in the settings; null where they name none.
     """
 
     id: str
@@ -98,6 +101,7 @@ class NodeRow:
     next: NextAction | None = None
     approval: RequiredApproval | None = None
     stopped: StopRow | None = None
+    cloud: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +130,14 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
 def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook) -> NodeRow:
     running, activity = node.state is NodeState.RUNNING, node.activity
     price, notice = seen.price(node), seen.ledger.notice(node.id)
+    billed = running or (node.state is NodeState.STOPPED and node.still_billed is not None)
     known = running and activity.state is not State.UNKNOWN
     return NodeRow(
         id=node.id,
         name=node.name,
         pool=node.pool,
         instance_type=node.instance_type,
+        cloud=node.cloud or None,
         region=node.region,
         zone=node.zone,
         capacity_type=node.capacity_type.value,
@@ -145,7 +151,7 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, 
         activity=activity.state if running else None,
         held_seconds=activity.held_seconds if known else None,
         doubt=activity.doubt if running else None,
-        usd_per_hour=price.usd_per_hour if running and price is not None else None,
+        usd_per_hour=price.usd_per_hour if billed and price is not None else None,
         notified_at=None if notice is None else notice.at,
         next=_next_action(node, step, refusals, seen, rules),
         approval=required_approval(node, seen.ledger, rules),
@@ -159,8 +165,14 @@ def _stopped(node: Node, ledger: LedgerView) -> StopRow | None:
         return None
     found = ledger.stop_of(node.id)
     if found is None:
-        return StopRow()
-    return StopRow(by=ITSELF, at=found.at, why=found.why or None, approved_by=found.approved_by)
+        return StopRow(still_billed=node.still_billed)
+    return StopRow(
+        by=ITSELF,
+        at=found.at,
+        why=found.why or None,
+        approved_by=found.approved_by,
+        still_billed=node.still_billed,
+    )
 
 
 def _gpus(node: Node) -> tuple[Gpu, ...]:

@@ -64,7 +64,7 @@ def observe(parts: ControllerContext) -> Observation:
     from_agents = [query for query in queries if query.expression is None]
     measures += parts.signals.measure(fleet, from_agents) if from_agents else ()
     now = parts.clock.now()
-    launches = [(each.launch.instance_type, each.launch.region) for each in rules.values()]
+    launches = [(each.launch.instance_type, each.launch.region, each.launch.cloud) for each in rules.values()]
     known = of_fleet(parts.prices, fleet, launches, now)
     past = parts.past(now, recent=_memory(parts, fleet), interval_seconds=parts.interval_seconds)
     ledger = with_foreign(parts, past, fleet.nodes)

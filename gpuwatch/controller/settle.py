@@ -124,6 +124,9 @@ def _stopped(parts: ControllerContext, entry: OpenIntent, node: Node) -> Found:
     if _started_since(entry, node):
         ended = Status.FAILED if entry.reached else Status.CANCELLED
         return ended, "it was started again before it was seen stopped"
+    if node.state is NodeState.STOPPED and node.still_billed is not None:
+        log.warning("%s is stopped and still billed: %s", node.id, node.still_billed)
+        return Status.SETTLED, f"the cloud shows it stopped, and still bills it: {node.still_billed}"
     if node.state is NodeState.STOPPED:
         return Status.SETTLED, "the cloud shows it stopped"
     return _not_yet(parts, entry, "the cloud shows it running: not carried out")

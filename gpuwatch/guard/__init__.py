@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
-from gpuwatch.guard import activity, consent, launches, ownership, rate_limits
+from gpuwatch.guard import activity, bill, consent, launches, ownership, rate_limits
 from gpuwatch.guard.case import Case, Rule, retry_wait_seconds
 from gpuwatch.guard.consent import untried
 from gpuwatch.guard.growth import instead, largest
@@ -52,8 +52,10 @@ RULES: dict[str, tuple[frozenset[Verb], Rule]] = {
     "protected": (_LET_GO | ADDITIONS, ownership.protected),
     "snoozed": (_LET_GO, ownership.snoozed),
     "unknown_pool": (_LET_GO | ADDITIONS, ownership.unknown_pool),
+    "other_cloud": (_LET_GO | ADDITIONS, ownership.other_cloud),
     "owned": (_LET_GO | _MEMBER | {Verb.START}, ownership.owned),
-    "reserved_capacity": (_LET_GO, ownership.reserved_capacity),
+    "reserved_capacity": (_LET_GO, bill.reserved_capacity),
+    "still_billed": (frozenset({Verb.STOP, Verb.NOTICE}), bill.still_billed),
     "unsupported": (_LET_GO, ownership.unsupported),
     "action_not_enabled": (_LET_GO, ownership.action_not_enabled),
     "backtest": (_LET_GO, consent.backtest),

@@ -8,7 +8,7 @@ from gpuwatch.guard.settings import Limits
 from gpuwatch.model.decision import Observation, Step, Verb
 from gpuwatch.model.duration import backoff_seconds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
-from gpuwatch.policies import PoolRules
+from gpuwatch.policies import PoolRules, idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,14 @@ def allow(sentence: str) -> Finding:
 def refuse(sentence: str, remedy: str) -> Finding:
     """An objection, and what would remedy it."""
     return True, sentence, remedy
+
+
+def final_verb(case: Case) -> Verb:
+    """The step's verb; of a notice, that of the removal which it announces."""
+    if case.step.verb is not Verb.NOTICE:
+        return case.step.verb
+    choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
+    return Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
 
 
 def retry_wait_seconds(attempts: int, *, denied: bool = False) -> float:

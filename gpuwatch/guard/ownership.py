@@ -2,18 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.guard.case import Case, Finding, allow, refuse
+from gpuwatch.guard.case import Case, Finding, allow, final_verb, refuse
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import CapacityType, LocalDisks, Node
-from gpuwatch.policies import capacity, idle
+from gpuwatch.model.fleet import LocalDisks, Node
+from gpuwatch.policies import capacity, elsewhere, idle
 from gpuwatch.policies.profiles import OWNED
 
-_PREPAID = {
-    CapacityType.CAPACITY_BLOCK: "It runs in a Capacity Block, which is paid to its end.",
-    CapacityType.RESERVED: "It runs in a capacity reservation, which is paid whether it runs or not.",
-    CapacityType.DEDICATED_HOST: "It runs on a Dedicated Host, which is paid whether anything runs on it or not.",
-}
 RECENT = timedelta(days=1)
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -131,6 +126,22 @@ def unknown_pool(case: Case) -> Finding:
     return refuse(case.unknown_pool, "Correct the tag gpuwatch:pool, or add rules for that pool under `pools`.")
 
 
+def other_cloud(case: Case) -> Finding:
+    """Refuses to remove, start or grow anything in a cloud that its pool does not name.
+
+    `pools.<name>.clouds` names the clouds that a pool is for; without it the pool is for all. A tag `gpuwatch:pool` may
+    be set in any cloud, and a slip must not put a machine under rules that were written for others (P1). Such a machine
+    is left alone, and its notice is withdrawn.
+
+    Correct the tag, or add the cloud to `pools.<name>.clouds`.
+    """
+    machine = case.node or case.group
+    why = None if machine is None else elsewhere.foreign(machine, case.pool_rules.clouds)
+    if why is None:
+        return allow("Its pool is for its cloud.")
+    return refuse(why, f"Correct the tag gpuwatch:pool, or add the cloud to pools.{case.pool}.clouds.")
+
+
 def unsupported(case: Case) -> Finding:
     """Refuses an action that the cloud would reject or undo, and its notice.
 
@@ -142,10 +153,7 @@ def unsupported(case: Case) -> Finding:
     If a node cannot be stopped, `pools.<name>.idle.action: terminate` could remove it. If terminating would not last,
     cancel the spot request, or set `action: stop`.
     """
-    node, verb = case.machine, case.step.verb
-    if verb is Verb.NOTICE:
-        choice, _ = idle.chosen(node, case.observation, case.pool_rules.idle)
-        verb = Verb.TERMINATE if case.asleep or choice == "terminate" else Verb.STOP
+    node, verb = case.machine, final_verb(case)
     if verb is Verb.STOP and node.cannot_stop is not None:
         return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`action: terminate` could remove it.")
     if verb is Verb.TERMINATE and node.cannot_terminate is not None:
@@ -215,21 +223,6 @@ def _would_stop(case: Case) -> bool:
     """Whether a notice would lead to a stop."""
     choice, _ = idle.chosen(case.machine, case.observation, case.pool_rules.idle)
     return case.step.verb is Verb.NOTICE and choice == "stop"
-
-
-def reserved_capacity(case: Case) -> Finding:
-    """Refuses to remove a node in a Capacity Block, in a reservation or on a Dedicated Host.
-
-    Its hours are paid whether it runs or not, so removing it saves nothing, and a block's machine may not come back.
-    Spot and on-demand nodes pass, and so do dedicated instances (tenancy `dedicated`), which are paid by themselves.
-    Savings Plans are not capacity and do not matter here.
-
-    Let others use the node, or end the reservation.
-    """
-    sentence = _PREPAID.get(case.machine.capacity_type)
-    if sentence is None:
-        return allow("Its hours are paid as they are used.")
-    return refuse(sentence, "Stopping it saves nothing; let others use it, or end the reservation.")
 
 
 def data_loss(case: Case) -> Finding:

@@ -187,6 +187,7 @@ class CapacityType(StrEnum):
     CAPACITY_BLOCK = "capacity_block"
     RESERVED = "reserved"
     DEDICATED_HOST = "dedicated_host"
+    PREPAID = "prepaid"  # by the month or the year, to the end of its term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +213,8 @@ class Node:
     somebody wants it left alone, which counts up to a cap. `group` is the id of the Auto Scaling group it is a member
     of; `scale_in_protected` whether that group may not choose it for a scale-in. `gpu_count` is None where its type is
     not known. `cannot_stop` and `cannot_terminate` are why the cloud would refuse that, or make it undone.
+    `still_billed` is why a stop would not end what it costs per hour, or, of a stopped machine, did not; None: it ends
+    that. `cloud` is the name of its cloud in the settings, "" where they name none.
     """
 
     id: str
@@ -236,6 +239,8 @@ class Node:
     scale_in_protected: bool = False
     cannot_stop: str | None = None
     cannot_terminate: str | None = None
+    still_billed: str | None = None
+    cloud: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     signal: NodeReport = field(default_factory=NodeReport)
 
@@ -286,7 +291,7 @@ class NodeGroup:
     """A group of like machines that its cloud keeps at a size (EC2: an Auto Scaling group). Sizes are in machines.
 
     `enrolled` is the administrator's consent by the group's own tag: without it the group and its members are its
-    owner's alone. `suspended` are the group's processes that do not run, in the cloud's words.
+    owner's alone. `suspended` are the group's processes that do not run, in the cloud's words. `cloud` as for a node.
     """
 
     id: str
@@ -302,6 +307,7 @@ class NodeGroup:
     suspended: frozenset[str] = frozenset()
     instance_type: str | None = None  # None: mixed, or not known
     account: str | None = None
+    cloud: str = ""
     node_ids: tuple[str, ...] = ()
 
 

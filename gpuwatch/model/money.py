@@ -60,7 +60,8 @@ class Offer:
 class PriceKey:
     """What a price is asked for: a machine type at a place; of a machine that exists, also its id and its name.
 
-    A region of None is the one that new machines are launched in unless somebody says otherwise.
+    A region of None is the one that new machines are launched in unless somebody says otherwise. `cloud` is the name of
+    the cloud in the settings, "" where they name none.
     """
 
     instance_type: str
@@ -69,12 +70,14 @@ class PriceKey:
     capacity_type: CapacityType = CapacityType.ON_DEMAND
     node_id: str | None = None
     node_name: str | None = None
+    cloud: str = ""
 
     @property
     def key(self) -> str:
         """What machines of one price have in common; spot prices differ by zone, all others by region."""
         zone = f"/{self.zone}" if self.zone and self.capacity_type is CapacityType.SPOT else ""
-        return f"{self.region}{zone}/{self.instance_type}/{self.capacity_type}"
+        cloud = f"{self.cloud}:" if self.cloud else ""
+        return f"{cloud}{self.region}{zone}/{self.instance_type}/{self.capacity_type}"
 
 
 def price_key(node: Node) -> PriceKey:
@@ -86,6 +89,7 @@ def price_key(node: Node) -> PriceKey:
         capacity_type=node.capacity_type,
         node_id=node.id,
         node_name=node.name,
+        cloud=node.cloud,
     )
 
 

@@ -21,7 +21,9 @@ _CENT = Decimal("0.01")
 
 
 def usd_per_month(left: Leftover) -> Decimal | None:
-    """The list price of a month; None is not known, never free."""
+    """The list price of a month; None is not known, never free. Only those of AWS are in the table."""
+    if left.provider != "aws":
+        return None
     if left.kind in {LeftoverKind.UNUSED_ADDRESS, LeftoverKind.STOPPED_ADDRESS}:
         return prices.address_usd_per_month()
     if left.size_bytes is None:
@@ -42,6 +44,7 @@ class UnusedRow(TypedDict):
     node_id: str | None
     region: str
     account: str | None
+    cloud: str | None
     usd_per_month: str | None
 
 
@@ -66,6 +69,7 @@ def as_object(found: Sequence[Leftover]) -> UnusedDocument:
             "node_id": left.node_id,
             "region": left.region,
             "account": left.account,
+            "cloud": left.cloud or None,
             "usd_per_month": None if usd is None else str(usd.quantize(_CENT)),
         }
         for left in found

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from gpuwatch.clouds.settings import CLOUDS
+from gpuwatch.clouds.provider import StartCommand
 from gpuwatch.guard.rulebook import Rulebook
 from gpuwatch.ledger.sent_messages import Event
 from gpuwatch.model.decision import REMOVALS, Verb
@@ -29,6 +29,7 @@ class Line:
 
     `verb` is the planned action, or the one that was carried out; None: it depends on the node's state when the time
     comes. `due` is the earliest time of the action, `start` the command that starts a stopped node again.
+    `still_billed` is why a node that was stopped still costs what it did.
     """
 
     key: str
@@ -50,6 +51,7 @@ class Line:
     approval: bool
     snooze_url: str | None
     start: str | None
+    still_billed: str | None = None
 
     @property
     def asleep(self) -> bool:
@@ -77,7 +79,7 @@ class MessageContext:
     fleet: Fleet
     fleet_name: str
     rules: Rulebook
-    provider: str
+    start_command: StartCommand
     zone: ZoneInfo
     now: datetime
     page: str | None = None
@@ -169,11 +171,19 @@ def _line(event: Event, context: MessageContext) -> Line:
         local_disks=node is not None and node.local_data,
         approval=notice and _approved_first(event, context),
         snooze_url=None if due is None else context.link(event, due),
-        start=_start(event.node_id, node, context.provider) if event.verb is Verb.STOP else None,
+        still_billed=_still_billed(event, node),
+        start=_start(event.node_id, node, context.start_command) if event.verb is Verb.STOP else None,
     )
 
 
-def _start(node_id: str, node: Node | None, provider: str) -> str | None:
+def _still_billed(event: Event, node: Node | None) -> str | None:
+    """Why a machine that was stopped goes on costing by the hour."""
+    if event.verb is not Verb.STOP or node is None or node.still_billed is None:
+        return None
+    return printable(node.still_billed)
+
+
+def _start(node_id: str, node: Node | None, command: StartCommand) -> str | None:
     # Quoted last: what makes words printable would end the quotes.
     region = None if node is None else shlex.quote(printable(node.region))
-    return CLOUDS[provider].start_command(shlex.quote(printable(node_id)), region) if provider in CLOUDS else None
+    return command("" if node is None else node.cloud, shlex.quote(printable(node_id)), region)

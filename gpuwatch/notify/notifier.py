@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from gpuwatch.clouds.provider import StartCommand
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.observe.wall_client import HostNote, send_to_hosts
 from gpuwatch.controller.web.snooze_link import Claim, secret_of, snooze_url
@@ -44,7 +45,7 @@ class Notifier:
     signals: ObserveSettings  # how agents are asked to write on terminals
     fleet_name: str
     rules: Rulebook
-    provider: str
+    start_command: StartCommand
     zone: ZoneInfo
     clock: Clock
     fleet: Callable[[], Fleet | None]
@@ -110,7 +111,7 @@ class Notifier:
             fleet=fleet,
             fleet_name=self.fleet_name,
             rules=self.rules,
-            provider=self.provider,
+            start_command=self.start_command,
             zone=self.zone,
             now=now,
             page=self.notify.url,

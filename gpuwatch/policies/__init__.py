@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge
+from annotated_types import Ge, MinLen
 
 from gpuwatch.model.decision import LETS_GO, Decision, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import Seconds
@@ -18,6 +18,7 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.setting import STRICT, Floor, Setting
 from gpuwatch.policies import (
     capacity,
+    elsewhere,
     idle,
     notices,
     scale_in_protection,
@@ -51,6 +52,10 @@ class PoolRules:
             "20 h; eager is for batch pools. It decides the settings of `idle` that say so, where they are not written."
         ),
     ] = "balanced"
+    clouds: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting("The clouds that its nodes may be in; nodes elsewhere are left alone. None given: all clouds."),
+    ] = ()
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
     max_nodes: Annotated[
         int | None, Ge(0), Setting("The pool never grows above so many nodes. None: only the limits hold.")
@@ -107,7 +112,7 @@ def _idle(observation: Observation, pool: str, rules: PoolRules, *, cache: StepC
     Set up by `pools.<name>.idle`.
     """
     effective = _idle_rules(observation, rules)
-    proposal = idle.propose(observation, pool, effective, cache=cache)
+    proposal = elsewhere.held(idle.propose(observation, pool, effective, cache=cache), observation, rules.clouds)
     return keep_warm(observation, proposal, effective, rules.schedule)
 
 

@@ -53,6 +53,9 @@ class LaunchRules:
         Setting("The launch template, by id (lt-…) or name; without one nothing is launched."),
     ] = None
     version: Annotated[str, MinLen(1), Setting("Its version: a number, $Default or $Latest.")] = "$Default"
+    cloud: Annotated[
+        Annotated[str, MinLen(1)] | None, Setting("The cloud to launch in; may be left out where there is one.")
+    ] = None
     region: Annotated[str | None, Setting("Where to launch. None: the first of cloud.regions.")] = None
     account: Annotated[str | None, Setting("The account to launch in, by its number. None: the first.")] = None
     subnets: Annotated[
@@ -373,6 +376,7 @@ def _tries(pool: str, launch: LaunchRules) -> list[dict[str, str]]:
         "pool": pool,
         "template": launch.template,
         "version": launch.version,
+        "cloud": launch.cloud,
         "region": launch.region,
         "account": launch.account,
         "instance_type": launch.instance_type,

@@ -78,7 +78,10 @@ class Stores(Protocol):
     `forms` are the ways to write a reference, as examples: STORE:NAME.
     """
 
-    forms: ClassVar[tuple[str, ...]]
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """The ways to write a reference."""
+        ...
 
     def fetch(self, store: str, name: str) -> bytes:
         """The secret; raises OSError."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine, shown
-from gpuwatch.clouds import CloudError
+from gpuwatch.clouds import Cloud, CloudError
+from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
@@ -17,11 +18,12 @@ from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import NoPrice
 
 SKEW_SECONDS = 5.0
+_CLOCK = "this clock against the cloud's"
 
 
 def fleet(case: ControllerCase) -> Iterator[Finding]:
     """The fleet can be listed, and somebody is enrolled where the controller may act."""
-    where = f"the fleet {case.settings.fleet!r} in {case.settings.cloud.provider}"
+    where = f"the fleet {case.settings.fleet!r} in {kinds(case.settings.named_clouds)}"
     try:
         nodes = case.nodes
     except (CloudError, ImportError) as error:
@@ -112,20 +114,27 @@ def templates(case: ControllerCase) -> Iterator[Finding]:
 
 
 def clock(case: ControllerCase) -> Iterator[Finding]:
-    """This clock against the cloud's, which shows whole seconds in its Date."""
-    where = "this clock against the cloud's"
+    """This clock against each cloud's, which shows whole seconds in its Date."""
     try:
-        cloud = case.cloud
-        identity = cloud.identity() if isinstance(cloud, Diagnosable) else None
+        parts = parts_of(case.cloud)
     except (CloudError, ImportError):
-        yield skipped(where)
+        yield skipped(_CLOCK)
         return
+    for name, cloud in parts.items():
+        yield _clock(case, cloud, f"{_CLOCK}: {name}" if name else _CLOCK)
+
+
+def _clock(case: ControllerCase, cloud: Cloud, where: str) -> Finding:
+    """One cloud's clock."""
+    try:
+        identity = cloud.identity() if isinstance(cloud, Diagnosable) else None
+    except CloudError:
+        return skipped(where)
     if identity is None or identity.at is None:
-        yield fine("clock", where, "the cloud does not give its time")
-        return
+        return fine("clock", where, "the cloud does not give its time")
     skew = (identity.at - case.clock.now()).total_seconds()
     seen = f"the cloud's is {format_duration(abs(skew))} {'ahead' if skew > 0 else 'behind'}; asked as {identity.name}"
-    yield found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
+    return found("clock.cloud", where, seen) if abs(skew) > SKEW_SECONDS else fine("clock", where, seen)
 
 
 def volumes(case: ControllerCase) -> Iterator[Finding]:
@@ -159,7 +168,7 @@ def prices(case: ControllerCase) -> Iterator[Finding]:
     try:
         book = open_book(
             settings.prices,
-            cloud=settings.cloud,
+            clouds=settings.named_clouds,
             clock=case.clock,
             background=False,
         )
@@ -187,6 +196,7 @@ def needs_of(settings: Settings, nodes: "tuple[Node, ...]") -> Needs:
             {
                 "template": each.launch.template,
                 "version": each.launch.version,
+                "cloud": each.launch.cloud or "",
                 "region": each.launch.region or "",
                 "account": each.launch.account or "",
                 "subnet": next(iter(each.launch.subnets), ""),

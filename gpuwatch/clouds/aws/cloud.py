@@ -1,7 +1,7 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import boto3
 
@@ -12,11 +12,11 @@ from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
-from gpuwatch.clouds.aws.last_seen import Views
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.places import Views, anywhere, attempt
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
 _IDS_A_CALL = 100  # a filter takes up to 200 values
-
-Answer = TypeVar("Answer")
 
 
 class AwsCloud:
@@ -55,7 +53,7 @@ class AwsCloud:
         self._page_size = page_size
         self._translator = Translator(fleet=fleet, clock=clock)
         self._homes: dict[str, Region] = {}  # by the id of a node
-        self._views = Views(clock)
+        self._views: Views[Region] = Views(clock, cloud="EC2")
         with asking("credentials"):
             self._places = Regions(
                 session=session or boto3.Session(profile_name=profile),
@@ -70,7 +68,7 @@ class AwsCloud:
     def nodes(self) -> Sequence[Node]:
         """All GPU machines that are not terminated, in every account and region; of a silent one as last seen."""
         listed: dict[str, Node] = {}
-        for place, nodes in self._anywhere(self._nodes, self._views.last_nodes):
+        for place, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
             for node in nodes:
                 listed[node.id] = node
                 self._homes[node.id] = place
@@ -84,7 +82,7 @@ class AwsCloud:
 
     def find(self, key: str) -> Node | None:
         """The machine launched with that key, by EC2's own record of the token; tags may be anybody's."""
-        answers = self._places.everywhere(lambda place: _attempt(lambda: self._launched(place, key)))
+        answers = self._places.everywhere(lambda place: attempt(lambda: self._launched(place, key)))
         for found in answers:
             if isinstance(found, Node):
                 return found
@@ -95,7 +93,8 @@ class AwsCloud:
 
     def groups(self) -> Sequence[NodeGroup]:
         """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
-        found = [group for _, groups in self._anywhere(self._groups, self._views.last_groups) for group in groups]
+        by_place = anywhere(self._places.all, self._groups, self._views.last_groups)
+        found = [group for _, groups in by_place for group in groups]
         return tuple(sorted(found, key=lambda group: group.id))
 
     def group(self, group_id: str) -> NodeGroup:
@@ -244,22 +243,6 @@ class AwsCloud:
         ]
         return self._views.keep_groups(place, shown)
 
-    def _anywhere(
-        self, ask: Callable[[Region], list[Answer]], last: Callable[[Region, CloudError], list[Answer]]
-    ) -> Iterator[tuple[Region, list[Answer]]]:
-        """Each place's answer, or what it showed last; where none answers, nobody sees anything.
-
-        Raises:
-            CloudError: of the first place that failed, if all did, or if it has never answered.
-
-        """
-        answers = self._places.everywhere(lambda place: _attempt(lambda: ask(place)))
-        failed = [each for each in answers if isinstance(each, CloudError)]
-        if len(failed) == len(answers):
-            raise failed[0]
-        for place, answer in zip(self._places.all, answers, strict=True):
-            yield place, last(place, answer) if isinstance(answer, CloudError) else answer
-
     def _launched(self, place: Region, key: str) -> Node | None:
         found = aws_machines.listed(place, [{"Name": "client-token", "Values": [key]}], page_size=self._page_size)
         if not found:
@@ -301,11 +284,3 @@ class AwsCloud:
         region = aws_groups.region_of_group(group_id)
         several = sum(place.region == region for place in self._places.all) > 1
         return self._places.at(region, aws_groups.account_of_group(group_id) if several else None)
-
-
-def _attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
-    """The answer, or the error instead of it."""
-    try:
-        return ask()
-    except CloudError as error:
-        return error

@@ -2,9 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 import botocore.session
@@ -17,6 +16,7 @@ from gpuwatch.clouds.aws.errors import asking, throttled
 from gpuwatch.clouds.aws.permit_check import sending, watch
 from gpuwatch.clouds.aws.settings import AccountSettings, account_of
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.places import Answer, everywhere
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.runtime.clock import Clock
 
@@ -34,12 +34,9 @@ _ACTING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard"
 _READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
 _ACTS_PER_SECOND, _ACTS_AT_ONCE = 2.5, 25
 
-_AT_ONCE = 8  # places that are asked at the same time
 _SESSION_NAME = "gpuwatch"  # in CloudTrail
 
 _LOADER = create_loader()  # one for all accounts: EC2's model is large
-
-Answer = TypeVar("Answer")
 
 
 class ClientPool:
@@ -209,10 +206,7 @@ class Regions:
             CloudError: of the first place, in their order, that failed.
 
         """
-        if len(self.all) == 1:
-            return [ask(self.all[0])]
-        with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(self.all))) as pool:
-            return list(pool.map(ask, self.all))
+        return everywhere(self.all, ask)
 
     def at(self, region: str | None, account: str | None) -> Region:
         """The first place of that region and account, where they are given.

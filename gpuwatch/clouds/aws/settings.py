@@ -1,6 +1,6 @@
 """The section `cloud.aws`, and what can be had of AWS. boto3 is loaded only by the calls that need it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pkgutil import resolve_name
@@ -89,6 +89,14 @@ class AwsSettings(ProviderSettings):
     def secret_stores(self, *, regions: tuple[str, ...], endpoint_url: str | None) -> "AwsSecrets":
         """Those of the first region, with the credentials' own account."""
         return AwsSecrets(profile=self.profile, region=next(iter(regions), None), endpoint_url=endpoint_url)
+
+    @staticmethod
+    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+        """As IAM reads them."""
+        from gpuwatch.clouds.aws.iam import ROLES, policy, render  # noqa: PLC0415  needed by one command only
+
+        written = {role: policy(role, fleet=fleet, regions=regions, partition=partition) for role in ROLES}
+        return {f"{role}.json": render(each) for role, each in written.items()}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str:

@@ -43,7 +43,7 @@ def _by_activity(node: Node) -> tuple[str, str] | None:
 def _facts(node: Node) -> tuple[str, ...]:
     """The labels of a node's info."""
     known = (node.name, node.pool, node.instance_type, node.region, node.zone, node.capacity_type.value)
-    return (node.id, *known, node.owner or "", node.account or "", str(node.enrolled).lower())
+    return (node.id, *known, node.owner or "", node.account or "", str(node.enrolled).lower(), node.cloud)
 
 
 def _held(node: Node) -> float | None:
@@ -53,6 +53,10 @@ def _held(node: Node) -> float | None:
 
 def _verdict_age(node: Node) -> float | None:
     return None if node.verdict is None else node.verdict.age_seconds
+
+
+def _billed_stops(node: Node) -> tuple[str] | None:
+    return (node.pool,) if node.state is NodeState.STOPPED and node.still_billed is not None else None
 
 
 def _prices(state: MetricsState) -> Iterator[Value]:
@@ -77,7 +81,8 @@ def _saved(state: MetricsState) -> Iterator[Value]:
     """By pool."""
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else seen.fleet.nodes:
-        ours = seen is not None and node.state in _OFF and seen.ledger.stop_of(node.id) is not None
+        off = node.state in _OFF and node.still_billed is None
+        ours = seen is not None and off and seen.ledger.stop_of(node.id) is not None
         price = seen.price(node) if seen is not None and ours else None
         if price is not None:
             sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour
@@ -122,6 +127,13 @@ FAMILIES = (
         "Machines by what the cloud says of them.",
         ROUND,
         _summed(lambda node: (node.pool, node.state.value), lambda _: 1.0),
+    ),
+    gauge(
+        "fleet_stopped_billed_nodes",
+        ("pool",),
+        "Stopped machines that their cloud still bills by the hour.",
+        ROUND,
+        _summed(_billed_stops, lambda _: 1.0),
     ),
     gauge(
         "fleet_running_nodes",
@@ -182,6 +194,7 @@ FAMILIES = (
             "owner",
             "account",
             "enrolled",
+            "cloud",
         ),
         "Who a machine is.",
         ROUND,

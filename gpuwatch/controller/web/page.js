@@ -62,7 +62,7 @@ function lets(node) {
   if (wanted.next === "approval" && !waits(node)) return false;
   if (wanted.next === "refused" && !(next && next.refused_by.length)) return false;
   if (!wanted.text) return true;
-  const hay = `${node.id} ${node.name} ${node.owner ?? ""} ${node.instance_type} ${node.zone} ${node.why}`.toLowerCase();
+  const hay = `${node.id} ${node.name} ${node.owner ?? ""} ${node.instance_type} ${node.zone} ${node.cloud ?? ""} ${node.why}`.toLowerCase();
   return wanted.text.split(/\s+/).every((word) => hay.includes(word));
 }
 

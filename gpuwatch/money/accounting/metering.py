@@ -2,9 +2,9 @@
 
 Rules, all of them:
 
-1. A machine is billed while its cloud says it runs, from `launched_at` on, but never for time before metering began,
-   nor for time of a sealed day. No moment is billed twice: each node has a mark up to which it is metered, and a clock
-   that was set back bills nothing until it has reached the mark.
+1. A machine is billed while its cloud says it runs, or that it is stopped and still billed: from `launched_at` on, but
+   never for time before metering began, nor for time of a sealed day. No moment is billed twice: each node has a mark
+   up to which it is metered, and a clock that was set back bills nothing until it has reached the mark.
 2. A machine that no longer runs, or is no longer listed, ran until half way between the two rounds; where these are
    more than `silent_after` apart, until it was last seen.
 3. Between rounds more than `silent_after` apart nothing is known. The time is billed where the cloud says that the

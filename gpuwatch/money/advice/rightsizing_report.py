@@ -31,8 +31,10 @@ class RightsizingReport:
     over: timedelta
 
 
-def make_report(settings: LedgerSettings, clock: Clock, over_seconds: float, provider: str) -> RightsizingReport:
-    """What the rounds of that time say; machine types of the cloud `provider` are compared.
+def make_report(
+    settings: LedgerSettings, clock: Clock, over_seconds: float, providers: Sequence[str]
+) -> RightsizingReport:
+    """What the rounds of that time say; machine types of these clouds are compared.
 
     Raises:
         LedgerError: the ledger cannot be read, or keeps no round of that time whole.
@@ -53,7 +55,8 @@ def make_report(settings: LedgerSettings, clock: Clock, over_seconds: float, pro
         newest = ledger.round(kept[-1][0]).observation
     finally:
         ledger.close()
-    offers = [each for each in catalogue.offers(provider=provider) if each.capacity_type == "on_demand"]
+    listed = (each for provider in dict.fromkeys(providers) for each in catalogue.offers(provider=provider))
+    offers = [each for each in listed if each.capacity_type == "on_demand"]
     usd = {offer.instance_type: offer.price_per_hour for offer in offers if offer.price_per_hour is not None}
     for node in newest.fleet.nodes:
         price = newest.price(node)

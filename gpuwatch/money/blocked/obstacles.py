@@ -20,7 +20,9 @@ class Obstacle(StrEnum):
     GROUP_WITHOUT_CONSENT = "group_without_consent"
     OTHER_SYSTEM = "other_system"
     UNKNOWN_POOL = "unknown_pool"
+    OTHER_CLOUD = "other_cloud"
     PROTECTED = "protected"
+    STILL_BILLED = "still_billed"
     CANNOT_STOP = "cannot_stop"
     SCALE_IN_PROTECTION = "scale_in_protection"
     GROUP_MEMBER = "group_member"
@@ -83,7 +85,7 @@ _DISKS_GO = "a terminated machine and its disks do not come back"
 ADVICE: Mapping[Obstacle, Advice] = {
     Obstacle.PAID_ANYWAY: Advice(
         name="paid for anyway",
-        act="let others use it, or end the reservation, Capacity Block or Dedicated Host",
+        act="let others use it, or end the reservation, Capacity Block, Dedicated Host or prepaid term",
         risk="the same capacity may not be there again",
     ),
     Obstacle.NOT_ENROLLED: Advice(
@@ -107,10 +109,22 @@ ADVICE: Mapping[Obstacle, Advice] = {
         act="correct its tag gpuwatch:pool, or add the pool to `pools`",
         risk="the machine then follows that pool's rules",
     ),
+    Obstacle.OTHER_CLOUD: Advice(
+        name="in another cloud than its pool",
+        act="correct its tag gpuwatch:pool, or add its cloud to {keys}",
+        risk="the machine then follows that pool's rules",
+        key="clouds",
+    ),
     Obstacle.PROTECTED: Advice(
         name="protected",
         act="remove the tag that protects it; `gpuwatch explain NODE` names it",
         risk="somebody set it on purpose; ask its owner first",
+    ),
+    Obstacle.STILL_BILLED: Advice(
+        name="billed when stopped, too",
+        act="see `gpuwatch explain NODE`; {keys} set to `terminate` removes it",
+        risk=_DISKS_GO,
+        key="idle.action",
     ),
     Obstacle.CANNOT_STOP: Advice(
         name="the cloud cannot do it",

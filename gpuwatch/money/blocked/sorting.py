@@ -35,7 +35,9 @@ _UNASKED = Reason(code="", sentence="")
 BY_RULE: Mapping[str, Obstacle] = {
     "reserved_capacity": Obstacle.PAID_ANYWAY,
     "unknown_pool": Obstacle.UNKNOWN_POOL,
+    "other_cloud": Obstacle.OTHER_CLOUD,
     "protected": Obstacle.PROTECTED,
+    "still_billed": Obstacle.STILL_BILLED,
     "unsupported": Obstacle.CANNOT_STOP,
     "scale_in_protection": Obstacle.SCALE_IN_PROTECTION,
     "data_loss": Obstacle.LOCAL_DISKS,
@@ -79,6 +81,7 @@ _OF_OWNERS = (
     Obstacle.GROUP_WITHOUT_CONSENT,
     Obstacle.OTHER_SYSTEM,
     Obstacle.UNKNOWN_POOL,
+    Obstacle.OTHER_CLOUD,
     Obstacle.PROTECTED,
 )
 

@@ -1,12 +1,13 @@
 """The book of prices that the settings ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.money.prices import overrides_file
+from gpuwatch.money.prices.books import Books
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.price_book import Book
@@ -27,20 +28,27 @@ _FETCHERS = {
 def open_book(
     settings: PriceSettings,
     *,
-    cloud: CloudSettings,
+    clouds: Mapping[str, CloudSettings],
     clock: Clock,
     background: bool,
-) -> Book:
-    """Own prices, fetched ones and the table as one. With `background`, what is old is asked for while it is used.
+) -> Book | Books:
+    """Own prices, fetched ones and the table as one, for each cloud by its name.
+
+    With `background`, what is old is asked for while it is used.
 
     Raises:
         PricesError: the file of own prices has a mistake, or cannot be read.
         ImportError: a cloud's extra is missing.
 
     """
-    live = open_live(settings, clock=clock, background=background, cloud=cloud)
-    region = next(iter(cloud.regions), None)
-    return Book(provider=cloud.provider, region=region, rates=settings.rates, own=open_own(settings), live=live)
+    live = open_live(settings, clock=clock, background=background, clouds=clouds)
+    own = open_own(settings)
+
+    def book(cloud: CloudSettings) -> Book:
+        region = next(iter(cloud.regions), None)
+        return Book(provider=cloud.provider, region=region, rates=settings.rates, own=own, live=live)
+
+    return book(clouds[""]) if "" in clouds else Books({name: book(cloud) for name, cloud in clouds.items()})
 
 
 def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
@@ -62,14 +70,20 @@ def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
     return lambda: reread.value
 
 
-def open_live(settings: PriceSettings, *, clock: Clock, background: bool, cloud: CloudSettings) -> Live | None:
+def open_live(
+    settings: PriceSettings, *, clock: Clock, background: bool, clouds: Mapping[str, CloudSettings]
+) -> Live | None:
     """What was fetched and will be; None: no cloud is to be asked.
 
     Raises:
         ImportError: a cloud's extra is missing.
 
     """
-    fetchers = {name: _fetcher(name, settings.live, clock, cloud) for name in settings.live.providers}
+    # A provider is asked once, with the credentials of its first cloud: list prices are the same for all accounts.
+    first = {cloud.provider: cloud for cloud in reversed(list(clouds.values()))}
+    fetchers = {
+        name: _fetcher(name, settings.live, clock, first.get(name, CloudSettings())) for name in settings.live.providers
+    }
     if not fetchers:
         return None
     return Live(

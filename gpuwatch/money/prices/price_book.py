@@ -17,6 +17,8 @@ from gpuwatch.money.prices.fetch import Live, Quote
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
 
 Ask = Callable[[PriceKey, datetime], Price | None]
+Launch = tuple[str | None, str | None, str | None]  # machine type, region and cloud; None: whatever the template says
+_Where = tuple[str, str | None]  # cloud and region
 _LOG = logging.getLogger(__name__)
 
 _IN_PLACE_OF = {
@@ -24,6 +26,7 @@ _IN_PLACE_OF = {
     CapacityType.RESERVED: "on demand, in place of what its reservation costs, which is not known",
     CapacityType.DEDICATED_HOST: "on demand, in place of what its host costs, which is not known",
     CapacityType.CAPACITY_BLOCK: "on demand, in place of what its capacity block costs, which is not known",
+    CapacityType.PREPAID: "on demand, in place of what its prepaid term costs, which is not known",
 }
 STORAGE_AS_OF = date(2024, 2, 1)  # since when all of these hold; AWS has changed the address last
 STORAGE_SOURCE = "AWS list prices in us-east-1, aws.amazon.com/ebs/pricing and /vpc/pricing"
@@ -156,36 +159,34 @@ class Book:
         return price
 
 
-def of_fleet(
-    ask: Ask, fleet: Fleet, launches: Iterable[tuple[str | None, str | None]], now: datetime
-) -> dict[str, Price]:
+def of_fleet(ask: Ask, fleet: Fleet, launches: Iterable[Launch], now: datetime) -> dict[str, Price]:
     """What is known, by `PriceKey.key`, by `key_of_node` for a machine with a price of its own, and by machine type.
 
-    `launches` are the machine types and regions of what may be launched. The price by type is for machines that are
-    not there yet: the highest on demand of all regions in question, or none where that of one is not known.
+    `launches` are the machine types, regions and clouds of what may be launched. The price by type is for machines that
+    are not there yet: the highest on demand of all regions in question, or none where that of one is not known.
     """
     found: dict[str, Price | None] = {}
-    regions: dict[str, set[str | None]] = {}
+    places: dict[str, set[_Where]] = {}
     for node in fleet.nodes:
         hire = price_key(node)
         key = hire.key
-        regions.setdefault(node.instance_type, set()).add(node.region)
+        places.setdefault(node.instance_type, set()).add((node.cloud, node.region))
         if key not in found:
             found[key] = ask(replace(hire, node_id=None, node_name=None), now)
         mine = ask(hire, now)
         if mine is not found[key] and mine != found[key]:
             found[key_of_node(node.id)] = mine
-    everywhere: set[str | None] = set()
-    everywhere.update(node.region for node in fleet.nodes)
-    everywhere.update(group.region for group in fleet.groups)
+    everywhere: set[_Where] = {(node.cloud, node.region) for node in fleet.nodes}
+    everywhere.update((group.cloud, group.region) for group in fleet.groups)
     for group in fleet.groups:
         if group.instance_type is not None:
-            regions.setdefault(group.instance_type, set()).add(group.region)
-    for kind, region in launches:
+            places.setdefault(group.instance_type, set()).add((group.cloud, group.region))
+    for kind, region, cloud in launches:
         if kind is not None:
-            regions.setdefault(kind, set()).update({region} if region is not None else everywhere or {None})
-    for kind, places in regions.items():
-        prices = [ask(PriceKey(instance_type=kind, region=place), now) for place in places]
+            there = {each for each in everywhere if cloud in (None, each[0])} or {(cloud or "", None)}
+            places.setdefault(kind, set()).update({(cloud or "", region)} if region is not None else there)
+    for kind, wheres in places.items():
+        prices = [ask(PriceKey(instance_type=kind, region=region, cloud=cloud), now) for cloud, region in wheres]
         known = [price for price in prices if price is not None]
         if len(known) == len(prices):
             found[kind] = max(known, key=lambda price: price.usd_per_hour)

@@ -11,6 +11,7 @@ from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
 from tests.support.builders.fleet import NOW, RULES, a_node, a_verdict
 from tests.support.builders.guard_cases import (
     a_case,
+    a_growth,
     a_launch,
     a_start,
     asleep,
@@ -82,7 +83,15 @@ def terminating(case: Case, **node: object) -> Case:
     return with_node(case, **node)
 
 
+def in_cloud(case: Case, cloud: str) -> Case:
+    """The case in that cloud, in a pool that is for the cloud bj."""
+    node = None if case.node is None else replace(case.node, cloud=cloud)
+    group = None if case.group is None else replace(case.group, cloud=cloud)
+    return replace(case, node=node, group=group, pool_rules=replace(case.pool_rules, clouds=("bj",)))
+
+
 ONE_TIME = "its spot request sir-1 is one-time"
+LOCAL_DISKS = "its cloud does not stop the charges of a machine with local disks"
 COMES_BACK = "its persistent spot request sir-1 would launch it again"
 
 SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
@@ -151,6 +160,19 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_node(replace(asleep(c), step=a_step(verb=Verb.NOTICE)), cannot_terminate=COMES_BACK),
         "launch it again",
     ),
+    ("of another cloud", "other_cloud", lambda c: in_cloud(c, "us"), "in the cloud us"),
+    ("start in another cloud", "other_cloud", lambda c: in_cloud(a_start(c), "us"), "its pool is for bj"),
+    ("group in another cloud", "other_cloud", lambda c: in_cloud(a_growth(c), "us"), "pools.default.clouds"),
+    ("of no named cloud", "other_cloud", lambda c: in_cloud(c, ""), "without a name"),
+    ("prepaid", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.PREPAID), "end of its term"),
+    ("prepaid for good", "reserved_capacity", lambda c: terminating(c, capacity_type=CapacityType.PREPAID), "prepaid"),
+    ("stopped, billed", "still_billed", lambda c: with_node(c, still_billed=LOCAL_DISKS), "local disks"),
+    (
+        "notice of a stop, billed",
+        "still_billed",
+        lambda c: with_node(replace(c, step=a_step(verb=Verb.NOTICE)), still_billed=LOCAL_DISKS),
+        "would not end its bill",
+    ),
     ("host", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.DEDICATED_HOST), "Dedicated Host"),
     ("type not known", "gpus_missing", lambda c: with_node(c, gpu_count=None), "g6.xlarge"),
     ("state not known", "not_running", lambda c: with_node(c, state=NodeState.UNKNOWN), "unknown"),
@@ -201,6 +223,17 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
     ),
     ("start without a launch time", lambda c: with_node(a_start(c), launched_at=None)),
     ("stop persistent spot", lambda c: with_node(c, cannot_terminate=COMES_BACK)),
+    ("of its pool's cloud", lambda c: in_cloud(c, "bj")),
+    ("start in its pool's cloud", lambda c: in_cloud(a_start(c), "bj")),
+    ("group in its pool's cloud", lambda c: in_cloud(a_growth(c), "bj")),
+    ("launch of a pool that names clouds", lambda c: in_cloud(a_launch(c), "bj")),
+    ("of any cloud", lambda c: with_node(c, cloud="us")),
+    ("terminate what a stop leaves billed", lambda c: terminating(c, still_billed=LOCAL_DISKS)),
+    (
+        "notice of the termination of what a stop leaves billed",
+        lambda c: replace(terminating(c, still_billed=LOCAL_DISKS), step=a_step(verb=Verb.NOTICE)),
+    ),
+    ("terminate what is stopped and billed", lambda c: with_node(asleep(c), still_billed=LOCAL_DISKS)),
     ("terminate one-time spot", lambda c: terminating(c, cannot_stop=ONE_TIME)),
     (
         "notice of a termination",

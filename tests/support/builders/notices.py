@@ -14,6 +14,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
 from gpuwatch.cli.controller import make_notifier
+from gpuwatch.clouds.named import start_command
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config.settings import Settings
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger, LedgerSettings
@@ -60,7 +62,7 @@ def about(*nodes: Node, rules: Rulebook | None = None, **other: object) -> Messa
     """What there is to know."""
     known: dict[str, object] = {
         "fleet_name": "lab",
-        "provider": "aws",
+        "start_command": start_command({"": CloudSettings()}),
         "zone": ZoneInfo("Europe/Berlin"),
         "now": NOW,
         **other,

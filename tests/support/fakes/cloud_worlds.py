@@ -18,6 +18,7 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.aws.cloud import AwsCloud
+from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
@@ -239,18 +240,35 @@ class AwsWorld:
         self.ec2.lose_response(ACTIONS[call])
 
 
+class Both(SeveralClouds):
+    """Two simulated clouds as one; what names no cloud is launched in the first."""
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """In the first."""
+        return super().launch({"cloud": "a", **arguments}, key)
+
+
+class SeveralWorld(SimulatedWorld):
+    """clouds/several.py: a simulated cloud where everything happens, beside one where nothing does."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        """Two empty clouds."""
+        super().__init__(clock)
+        self.cloud = Both({"a": self.simulated, "b": SimulatedCloud(fleet=FLEET, clock=clock)})
+
+
 @contextmanager
 def a_world(name: str) -> Iterator[World]:
     """An empty cloud of that name."""
     clock = ManualClock()
-    if name == "simulated":
-        yield SimulatedWorld(clock)
+    if name in {"simulated", "several"}:
+        yield SimulatedWorld(clock) if name == "simulated" else SeveralWorld(clock)
         return
     with MotoFaults(clock, lag_describes=2) as ec2:
         yield AwsWorld(clock, ec2)
 
 
-WORLDS = ("simulated", "aws")
+WORLDS = ("simulated", "several", "aws")
 
 
 def seen(world: World, node_id: str) -> Node:

@@ -136,7 +136,7 @@ def test_iam_policies_are_for_the_fleet_that_was_named(tmp_path: Path) -> None:
     export("iam", tmp_path / "lab", "--fleet", "lab", "--region", "us-east-1", "--region", "eu-west-1")
     ours, other = texts(tmp_path / "default"), texts(tmp_path / "lab")
 
-    assert ours == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "iam").iterdir()}
+    assert ours == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "iam").glob("*.json")}
     assert set(other) == set(ours)
     assert '"aws:ResourceTag/gpuwatch:fleet": "lab"' in other["reclaim.json"]
     assert "default" not in other["reclaim.json"]
@@ -151,6 +151,7 @@ def test_iam_policies_are_for_the_fleet_that_was_named(tmp_path: Path) -> None:
         (("units", "--exec", "bin/gpuwatch"), "absolute path"),
         (("units", "--exec", "/opt/my programs/gpuwatch"), "without blanks"),
         (("iam", "--fleet", "*"), "'*' must be the value of a tag"),
+        (("iam", "--provider", "awz"), "'awz' is not one of"),
         (("iam", "--fleet", " "), "must be the value of a tag"),
         (("dashboards", "--prometheus", "prometheus:9090"), "http://"),
         (("dashboards", "--grafana-folder", "boards"), "absolute path"),

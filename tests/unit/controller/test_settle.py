@@ -2,17 +2,28 @@
 
 from dataclasses import replace
 
+import pytest
+
+from gpuwatch.cli import status
 from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.controller.metrics.fleet import FAMILIES
+from gpuwatch.controller.metrics.state import MetricsState
+from gpuwatch.controller.node_row import node_rows
+from gpuwatch.controller.timings import Timings
 from gpuwatch.model.decision import Status
 from gpuwatch.model.fleet import NodeReport, NodeState, State
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node
+from tests.support.builders.served_page import PRICE
+
+STILL = "it has local disks"
 
 
 def a_desk(then: str) -> Desk:
     """One idle machine, whose pool gives no grace."""
-    desk = Desk(rules=PoolRules(idle=IdleRules(grace_period=0.0, action=then)))  # type: ignore[arg-type]
+    rules = PoolRules(idle=IdleRules(grace_period=0.0, action=then))  # type: ignore[arg-type]
+    desk = Desk(rules=rules, prices={"g6.xlarge": PRICE})
     desk.fleet.put(a_node("i-1"))
     return desk
 
@@ -47,3 +58,25 @@ def test_a_machine_that_its_owner_started_and_stopped_unseen_was_not_stopped_by_
     view = desk.ledger.view(desk.clock.now())
     assert view.stopped == ()
     assert [done.status for done in view.recent] == [Status.FAILED]
+
+
+def test_a_stop_that_did_not_end_the_bill_is_done_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The record, the log, the status and the metric say that the machine goes on costing; nothing counts as saved."""
+    desk = a_desk("stop")
+    for _ in range(2):
+        desk.round()
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], state=NodeState.STOPPED, still_billed=STILL, signal=NodeReport()))
+    last = desk.round()
+
+    (done,) = desk.ledger.view(desk.clock.now()).recent
+    assert (done.status, done.detail) == (Status.SETTLED, f"the cloud shows it stopped, and still bills it: {STILL}")
+    assert f"i-1 is stopped and still billed: {STILL}" in caplog.text
+    (row,) = node_rows(last, desk.rulebook)
+    assert (row.usd_per_hour, status.why(row)) == (
+        PRICE.usd_per_hour,
+        f"It is stopped, and its cloud still bills it: {STILL}.",
+    )
+    metrics = MetricsState(mode="enforce", fleet="lab", clock=desk.clock, timings=Timings(), last=last)
+    told = {family.name: [value for _, _, value in samples(metrics)] for family, samples in FAMILIES}
+    assert told["gpuwatch_fleet_stopped_billed_nodes"] == [1.0]
+    assert told["gpuwatch_fleet_saved_usd_per_hour"] == []

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.clouds.named import start_command
+from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.guard import Limits, Rulebook
 from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.model.fleet import LocalDisks, NodeReport, NodeState, State, WorkOwner
@@ -122,6 +124,25 @@ def test_a_stop_says_what_it_saves_and_how_to_get_it_back() -> None:
     assert subject(message) == "gpuwatch stopped trainer"
     assert "Saves: $786.54 a day, less what its disks cost" in as_text(message)
     assert "Back: `aws ec2 start-instances --instance-ids i-1 --region us-east-1`" in as_text(message)
+
+
+def test_a_stop_that_left_the_bill_running_claims_no_saving() -> None:
+    """Its cloud's answer says so; before the stop, or of a termination, it is no news."""
+    billed = a_machine(state=NodeState.STOPPED, still_billed="it has local disks")
+    text = as_text(composed([an_event(Verb.STOP)], about(billed)))
+
+    assert "Still billed: it has local disks; the stop does not end its cost by the hour" in text
+    assert "Saves" not in text
+    for verb in (Verb.NOTICE, Verb.TERMINATE):
+        assert "Still billed" not in as_text(composed([an_event(verb)], about(billed)))
+
+
+def test_the_way_back_is_by_the_machines_own_cloud() -> None:
+    """Of a cloud that the settings no longer have there is no command."""
+    clouds = {"us": CloudSettings(), "bj": CloudSettings()}
+    for cloud, there in (("us", True), ("eu", False)):
+        context = about(a_machine(cloud=cloud), start_command=start_command(clouds))
+        assert ("aws ec2 start-instances" in as_text(composed([an_event(Verb.STOP)], context))) is there
 
 
 def test_a_termination_promises_no_way_back() -> None:

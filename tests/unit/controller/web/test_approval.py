@@ -94,7 +94,13 @@ def test_a_stop_is_told_with_its_time_its_reason_and_who_approved_it(site: Site)
     done = next(each for each in page["actions"] if each["verb"] == "stop")
 
     why = "idle for 3h, notice of 10m had run out"
-    assert row["stopped"] == {"by": "gpuwatch", "at": done["at"], "why": why, "approved_by": "ann@127.0.0.1"}
+    assert row["stopped"] == {
+        "by": "gpuwatch",
+        "at": done["at"],
+        "why": why,
+        "approved_by": "ann@127.0.0.1",
+        "still_billed": None,
+    }
     assert row["why"] == f"gpuwatch stopped it at 2026-03-02 12:23 UTC: {why}; ann@127.0.0.1 approved it."
     assert (done["status"], done["who"], done["approved_by"]) == ("settled", "gpuwatch", "ann@127.0.0.1")
     assert done["why"].startswith("It has been idle for 3h. The notice of ")
@@ -107,7 +113,7 @@ def test_a_stop_by_somebody_else_is_not_told_as_ours(site: Site) -> None:
     rows = site.ask("/api/v1/fleet", Authorization=known("ann")).json["nodes"]
     row = next(each for each in rows if each["id"] == "i-2")
 
-    assert row["stopped"] == {"by": None, "at": None, "why": None, "approved_by": None}
+    assert row["stopped"] == {"by": None, "at": None, "why": None, "approved_by": None, "still_billed": None}
     assert row["why"] == "It is stopped. gpuwatch has no stop of it on record."
 
 

@@ -208,6 +208,17 @@ def test_a_machine_that_ended_is_billed_half_way(state: NodeState | None) -> Non
     assert book.billed_seconds() == 30.0
 
 
+def test_a_stopped_machine_that_is_still_billed_costs_as_before() -> None:
+    """Its cloud bills it by the hour: so do we, as time of unknown use; once that ends, nothing is added."""
+    meter_, node = Meter(), a_node(signal=NO_AGENT)
+    billed = replace(node, state=NodeState.STOPPED, still_billed="it has local disks")
+    for number, each in enumerate([node, billed, billed, replace(billed, still_billed=None)]):
+        meter_.see(NOW + number * MINUTE, each)
+    meter_.see(NOW + 10 * MINUTE, replace(billed, still_billed=None))
+
+    assert meter_.billed_seconds() == 150.0, "two minutes, and half of the one in which it ended"
+
+
 def test_a_machine_that_the_list_forgot_for_a_round_is_billed_throughout() -> None:
     """It is back with the start that it had: it ran all along, and nothing is billed twice."""
     book = Meter()

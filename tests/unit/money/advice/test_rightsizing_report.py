@@ -44,7 +44,7 @@ def a_ledger(path: Path) -> LedgerSettings:
 def test_the_rounds_on_record_are_read_and_the_unused_gpus_are_told(tmp_path: Path) -> None:
     """Two of four GPUs have been idle for nine days by their agent's clock, though the record is minutes long."""
     settings = a_ledger(tmp_path / "ledger.db")
-    found = rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0, "aws")
+    found = rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0, ["aws"])
 
     assert (found.nodes, found.rounds, found.kept) == (1, 6, 6)
     assert [each.sentence.split(";")[0] for each in found.advice] == ["2 of 4 GPUs unused for 9 days"]
@@ -60,7 +60,7 @@ def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) ->
     settings = a_ledger(tmp_path / "ledger.db")
 
     with pytest.raises(LedgerError, match=r"keeps no round of the last 1h whole \(ledger.retention"):
-        rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(days=1)), 3600.0, "aws")
+        rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(days=1)), 3600.0, ["aws"])
 
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:

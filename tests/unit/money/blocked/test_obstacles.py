@@ -71,6 +71,8 @@ CASES = {
     "EKS": of(O.OTHER_SYSTEM, managed_by="EKS cluster blue"),
     "reserved": of(O.PAID_ANYWAY, capacity_type=CapacityType.RESERVED),
     "reserved and not enrolled": of(O.PAID_ANYWAY, O.NOT_ENROLLED, capacity_type=CapacityType.RESERVED, enrolled=False),
+    "prepaid": of(O.PAID_ANYWAY, capacity_type=CapacityType.PREPAID),
+    "stopped, still billed": of(O.STILL_BILLED, still_billed="it has local disks"),
     "one-time spot": of(O.CANNOT_STOP, cannot_stop="its spot request is one-time"),
     "no price": of(O.NO_PRICE, rules=with_idle(timeout="break_even", restart_usd=5), instance_type="x9.large"),
     "the pool's minimum": of(O.FLOOR, rules=replace(RULES, min_nodes=1)),

@@ -16,7 +16,7 @@ from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
 from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.money.prices.open import open_own
 from gpuwatch.money.prices.overrides_file import PricesError
-from gpuwatch.money.prices.price_book import Book, NoPrice, of_fleet
+from gpuwatch.money.prices.price_book import Book, Launch, NoPrice, of_fleet
 from gpuwatch.money.prices.settings import PriceSettings
 from tests.support.builders.fleet import a_node
 
@@ -178,7 +178,7 @@ def test_the_log_says_once_why_a_price_is_not_known(caplog: pytest.LogCaptureFix
 # A round's prices
 
 
-def observed(book: Book, fleet: Fleet, *launches: tuple[str | None, str | None]) -> Observation:
+def observed(book: Book, fleet: Fleet, *launches: Launch) -> Observation:
     """A round's observation, as it is written down and read again."""
     made = Observation(now=NOW, fleet=fleet, prices=of_fleet(book.price, fleet, launches, NOW))
     return msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=Observation)
@@ -222,10 +222,10 @@ def test_a_machine_to_come_costs_what_it_costs_where_it_may_come() -> None:
         id="g", name="g", pool="p", min_size=0, max_size=9, desired=0, region="us-east-1", instance_type="g6.xlarge"
     )
 
-    assert set(observed(book, Fleet(observed_at=NOW, nodes=()), ("p5.48xlarge", None)).prices) == {"p5.48xlarge"}
+    assert set(observed(book, Fleet(observed_at=NOW, nodes=()), ("p5.48xlarge", None, None)).prices) == {"p5.48xlarge"}
     assert "g6.xlarge" in observed(book, Fleet(observed_at=NOW, nodes=(), groups=(group,))).prices
-    assert "p5.48xlarge" in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "us-east-1")).prices
-    assert "p5.48xlarge" not in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "eu-west-1")).prices
+    assert "p5.48xlarge" in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "us-east-1", None)).prices
+    assert "p5.48xlarge" not in observed(book, a_fleet(p5("i-1")), ("p5.48xlarge", "eu-west-1", None)).prices
 
 
 def test_an_observation_of_an_earlier_version_is_read_with_its_prices_by_type() -> None:
