@@ -36,7 +36,7 @@ _BEFORE = "gpuwatch.before"
 SECTIONS = {
     "On a GPU host": ("top", "agent", "probe", "snooze"),
     "Where the controller runs": ("controller", "config", "doctor", "notify", "export"),
-    "Look": ("status", "plan", "explain", "rounds", "audit", "unused"),
+    "Look": ("status", "plan", "explain", "rounds", "audit", "unused", "scan"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("blocked", "cost", "budget", "forecast", "report", "prices", "recommend"),
     "Try": ("demo", "backtest"),

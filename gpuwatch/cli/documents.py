@@ -31,6 +31,7 @@ DOCUMENTS = {
     "report": "gpuwatch.money.report.json_types:ReportDocument",
     "resume": "gpuwatch.controller.order_documents:ResumeDocument",
     "rounds": "gpuwatch.controller.order_documents:RoundsDocument",
+    "scan": "gpuwatch.money.scan:ScanDocument",
     "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
     "status": "gpuwatch.controller.node_row:NodesPage",
     "top": "gpuwatch.cli.top.page:TopPage",

@@ -153,6 +153,7 @@ def status(
                 *show.cautions(parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
                 *show.untried(done, parts.rules),
+                *show.quotas(parts.cloud),
             ],
             out,
         )

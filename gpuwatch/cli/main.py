@@ -21,6 +21,7 @@ from gpuwatch.cli import (
     recommend,
     recommend_commitments,
     report,
+    scan,
     version,
 )
 from gpuwatch.cli.base import commands
@@ -49,6 +50,7 @@ __all__ = [
     "recommend",
     "recommend_commitments",
     "report",
+    "scan",
     "top",
     "version",
 ]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from gpuwatch.model.fleet import Node
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
@@ -42,11 +44,14 @@ class Identity:
 class OtherRegion:
     """One place that the settings do not name, and the GPU machines in it, for people.
 
-    `refused` is why we may not look there, in the cloud's word; `trouble` why there was no answer.
+    `refused` is why we may not look there, in the cloud's word; `trouble` why there was no answer. `nodes` are the
+    machines as a list of the place would have them: `gpuwatch scan` shows their age, price, tags and use.
     """
 
     where: str
     machines: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    region: str = ""
     refused: str | None = None
     trouble: str | None = None
 

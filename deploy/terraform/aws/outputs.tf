@@ -9,7 +9,7 @@ output "instance_profile" {
 }
 
 output "policy_arns" {
-  description = "Policies by name: observe, reclaim, scale, shield, assume, secrets."
+  description = "Policies by name: observe, reclaim, scale, shield, assume, secrets, scan, quotas."
   value       = { for name, policy in aws_iam_policy.controller : name => policy.arn }
 }
 

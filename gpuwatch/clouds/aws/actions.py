@@ -47,9 +47,8 @@ def start(place: Region, node_id: str) -> None:
 def tag(place: Region, node_id: str, tags: Mapping[str, str]) -> None:
     """Source: CreateTags."""
     with place.changing("CreateTags", permit_in_force()):
-        place.acting.ec2.create_tags(
-            Resources=[node_id], Tags=[{"Key": name, "Value": tags[name]} for name in sorted(tags)]
-        )
+        create_tags: Any = place.acting.ec2.create_tags  # its stub says None; it is the answer's metadata
+        _from_aws(create_tags(Resources=[node_id], Tags=[{"Key": name, "Value": tags[name]} for name in sorted(tags)]))
 
 
 def terminate(place: Region, node_id: str, permit: Permit) -> None:
@@ -156,9 +155,10 @@ def grow(place: Region, group_id: str, size: int, *, fleet: str) -> None:
         raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
     _refuse_group(group, fleet=fleet, process="Launch")
     with place.changing("SetDesiredCapacity", permit_in_force(), service=SERVICE):
-        place.acting.autoscaling.set_desired_capacity(
+        answer = place.acting.autoscaling.set_desired_capacity(
             AutoScalingGroupName=group.name, DesiredCapacity=size, HonorCooldown=False
         )
+        _from_aws(answer)
 
 
 def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
@@ -166,9 +166,20 @@ def protect(place: Region, node_id: str, group_id: str, *, on: bool, fleet: str)
     group = known(place, place.acting, group_id)
     _refuse_group(group, fleet=fleet)
     with place.changing("SetInstanceProtection", permit_in_force(), service=SERVICE):
-        place.acting.autoscaling.set_instance_protection(
+        answer = place.acting.autoscaling.set_instance_protection(
             InstanceIds=[node_id], AutoScalingGroupName=group.name, ProtectedFromScaleIn=on
         )
+        _from_aws(answer)
+
+
+def _from_aws(answer: Mapping[str, Any]) -> None:
+    """Hold an answer without contents to the one thing that AWS puts into each: a gateway's page has no request id.
+
+    Raises:
+        KeyError: the answer has no such id.
+
+    """
+    _ = answer["ResponseMetadata"]["RequestId"]
 
 
 def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:

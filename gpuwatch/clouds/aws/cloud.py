@@ -1,22 +1,25 @@
 """EC2 and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
 
 from gpuwatch.clouds import NO_GPU, CloudError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.aws import actions, other_regions, permissions, unused
+from gpuwatch.clouds.aws import actions, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.aws import groups as aws_groups
 from gpuwatch.clouds.aws import instances as aws_machines
+from gpuwatch.clouds.aws import quotas as aws_quotas
 from gpuwatch.clouds.aws.errors import asking
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.instances import Instance, Translator
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.aws.settings import AccountSettings
-from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission
+from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, attempt
+from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -199,6 +202,40 @@ class AwsCloud:
         """GPU machines in enabled regions that the settings do not name."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
         return other_regions.looked_for(self._places, apart, page_size=self._page_size)
+
+    # For people who look for forgotten machines.
+
+    def survey(self) -> Sequence[Surveyed]:
+        """GPU machines in every enabled region of each account, those of the settings first."""
+        apart = Translator(fleet=self._fleet, clock=self._clock)
+        return other_regions.surveyed(self._places, apart, page_size=self._page_size)
+
+    @property
+    def monitor(self) -> str:
+        """CloudWatch."""
+        return monitor.NAME
+
+    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
+        """In the region and the account of each."""
+        found: dict[str, CloudUse] = {}
+        end = self._clock.now()
+        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
+            place = other_regions.place_of(self._places, region, account or None)
+            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
+            if place is not None:
+                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+        return found
+
+    def quotas(self) -> Sequence[Quota]:
+        """Limits on the vCPUs of P and G machines, in every account and region."""
+        apart = Translator(fleet=self._fleet, clock=self._clock)
+
+        def vcpus(place: Region, name: str) -> int | None:
+            kind = apart.type(place, name)
+            return None if kind is None else kind.vcpus
+
+        by_place = self._places.everywhere(lambda place: aws_quotas.listed(place, vcpus, page_size=self._page_size))
+        return tuple(sorted((each for place in by_place for each in place), key=lambda each: (each.region, each.name)))
 
     # Within one place.
 

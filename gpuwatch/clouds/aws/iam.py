@@ -64,6 +64,21 @@ _OBSERVE = (
         ),
     ),
 )
+# For people: `gpuwatch scan` asks with their own credentials, in every region.
+_SCAN = (
+    Statement(
+        sid="LookForForgottenMachines",
+        actions=(
+            "cloudwatch:GetMetricData",
+            "ec2:DescribeInstanceTypes",
+            "ec2:DescribeInstances",
+            "ec2:DescribeRegions",
+            "ec2:DescribeSpotInstanceRequests",
+        ),
+    ),
+)
+# In addition to one of the others: `gpuwatch status` then says what of the limits is left.
+_QUOTAS = (Statement(sid="ReadLimits", actions=("servicequotas:ListServiceQuotas",)),)
 _RECLAIM = (
     *_OBSERVE,
     Statement(
@@ -192,11 +207,13 @@ _ASSUME = (
 
 ROLES: Mapping[str, tuple[Statement, ...]] = {
     "observe": _OBSERVE,
+    "scan": _SCAN,
     "reclaim": _RECLAIM,
     "scale": _SCALE,
     "shield": _SHIELD,
     "assume": _ASSUME,
     "secrets": _SECRETS,
+    "quotas": _QUOTAS,
 }
 
 

@@ -46,11 +46,12 @@ _SERVING = ("InService", "Pending", "Terminating")  # a member in another state 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
-    """What a machine type brings. Source: DescribeInstanceTypes, GpuInfo and InstanceStorageSupported."""
+    """What a machine type brings. Source: DescribeInstanceTypes, GpuInfo, InstanceStorageSupported and VCpuInfo."""
 
     gpu_count: int
     nvidia: bool
     instance_store: bool
+    vcpus: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,4 +292,5 @@ def _type_of(facts: "InstanceTypeInfoTypeDef") -> MachineType:
         gpu_count=sum(max(1, gpu.get("Count", 0), gpu.get("LogicalGpuCount", 0)) for gpu in gpus),
         nvidia=any(gpu.get("Manufacturer", _NVIDIA).upper() == _NVIDIA for gpu in gpus),
         instance_store=facts.get("InstanceStorageSupported", False),
+        vcpus=facts.get("VCpuInfo", {}).get("DefaultVCpus"),
     )

@@ -1,4 +1,4 @@
-"""GPU machines in regions that the settings do not name: they are counted and never acted on."""
+"""GPU machines in every region of the accounts, those that the settings do not name as well; nothing is acted on."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +8,8 @@ from gpuwatch.clouds.aws import instances as aws_machines
 from gpuwatch.clouds.aws.instances import Translator
 from gpuwatch.clouds.aws.regions import Region, Regions
 from gpuwatch.clouds.permissions import OtherRegion
+from gpuwatch.clouds.survey import Surveyed
+from gpuwatch.model.fleet import Node
 
 _AT_ONCE = 8
 
@@ -22,8 +24,48 @@ def looked_for(places: Regions, translator: Translator, *, page_size: int) -> li
 
     """
     others = [place for home in places.homes for place in _others(places, home)]
+    found = _all(others, translator, page_size, watched=False)
+    return [
+        OtherRegion(
+            where=each.where,
+            machines=tuple(f"{node.id} ({node.instance_type})" for node in each.nodes),
+            nodes=each.nodes,
+            region=each.region,
+            refused=each.refused,
+            trouble=each.trouble,
+        )
+        for each in found
+    ]
+
+
+def surveyed(places: Regions, translator: Translator, *, page_size: int) -> list[Surveyed]:
+    """The same, and the configured regions first; where other regions cannot be listed, that is an entry."""
+    found = _all(places.all, translator, page_size, watched=True)
+    for home in places.homes:
+        where = "other regions" + (f" of account {home.called}" if home.called else "")
+        try:
+            others = list(_others(places, home))
+        except CloudError as error:
+            refused = error.code if isinstance(error, AuthFailedError) else None
+            trouble = None if refused is not None else str(error)
+            found.append(Surveyed(where=where, region="", watched=False, refused=refused, trouble=trouble))
+        else:
+            found += _all(others, translator, page_size, watched=False)
+    return found
+
+
+def place_of(places: Regions, region: str, account: str | None) -> Region | None:
+    """The place of a region and an account's number, whether the settings name it or not."""
+    for home in places.homes:
+        if len(places.homes) == 1 or account in (None, home.account):
+            same = (each for each in places.all if each.region == region and each.session is home.session)
+            return next(same, None) or home.beside(region)
+    return None
+
+
+def _all(places: list[Region], translator: Translator, page_size: int, *, watched: bool) -> list[Surveyed]:
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        return list(pool.map(lambda place: _look(place, translator, page_size), others))
+        return list(pool.map(lambda place: _look(place, translator, page_size, watched=watched), places))
 
 
 def _others(places: Regions, home: Region) -> Iterator[Region]:
@@ -34,13 +76,16 @@ def _others(places: Regions, home: Region) -> Iterator[Region]:
     return (home.beside(region) for region in sorted(enabled) if region not in configured)
 
 
-def _look(place: Region, translator: Translator, page_size: int) -> OtherRegion:
+def _look(place: Region, translator: Translator, page_size: int, *, watched: bool) -> Surveyed:
     """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
+    refused, trouble, nodes = None, None, tuple[Node, ...]()
     try:
         instances = aws_machines.alive(aws_machines.listed(place, [], page_size=page_size))
-        nodes = list(translator.nodes(place, instances, {}))
+        nodes = tuple(translator.nodes(place, instances, {}))
     except AuthFailedError as error:
-        return OtherRegion(where=place.name, refused=error.code)
+        refused = error.code
     except CloudError as error:
-        return OtherRegion(where=place.name, trouble=str(error))
-    return OtherRegion(where=place.name, machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes))
+        trouble = str(error)
+    return Surveyed(
+        where=place.name, region=place.region, watched=watched, nodes=nodes, refused=refused, trouble=trouble
+    )

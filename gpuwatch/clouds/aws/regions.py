@@ -84,7 +84,17 @@ class ClientPool:
         client: STSClient = self._client("sts")
         return client
 
-    def _client(self, service: str) -> Any:  # noqa: ANN401  one of the three above
+    @property
+    def cloudwatch(self) -> Any:  # noqa: ANN401  for one call its types are not worth a package
+        """CloudWatch."""
+        return self._client("cloudwatch")
+
+    @property
+    def quotas(self) -> Any:  # noqa: ANN401  likewise
+        """Service Quotas."""
+        return self._client("service-quotas")
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401  one of those above
         with self._making:
             if service not in self._clients:
                 client = self._create(service, **self._options)
@@ -122,6 +132,7 @@ class Region:
         self.region, self.session = region, session
         self._beside = {"account": account, "number": number, "clock": clock, "endpoint_url": endpoint_url}
         self.name = f"{region} of account {account}" if account else region
+        self.called = account
         self._number = number
         self.reading = ClientPool.for_reading(session, region, endpoint_url, clock)
         self.acting = ClientPool.for_acting(session, region, endpoint_url, clock)

@@ -206,6 +206,19 @@ def test_nothing_is_asked_twice_of_a_group_by_botocore(ec2: MotoFaults) -> None:
 # A launch
 
 
+def test_a_gateways_page_is_no_change_of_a_group(ec2: MotoFaults) -> None:
+    """SetDesiredCapacity and SetInstanceProtection answer with nothing but their request's id: a page has none."""
+    group_id = ec2.add_group("train", MINE, size=1)
+    (node,) = a_cloud(ec2).nodes()
+    for action in ("SetDesiredCapacity", "SetInstanceProtection"):
+        ec2.garble(action, page="<html><body>gateway</body></html>")
+
+    with pytest.raises(CloudUnavailableError):
+        a_cloud(ec2).grow(group_id, 2, "key")
+    with pytest.raises(CloudUnavailableError):
+        a_cloud(ec2).protect(node.id, group_id, "key", on=True)
+
+
 def test_a_launch_delivered_twice_is_one_machine(ec2: MotoFaults) -> None:
     """The network may repeat a request: its token is the same."""
     ec2.add_template(TEMPLATE)

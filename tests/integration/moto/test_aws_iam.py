@@ -23,7 +23,7 @@ from tests.support.fakes.moto_oddities import OddFaults
 from tests.support.paths import ROOT
 
 _SECRETS = "secrets.py"  # asks these services, and all else in clouds/aws the others
-SERVICES = {True: ("ssm", "secretsmanager"), False: ("ec2", "autoscaling", "sts")}
+SERVICES = {True: ("ssm", "secretsmanager"), False: ("ec2", "autoscaling", "sts", "cloudwatch", "service-quotas")}
 MANAGED_POLICY_CHARACTERS = 6144  # AWS's limit, white space aside
 OBSERVING = {"ec2:Describe*", "autoscaling:Describe*"}
 
@@ -39,7 +39,7 @@ def called() -> set[str]:
     found = set()
     for secrets, services in SERVICES.items():
         names = {
-            xform_name(operation): f"{service}:{operation}"
+            xform_name(operation): f"{service.replace('-', '')}:{operation}"
             for service in services
             for operation in session.get_service_model(service).operation_names
         }
@@ -84,6 +84,15 @@ def sent() -> dict[str, set[str]]:
         found["observe"] |= recorded
         recorded.clear()
 
+        cloud.use_of([node for each in cloud.survey() for node in each.nodes], 3600.0)
+        found["scan"] |= recorded
+        recorded.clear()
+
+        ec2.garble("ListServiceQuotas", page='{"Quotas": []}')
+        cloud.quotas()
+        found["quotas"] |= recorded
+        recorded.clear()
+
         cloud.tag(node_id, {STOP_AT: "then", DECISION_TAG: "key"}, "key")
         cloud.stop(stopped, "key", permit=a_permit())
         cloud.leftovers()
@@ -122,13 +131,21 @@ def test_no_policy_allows_more_than_the_code_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "below"), [("observe", None), ("reclaim", "observe"), ("scale", "reclaim"), ("shield", None)]
+    ("role", "below"),
+    [
+        ("observe", None),
+        ("reclaim", "observe"),
+        ("scale", "reclaim"),
+        ("shield", None),
+        ("scan", None),
+        ("quotas", None),
+    ],
 )
 def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: str, below: str | None) -> None:
     """What is sent while a role works is what its policy allows beyond the role below it."""
     base = allowed(below) if below else set()
 
-    looking = allowed("observe") if role == "shield" else set()  # it goes beside another
+    looking = allowed("observe") if role in {"shield", "quotas"} else set()  # they go beside another
 
     assert sent[role] - NEEDS_NO_PERMISSION <= allowed(role) | looking
     assert allowed(role) - base - RIDES_ALONG <= sent[role]

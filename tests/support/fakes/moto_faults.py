@@ -121,6 +121,14 @@ class MotoFaults:
         """A client of Auto Scaling."""
         return self.session.client("autoscaling", region_name=REGION)
 
+    def sending_session(self) -> boto3.Session:
+        """A session whose requests leave the process, for an endpoint of the test's own."""
+        core = botocore.session.Session()
+        core.register_component("data_loader", _LOADER)
+        answered_here: Any = self._send
+        core.unregister("before-send", answered_here)
+        return boto3.Session(botocore_session=core)
+
     # What people do in the account.
 
     def launch(self, tags: Mapping[str, str], *, instance_type: str = "g5.xlarge", **more: Any) -> str:  # noqa: ANN401  RunInstances takes anything

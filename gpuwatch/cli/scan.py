@@ -1,0 +1,135 @@
+"""`gpuwatch scan`: look for GPU machines in every region of every cloud of the settings. Nothing is changed."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.base import commands, config_option, explained, json_option, say, settings_of
+from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
+
+if TYPE_CHECKING:
+    from gpuwatch.clouds import Cloud
+    from gpuwatch.clouds.settings import CloudSettings
+    from gpuwatch.clouds.survey import Surveyed
+    from gpuwatch.config.settings import Settings
+    from gpuwatch.money.scan import Looked
+    from gpuwatch.runtime.clock import Clock
+
+_DAY_SECONDS = 86400.0
+_NO_MONITOR = "this cloud has no monitor that gpuwatch can ask"
+
+
+@commands.command()
+@click.option("--region", "regions", multiple=True, metavar="REGION", help="Show this region only; may be repeated.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 14),
+    default=7,
+    show_default=True,
+    help="How far back to ask the cloud's own monitor for CPU and network.",
+)
+@config_option
+@json_option
+def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: bool) -> None:
+    """Look for GPU machines in every region of every cloud, also where the settings do not look. Nothing is changed.
+
+    No agent is needed. Each machine is listed with its age, price and owner, whether the controller knows it, and what
+    the cloud's own monitor says of its CPU and network. The exit status is 1 where a region did not answer.
+    """
+    with explained():
+        from gpuwatch.cli import scan_table  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
+        from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
+        from gpuwatch.money.scan import scan_document  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.runtime.clock import SystemClock  # noqa: PLC0415  likewise
+
+        settings, clock = settings_of(path), SystemClock()
+        with progress("asking every region of the clouds"):
+            looked = list(_looked(settings, regions, days, clock))
+        found = scan_document(looked, fleet=settings.fleet, now=clock.now(), days=days, regions=regions)
+        if as_json:
+            say(json_text("scan", found))
+        else:
+            out = console()
+            print_lines(scan_table.table(found, width_of(out)), out)
+            print_lines(scan_table.remarks(found, _monitors(looked)), out)
+        sys.exit(0 if found["complete"] else 1)
+
+
+def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "Clock") -> "Iterator[Looked]":
+    """Each cloud of the settings; one that cannot be asked is a place with its trouble."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.settings import connect  # noqa: PLC0415  likewise
+    from gpuwatch.clouds.survey import Surveyed  # noqa: PLC0415  likewise
+
+    for name, chosen in settings.named_clouds.items():
+        try:
+            cloud = connect(chosen, fleet=settings.fleet, clock=clock)
+        except (CloudError, ImportError) as error:
+            if len(settings.named_clouds) == 1:
+                raise
+            nothing = Surveyed(where=f"cloud {name}", region="", watched=True, trouble=str(error))
+            yield _of(settings, name, chosen, None, [nothing], days, clock)
+        else:
+            yield _of(settings, name, chosen, cloud, _places(cloud, name, regions), days, clock)
+
+
+def _places(cloud: "Cloud", name: str, regions: tuple[str, ...]) -> "list[Surveyed]":
+    """What is shown of a cloud; its machines carry its name."""
+    from gpuwatch.clouds.survey import surveyed  # noqa: PLC0415  loaded by this command only
+
+    return [
+        replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes))
+        for place in surveyed(cloud)
+        if not regions or not place.region or place.region in regions
+    ]
+
+
+def _of(
+    settings: "Settings",
+    name: str,
+    chosen: "CloudSettings",
+    cloud: "Cloud | None",
+    places: "list[Surveyed]",
+    days: int,
+    clock: "Clock",
+) -> "Looked":
+    """A cloud's machines with their prices, and what its monitor says of them, place by place."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.survey import CloudUse, Monitored  # noqa: PLC0415  likewise
+    from gpuwatch.model.money import price_key  # noqa: PLC0415  likewise
+    from gpuwatch.money.prices.open import open_book  # noqa: PLC0415  likewise
+    from gpuwatch.money.scan import Looked  # noqa: PLC0415  likewise
+
+    book = open_book(settings.prices, clouds={name: chosen}, clock=clock, background=False)
+    now = clock.now()
+    use: dict[str, CloudUse] = {}
+    unmonitored: dict[str, str] = {}
+    asked: object = cloud
+    monitored = asked if isinstance(asked, Monitored) else None
+    for place in (each for each in places if each.nodes):
+        try:
+            use |= {} if monitored is None else monitored.use_of(place.nodes, days * _DAY_SECONDS)
+        except CloudError as error:
+            unmonitored[place.where] = str(error)
+        else:
+            unmonitored |= {} if monitored is not None else {place.where: _NO_MONITOR}
+    return Looked(
+        cloud=name,
+        provider=chosen.provider,
+        places=places,
+        monitor=None if monitored is None else monitored.monitor,
+        use=use,
+        unmonitored=unmonitored,
+        price=lambda node: book.find(price_key(node), now),
+    )
+
+
+def _monitors(looked: "list[Looked]") -> list[str]:
+    """The names of the monitors that said anything."""
+    return list(dict.fromkeys(each.monitor for each in looked if each.monitor is not None and each.use))

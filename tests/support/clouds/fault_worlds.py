@@ -1,0 +1,68 @@
+"""Clouds whose API is a fake behind `server.py`, for the fault matrix `tests/contracts/test_cloud_faults.py`.
+
+A provider takes part by one line of `FAULT_WORLDS`: a context manager that is given an empty folder and gives its
+`FaultWorld`. Its client's own time-outs are a fraction of a second there, and its SDK's pauses cost no real time.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Protocol
+
+from gpuwatch.clouds import FLEET_TAG, Cloud
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.clouds.faults import Fault
+from tests.support.clouds.server import CloudServer
+
+FLEET = "lab"
+MINE = {FLEET_TAG: FLEET}
+
+
+class FaultWorld(Protocol):
+    """The real provider on a fake over HTTP, with machines in two regions."""
+
+    cloud: Cloud  # of both regions
+    clock: ManualClock
+    server: CloudServer
+    regions: tuple[str, str]
+    # The API's names of: stop, start, terminate, tag, launch, and of the list of machines (nodes).
+    calls: Mapping[str, str]
+    arguments: Mapping[str, str]  # of a launch in the first region
+    page: int  # machines on one page of the list
+    totals: bool  # whether an answer says how many machines there are, so that a lost page shows at once
+    # Faults that this cloud cannot have, each with its reason: no signature with a time, no pages, …
+    cannot: Mapping[Fault, str]
+
+    def launch(self, tags: Mapping[str, str], *, region: str) -> str:
+        """Somebody launches a GPU machine past every fault; it is running, and the provider's id comes back."""
+        ...
+
+    def state(self, node_id: str) -> NodeState | None:
+        """What the cloud itself holds, past every fault; None: there is no such machine."""
+        ...
+
+    def tags(self, node_id: str) -> Mapping[str, str]:
+        """The same of its tags, in the contract's words."""
+        ...
+
+    def ids(self) -> Collection[str]:
+        """All machines that the cloud holds."""
+        ...
+
+    def settle(self, node_id: str) -> None:
+        """Time passes until the machine has arrived in its next state."""
+        ...
+
+
+# The table of providers: name -> where its context manager is.
+FAULT_WORLDS: dict[str, str] = {
+    "aws": "tests.support.clouds.aws.world:fault_world",
+}
+
+
+def a_fault_world(name: str, folder: Path) -> AbstractContextManager[FaultWorld]:
+    """That provider on an empty fake."""
+    world: AbstractContextManager[FaultWorld] = resolve_name(FAULT_WORLDS[name])(folder)
+    return world
