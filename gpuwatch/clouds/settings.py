@@ -9,6 +9,7 @@ from annotated_types import MinLen
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.model.similar_names import nearest
 from gpuwatch.runtime.clock import Clock
@@ -30,6 +31,7 @@ class CloudSettings:
     )
     # The table of clouds: one field for each, by its name.
     aws: AwsSettings = field(default_factory=AwsSettings)
+    tencent: TencentSettings = field(default_factory=TencentSettings)
 
     @property
     def own(self) -> ProviderSettings:

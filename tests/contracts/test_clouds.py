@@ -24,7 +24,7 @@ from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
-from tests.support.fakes.cloud_worlds import FLEET, MINE, NOWHERE, REFUSALS, WORLDS, World, a_world, seen
+from tests.support.fakes.cloud_worlds import FLEET, MINE, REFUSALS, WORLDS, World, a_world, seen
 from tests.support.fakes.moto_faults import REGION
 
 MUTATIONS: dict[str, Callable[[Cloud, str], None]] = {
@@ -88,9 +88,10 @@ def test_tags_say_whose_a_machine_is(world: World) -> None:
 
 def test_a_machine_is_placed_and_sized(world: World) -> None:
     """Type, GPUs, region and zone are told, and the launch time is aware UTC."""
-    node = seen(world, world.launch(MINE))
+    node, words = seen(world, world.launch(MINE)), world.words
 
-    assert (node.instance_type, node.gpu_count, node.region, node.zone) == ("g5.xlarge", 1, REGION, f"{REGION}a")
+    placed = (node.instance_type, node.gpu_count, node.region, node.zone)
+    assert placed == (words.machine_type, 1, words.region, words.zone)
     assert node.launched_at is not None
     assert node.launched_at.utcoffset() == timedelta(0)
 
@@ -143,10 +144,10 @@ def test_a_snooze_ends_with_its_time(world: World) -> None:
 
 def test_an_unknown_id_is_an_error_and_never_a_machine_that_is_gone(world: World) -> None:
     """node() of an id that the cloud does not know raises NotFoundError, which names it."""
-    with pytest.raises(NotFoundError, match=NOWHERE) as caught:
-        world.cloud.node(NOWHERE)
+    with pytest.raises(NotFoundError, match=world.words.nowhere) as caught:
+        world.cloud.node(world.words.nowhere)
 
-    assert caught.value.code == "InvalidInstanceID.NotFound"
+    assert caught.value.code == world.words.unknown_id
 
 
 def test_a_terminated_machine_is_one_in_that_state(world: World) -> None:
@@ -221,7 +222,7 @@ def test_a_pending_machine_refuses_a_stop(world: World) -> None:
     with pytest.raises(CloudError) as caught:
         world.cloud.stop(node_id, "key", permit=a_permit())
 
-    assert caught.value.code == "IncorrectInstanceState"
+    assert caught.value.code in world.words.wrong_state
 
 
 # A start
@@ -268,7 +269,7 @@ def test_a_machine_on_its_way_down_refuses_a_start(world: World, end: str) -> No
     with pytest.raises(CloudError) as caught:
         world.cloud.start(node_id, "key")
 
-    assert caught.value.code == "IncorrectInstanceState"
+    assert caught.value.code in world.words.wrong_state
 
 
 # Tags that gpuwatch writes
@@ -301,7 +302,7 @@ def test_a_foreign_tag_is_never_written(world: World, key: str) -> None:
 def test_a_mutation_of_an_unknown_id_is_not_found(world: World, call: str) -> None:
     """Each mutation of an id that the cloud does not know raises NotFoundError: that is no success."""
     with pytest.raises(NotFoundError):
-        MUTATIONS[call](world.cloud, NOWHERE)
+        MUTATIONS[call](world.cloud, world.words.nowhere)
 
 
 @pytest.mark.parametrize("kind", REFUSALS)
@@ -319,7 +320,7 @@ def test_a_refusal_is_typed_and_nothing_happens(world: World, call: str, kind: t
         MUTATIONS[call](world.cloud, node_id)
 
     assert type(caught.value) is kind
-    assert caught.value.code == REFUSALS[kind][0]
+    assert caught.value.code == world.words.refusals[kind]
     assert seen(world, node_id) == before
     MUTATIONS[call](world.cloud, node_id)
     assert seen(world, node_id) != before, "the refusal should strike once"

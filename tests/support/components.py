@@ -2,7 +2,10 @@
 
 import os
 import shutil
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -38,9 +41,21 @@ _OUTSIDE_PATH = sorted(str(folder) for folder in Path("/usr/lib/postgresql").glo
 def require(name: str) -> Path:
     """The program's path; skips the running test where it is missing, or fails it where CI=true."""
     found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_OUTSIDE_PATH]))
-    if found is not None:
-        return Path(found)
-    sentence = f"`{name}` is not installed here (Debian package: {PACKAGES.get(name, name)})"
+    if found is None:
+        missing(f"`{name}` is not installed here (Debian package: {PACKAGES.get(name, name)})")
+    return Path(found)
+
+
+def loaded(module: str) -> ModuleType:
+    """A module that needs a package of others, such as a cloud's SDK; without it the same."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing(f"{module} needs {error.name}, which is not installed here")
+
+
+def missing(sentence: str) -> NoReturn:
+    """Skip the running test, or fail it where CI=true."""
     if os.environ.get("CI") == "true":
         pytest.fail(f"{sentence}, and CI must run every test", pytrace=False)
     pytest.skip(sentence)

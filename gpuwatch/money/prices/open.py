@@ -100,9 +100,11 @@ def _fetcher(name: str, live: LivePriceSettings, clock: Clock, cloud: CloudSetti
     options: dict[str, object] = {"clock": clock, "endpoint_url": live.endpoints.get(name)}
     if name == "aws":
         options["profile"] = cloud.aws.profile
+    elif name == "tencent":
+        options["key_file"] = None if live.tencent_key_file is None else Path(live.tencent_key_file)
+        options["cloud_key_file"] = cloud.tencent.key_file
+        options["currency"] = live.tencent_currency or "CNY"
     elif name != "azure":
         options["key_file"] = Path(getattr(live, f"{name}_key_file") or "")
-    if name == "tencent":
-        options["currency"] = live.tencent_currency or "CNY"
     fetcher: Fetcher = resolve_name(_FETCHERS[name])(**options)
     return fetcher

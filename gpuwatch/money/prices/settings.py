@@ -38,11 +38,12 @@ class LivePriceSettings:
         _Text | None,
         Setting("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh."),
     ] = None
-    tencent: Annotated[
-        bool, Setting("Ask Tencent Cloud for what this account pays; wants tencent_key_file and tencent_currency.")
-    ] = False
+    tencent: Annotated[bool, Setting("Ask Tencent Cloud for what this account pays; wants tencent_currency.")] = False
     tencent_key_file: Annotated[
-        _Text | None, Setting("The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos.")
+        _Text | None,
+        Setting(
+            "The file with ID:SECRET of a key that may cvm:DescribeZoneInstanceConfigInfos. None: the cloud's own."
+        ),
     ] = None
     tencent_currency: Annotated[
         _Text | None, Setting("What the account is billed in, which Tencent's answers do not say.")
@@ -97,7 +98,7 @@ def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
             wrong=f"prices.rates has no rate for {prices.currency}: no price of the file would be known",
             right=f'prices.rates: {{{prices.currency}: "what one is worth in US dollars"}}',
         )
-    for name, key in (*((name, f"{name}_key_file") for name in LIVE[2:]), ("tencent", "tencent_currency")):
+    for name, key in (("gcp", "gcp_key_file"), ("alibaba", "alibaba_key_file"), ("tencent", "tencent_currency")):
         if name in prices.live.providers and getattr(prices.live, key) is None:
             yield Contradiction(
                 keys=(("prices", "live", name),),

@@ -7,7 +7,6 @@ A provider takes part by one line of `FAULT_WORLDS`: a context manager that is g
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Protocol
 
 from gpuwatch.clouds import FLEET_TAG, Cloud
@@ -15,6 +14,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.faults import Fault
 from tests.support.clouds.server import CloudServer
+from tests.support.components import loaded
 
 FLEET = "lab"
 MINE = {FLEET_TAG: FLEET}
@@ -59,10 +59,12 @@ class FaultWorld(Protocol):
 # The table of providers: name -> where its context manager is.
 FAULT_WORLDS: dict[str, str] = {
     "aws": "tests.support.clouds.aws.world:fault_world",
+    "tencent": "tests.support.clouds.tencent.fault_world:fault_world",
 }
 
 
 def a_fault_world(name: str, folder: Path) -> AbstractContextManager[FaultWorld]:
     """That provider on an empty fake."""
-    world: AbstractContextManager[FaultWorld] = resolve_name(FAULT_WORLDS[name])(folder)
+    module, _, function = FAULT_WORLDS[name].partition(":")
+    world: AbstractContextManager[FaultWorld] = getattr(loaded(module), function)(folder)
     return world

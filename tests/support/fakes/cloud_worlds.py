@@ -1,7 +1,12 @@
-"""A cloud with people, time and faults around it: simulated, or EC2 on moto. The contract suite runs on each."""
+"""A cloud with people, time and faults around it. The contract suite runs on each of them.
+
+The simulated cloud and EC2 on moto are here. Every other cloud has `tests/support/clouds/PROVIDER/world.py`, whose
+`a_world(clock)` is a context manager that yields its `World`; it is found by its folder.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpuwatch.clouds import (
@@ -22,12 +27,12 @@ from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.simulate.cloud import LostResponseError, SimulatedCloud
+from tests.support.components import loaded
 from tests.support.fakes.moto_faults import REGION, MotoFaults
+from tests.support.paths import ROOT
 
 FLEET = "lab"
 MINE = {FLEET_TAG: FLEET}
-NOWHERE = "i-0123456789abcdef0"
-
 # One row per way a call is refused: the typed error, and EC2's code and HTTP status for it.
 REFUSALS = {
     ProtectedError: ("OperationNotPermitted", 400),
@@ -47,6 +52,31 @@ ACTIONS = {
 }
 TEMPLATE, CPU_TEMPLATE = "gpu-node", "cpu-node"
 ACCOUNT = "123456789012"
+_WORLDS_OF_PROVIDERS = ROOT / "tests/support/clouds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What a world's cloud calls things, where the contract leaves it to the cloud. The defaults are EC2's."""
+
+    region: str = REGION
+    zone: str = f"{REGION}a"
+    account: str = ACCOUNT
+    machine_type: str = "g5.xlarge"  # of every GPU machine of the world; it has one GPU
+    larger_type: str = "g5.2xlarge"
+    template: str = TEMPLATE  # of a machine with a GPU
+    cpu_template: str = CPU_TEMPLATE
+    no_template: str = "lt-0123456789abcdef0"
+    nowhere: str = "i-0123456789abcdef0"  # the id of no machine
+    no_group: str = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0:autoScalingGroupName/nobody"
+    volume_type: str = "gp3"
+    volume_bytes: int = 8 * 1024**3
+    unknown_id: str = "InvalidInstanceID.NotFound"
+    wrong_state: frozenset[str] = frozenset({"IncorrectInstanceState"})
+    key_of_another_launch: str | None = "IdempotentParameterMismatch"  # None: it gives the first launch's machine
+    refusals: Mapping[type[CloudError], str] = field(
+        default_factory=lambda: {kind: code for kind, (code, _) in REFUSALS.items()}
+    )
 
 
 class World(Protocol):
@@ -54,6 +84,7 @@ class World(Protocol):
 
     cloud: Cloud
     clock: ManualClock
+    words: Words
 
     def launch(self, tags: Mapping[str, str], *, gpus: bool = True) -> str:
         """Somebody launches a machine; it is running."""
@@ -96,6 +127,7 @@ class SimulatedWorld:
     def __init__(self, clock: ManualClock) -> None:
         """An empty cloud."""
         self.clock = clock
+        self.words = Words()
         self.simulated = SimulatedCloud(fleet=FLEET, clock=clock)
         self.cloud: Cloud = self.simulated
         self.count = 0
@@ -190,6 +222,7 @@ class AwsWorld:
     def __init__(self, clock: ManualClock, ec2: MotoFaults) -> None:
         """An empty account."""
         self.clock = clock
+        self.words = Words()
         self.ec2 = ec2
         self.cloud: Cloud = AwsCloud(fleet=FLEET, clock=clock, regions=[REGION], session=ec2.session)
         ec2.add_template(TEMPLATE)
@@ -264,11 +297,18 @@ def a_world(name: str) -> Iterator[World]:
     if name in {"simulated", "several"}:
         yield SimulatedWorld(clock) if name == "simulated" else SeveralWorld(clock)
         return
-    with MotoFaults(clock, lag_describes=2) as ec2:
-        yield AwsWorld(clock, ec2)
+    if name == "aws":
+        with MotoFaults(clock, lag_describes=2) as ec2:
+            yield AwsWorld(clock, ec2)
+        return
+    made: AbstractContextManager[World] = loaded(f"tests.support.clouds.{name}.world").a_world(clock)
+    with made as world:
+        yield world
 
 
-WORLDS = ("simulated", "several", "aws")
+_HERE = ("simulated", "several", "aws")
+_OF_PROVIDERS = {path.parent.name for path in _WORLDS_OF_PROVIDERS.glob("*/world.py")}
+WORLDS = (*_HERE, *sorted(_OF_PROVIDERS - set(_HERE)))
 
 
 def seen(world: World, node_id: str) -> Node:

@@ -1,6 +1,5 @@
-"""Alibaba Cloud and Tencent Cloud, whose requests we sign ourselves: signatures, prices, and nonsense."""
+"""Alibaba Cloud, whose requests we sign ourselves: signatures, prices, and nonsense."""
 
-import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -9,15 +8,13 @@ import pytest
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.fetch import Fetcher, FetchError, Wanted
-from gpuwatch.money.prices.providers import alibaba, tencent
+from gpuwatch.money.prices.providers import alibaba
 from gpuwatch.money.prices.providers.alibaba import AlibabaPrices
-from gpuwatch.money.prices.providers.tencent import TencentPrices
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.http_sink import Answer, Asked, serving
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 GN7E: Wanted = ("cn-shenzhen", "ecs.gn7e-c16g1.4xlarge")
-GT4: Wanted = ("ap-guangzhou", "GT4.41XLARGE948")
 
 Fetched = dict[tuple[str, CapacityType], tuple[Decimal, str]]  # by place and kind of capacity: price, currency
 
@@ -59,22 +56,6 @@ def test_alibabas_signature_is_that_of_its_documentation() -> None:
     }
 
     assert alibaba.signed(parameters, "testsecret").endswith("&Signature=OLeaidS1JvxuMvnyHOwuJ%2BuX5qY%3D")
-
-
-def test_tencents_signature_is_that_of_its_documentation() -> None:
-    """The example of the page on signature v3."""
-    body = b'{"Limit": 1, "Filters": [{"Values": ["\\u672a\\u547d\\u540d"], "Name": "instance-name"}]}'
-    header = tencent.authorization(
-        ("AKIDEXAMPLE", "Gu5t9xGARNpq86cd98joQYCN3EXAMPLE"),
-        host="cvm.tencentcloudapi.com",
-        at=datetime.fromtimestamp(1551113065, UTC),
-        body=body,
-    )
-
-    assert header == (
-        "TC3-HMAC-SHA256 Credential=AKIDEXAMPLE/2019-02-25/cvm/tc3_request, SignedHeaders=content-type;host, "
-        "Signature=72e494ea809ad7a8c8f7a4507b9bddcbaa8e581f516e8da2f66e2c5a96525168"
-    )
 
 
 # Alibaba Cloud
@@ -121,72 +102,26 @@ def test_alibabas_price_is_the_machines_own_part_and_the_newest_spot_price_of_ea
     assert all("s3cret" not in str(each.query) for each in server.asked)
 
 
-# Tencent Cloud
+# What goes wrong
 
 
-def quota(zone: str, usd: float, *, charge: str = "POSTPAID_BY_HOUR", **changed: object) -> dict[str, object]:
-    """One entry of DescribeZoneInstanceConfigInfos."""
-    price = {"UnitPrice": 168.0, "UnitPriceDiscount": usd, "ChargeUnit": "HOUR"}
-    return {
-        "Zone": zone,
-        "InstanceType": GT4[1],
-        "InstanceChargeType": charge,
-        "Status": "SELL",
-        "Price": price,
-    } | changed
-
-
-def test_tencents_price_is_that_of_the_hour_and_of_the_machine_that_was_asked_about(
-    clock: ManualClock, key_file: Path
-) -> None:
-    """On demand the highest of the region's zones, spot by zone; months and other machines are passed over."""
-    quotas = [
-        quota("ap-guangzhou-4", 150.0),
-        quota("ap-guangzhou-6", 151.5),
-        quota("ap-guangzhou-6", 45.3, charge="SPOTPAID"),
-        quota("ap-guangzhou-6", 90000.0, charge="PREPAID"),
-        quota("ap-guangzhou-6", 1.0, InstanceType="GT4.4XLARGE96"),
-        quota("ap-guangzhou-6", 59.0, Price={"OriginalPrice": 59.0, "UnitPrice": 0.0}),
-    ]
-    with serving(lambda _: Answer(body={"Response": {"InstanceTypeQuotaSet": quotas}})) as server:
-        prices = TencentPrices(clock=clock, key_file=key_file, currency="USD", endpoint_url=server.url)
-        found = fetched(prices, GT4)
-
-    assert found == {
-        ("ap-guangzhou", CapacityType.ON_DEMAND): (Decimal("151.5"), "USD"),
-        ("ap-guangzhou-6", CapacityType.SPOT): (Decimal("45.3"), "USD"),
-    }
-    (asked,) = server.asked
-    assert asked.headers["x-tc-region"] == "ap-guangzhou"
-    assert asked.headers["authorization"].startswith("TC3-HMAC-SHA256 Credential=an-id/2026-11-21/cvm/tc3_request")
-    assert "s3cret" not in str(asked.headers)
-    assert json.loads(asked.body)["Filters"][0] == {"Name": "instance-type", "Values": ["GT4.41XLARGE948"]}
-
-
-# Both
-
-
-@pytest.mark.parametrize("maker", ["alibaba", "tencent"])
 @pytest.mark.parametrize(
     "answer",
     [
         Answer(body="nonsense"),
         Answer(body={}),
-        Answer(body={"Response": {"Error": {"Code": "AuthFailure.SignatureFailure"}}}),
-        Answer(body={"Response": 7, "PriceInfo": 7}),
+        Answer(body={"PriceInfo": 7}),
         Answer(status=429),
         Answer(status=403, body={"Code": "Forbidden.RAM"}),
     ],
 )
 def test_nonsense_and_refusals_are_no_price_and_no_secret_is_told(
-    maker: str, answer: Answer, clock: ManualClock, key_file: Path
+    answer: Answer, clock: ManualClock, key_file: Path
 ) -> None:
     """Asked once: a signature is for one use. The error names the cloud."""
     with serving(lambda _: answer) as server:
         fetcher: Fetcher = AlibabaPrices(clock=clock, key_file=key_file, endpoint_url=server.url)
-        if maker == "tencent":
-            fetcher = TencentPrices(clock=clock, key_file=key_file, currency="CNY", endpoint_url=server.url)
-        with pytest.raises(FetchError, match=f"{maker.capitalize()} Cloud") as error:
+        with pytest.raises(FetchError, match="Alibaba Cloud") as error:
             fetched(fetcher, GN7E)
 
     assert len(server.asked) == 1
@@ -211,9 +146,3 @@ def test_a_key_file_that_holds_no_key_is_told_without_its_content(
     with pytest.raises(FetchError, match=f"prices.live.alibaba_key_file: .* {wrong}") as error:
         fetched(AlibabaPrices(clock=clock, key_file=key_file), GN7E)
     assert "s3cret" not in str(error.value)
-
-
-def test_a_key_file_that_is_not_there_is_told(clock: ManualClock, tmp_path: Path) -> None:
-    """With the setting's name and the reason."""
-    with pytest.raises(FetchError, match=r"prices\.live\.tencent_key_file: .*none cannot be read: No such file"):
-        fetched(TencentPrices(clock=clock, key_file=tmp_path / "none", currency="CNY"), GT4)

@@ -1,0 +1,61 @@
+"""`gpuwatch.clouds.sending` for SDKs that send by `requests`, as those of Tencent Cloud, Alibaba Cloud and Azure do.
+
+The package `requests` comes with these SDKs: only their providers load this module.
+"""
+
+from typing import Any
+
+from requests import PreparedRequest, Response, Session
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
+
+
+class _Connection(WatchedConnection, HTTPConnection):
+    """Plain HTTP, as to an endpoint of one's own."""
+
+
+class _SecureConnection(WatchedConnection, HTTPSConnection):
+    """HTTPS."""
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class WatchedAdapter(HTTPAdapter):
+    """Checks the permit of a change at every attempt and every write; it never sends anything a second time."""
+
+    def __init__(self) -> None:
+        """Nothing is sent yet."""
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  those of requests
+        """Make connections that check."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  those of requests
+        """The same through a proxy."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+        return manager
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:  # noqa: ANN401  those of requests
+        """Send one attempt."""
+        attempt_begins()
+        return super().send(request, *args, **kwargs)
+
+
+def watched(session: Session) -> Session:
+    """Let this session send changes only while their permits hold, each once; a redirect is not followed."""
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, WatchedAdapter())
+    session.max_redirects = 0
+    return session

@@ -1,0 +1,1 @@
+"""Tencent Cloud: Cloud Virtual Machine (CVM) and its Auto Scaling groups."""

@@ -1,0 +1,172 @@
+"""What is done to machines and groups on Tencent Cloud: one target a call.
+
+Each is sent once, on the line for acts, and only while its permit holds. What Tencent Cloud does not refuse by itself
+is asked for right before, and the permit is checked after that.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    START_IS_DONE,
+    STOP_IS_DONE,
+    TERMINATE_IS_DONE,
+    CloudError,
+    NotFoundError,
+    ProtectedError,
+)
+from gpuwatch.clouds.permit import Permit, permit_in_force
+from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tencent.errors import about_its_state
+from gpuwatch.clouds.tencent.groups import Group, known
+from gpuwatch.clouds.tencent.history import History
+from gpuwatch.clouds.tencent.instances import described
+from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.model.fleet import NodeState
+
+_IN_SERVICE = "IN_SERVICE"
+_GOING = ("TERMINATING", "IN_TERMINATING_HOOK", "TERMINATION_FAILED")
+
+
+def stop(place: Place, node_id: str, permit: Permit, history: History) -> None:
+    """Shut down by the operating system, never by the power switch, and stop charging. Source: StopInstances.
+
+    StoppedMode is KEEP_CHARGING where nothing is asked for. A machine that cannot stop charging refuses the call.
+    """
+    with _unless_already(STOP_IS_DONE, place, node_id, history):
+        place.acting.change(
+            permit, "cvm", "StopInstances", InstanceIds=[node_id], StopType="SOFT", StoppedMode="STOP_CHARGING"
+        )
+
+
+def start(place: Place, node_id: str, history: History) -> None:
+    """Source: StartInstances."""
+    with _unless_already(START_IS_DONE, place, node_id, history):
+        place.acting.change(permit_in_force(), "cvm", "StartInstances", InstanceIds=[node_id])
+        history.started(node_id)
+
+
+def terminate(place: Place, node_id: str, permit: Permit, history: History) -> None:
+    """Source: TerminateInstances; the first such call only moves a prepaid machine to the recycle bin."""
+    with _unless_already(TERMINATE_IS_DONE, place, node_id, history):
+        place.acting.change(permit, "cvm", "TerminateInstances", InstanceIds=[node_id])
+
+
+def tag(place: Place, node_id: str, tags: Mapping[str, str]) -> None:
+    """Source: TagResources of the tag service, which names a machine by its account and region.
+
+    Raises:
+        CloudError: they were not set, which a part of a good answer says.
+
+    """
+    answer = place.acting.change(
+        permit_in_force(),
+        "tag",
+        "TagResources",
+        ResourceList=[f"qcs::cvm:{place.region}:uin/{place.account}:instance/{node_id}"],
+        Tags=[{"TagKey": name, "TagValue": tags[name]} for name in sorted(tags)],
+    )
+    for failed in answer.get("FailedResources") or ():
+        code = str(failed.get("Code", ""))
+        raise CloudError(f"the tags of {node_id} were not set: {failed.get('Message', '')} ({code})", code=code)
+
+
+def terminate_member(
+    place: Place, node_id: str, group_id: str, permit: Permit, history: History, *, fleet: str
+) -> None:
+    """End a member with its place. Source: RemoveInstances of Auto Scaling, which lowers the desired size with it.
+
+    It ends what the group made, and also what is protected there against a scale-in; a machine that somebody attached
+    it only lets go. Machine and group are looked at first.
+    """
+    group = known(place.acting, group_id)
+    member = group.members.get(node_id)
+    if member is not None and member.state in _GOING:
+        return
+    try:
+        instance = described(place.acting, node_id)
+    except NotFoundError:
+        if history.ended(node_id) is None:
+            raise
+        return
+    if instance.state in TERMINATE_IS_DONE:
+        return
+    if member is None:
+        raise CloudError(f"{node_id} is not a member of {group.name} any more: it is left alone", code="NotAMember")
+    if member.state != _IN_SERVICE:
+        raise CloudError(f"{node_id} is {member.state} in {group.name}: it is left alone", code="NotInService")
+    _refuse_group(group, fleet=fleet, process="Terminate")
+    if group.desired - 1 < group.min_size:
+        raise CloudError(
+            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.min_size}",
+            code="MinSize",
+        )
+    if not member.made:
+        raise CloudError(
+            f"{node_id} was attached to {group.name} by hand: the group would let it go, and not end it",
+            code="AttachedByHand",
+        )
+    protected = claims(instance.tags, fleet=fleet, now=history.now())["protected"]
+    if protected or instance.described.get("DisableApiTermination"):
+        raise ProtectedError(f"{node_id}: {protected or 'it is protected against termination'}")
+    place.acting.change(permit, "as", "RemoveInstances", AutoScalingGroupId=group_id, InstanceIds=[node_id])
+
+
+def grow(place: Place, group_id: str, size: int, *, fleet: str) -> None:
+    """Raise the desired size, where it is smaller at this moment. Source: ModifyDesiredCapacity."""
+    group = known(place.acting, group_id)
+    if group.desired >= size:
+        return
+    if size > group.max_size:
+        raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+    _refuse_group(group, fleet=fleet, process="Launch")
+    place.acting.change(
+        permit_in_force(), "as", "ModifyDesiredCapacity", AutoScalingGroupId=group_id, DesiredCapacity=size
+    )
+
+
+def protect(place: Place, node_id: str, group_id: str, *, on: bool, fleet: str) -> None:
+    """Source: SetInstancesProtection."""
+    _refuse_group(known(place.acting, group_id), fleet=fleet)
+    place.acting.change(
+        permit_in_force(),
+        "as",
+        "SetInstancesProtection",
+        AutoScalingGroupId=group_id,
+        InstanceIds=[node_id],
+        ProtectedFromScaleIn=on,
+    )
+
+
+def _refuse_group(group: Group, *, fleet: str, process: str | None = None) -> None:
+    """Touch no group without its owner's consent, and ask for nothing of one that is switched off."""
+    if not group.enrolled(fleet):
+        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
+        raise CloudError(f"the Auto Scaling group {group.name} {whose}: it is left alone", code="NotEnrolled")
+    if process in group.suspended:
+        raise CloudError(f"the Auto Scaling group {group.name} is switched off (DISABLED)", code="ProcessSuspended")
+
+
+@contextmanager
+def _unless_already(done: frozenset[NodeState], place: Place, node_id: str, history: History) -> Iterator[None]:
+    """Take a refusal for success where the machine is where it should go, or on its way, or gone."""
+    try:
+        yield
+    except NotFoundError:
+        if NodeState.TERMINATED not in done or history.ended(node_id) is None:
+            raise
+    except CloudError as error:
+        if not about_its_state(error.code) or _state(place, node_id, history) not in done:
+            raise
+
+
+def _state(place: Place, node_id: str, history: History) -> NodeState:
+    """The state of this moment; a machine that is ending is remembered."""
+    try:
+        state = described(place.acting, node_id).state
+    except NotFoundError:
+        return NodeState.UNKNOWN if history.ended(node_id) is None else NodeState.TERMINATED
+    if state in TERMINATE_IS_DONE:
+        history.ends(node_id)
+    return state

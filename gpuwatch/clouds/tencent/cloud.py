@@ -1,0 +1,292 @@
+"""CVM and its Auto Scaling groups, in several accounts and regions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, NotFoundError
+from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
+from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.tencent import actions, launches, permissions, unused
+from gpuwatch.clouds.tencent import groups as scaling
+from gpuwatch.clouds.tencent import instances as machines
+from gpuwatch.clouds.tencent.history import History
+from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
+from gpuwatch.clouds.tencent.line import TIMEOUTS
+from gpuwatch.clouds.tencent.places import Place, Places, enabled
+from gpuwatch.clouds.tencent.settings import TencentAccountSettings
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.runtime.clock import Clock
+
+_AT_ONCE = 8  # regions beyond the settings that are looked at together
+_NO_GROUP = "GroupNotFound"
+
+
+class TencentCloud:
+    """The GPU machines and groups of some accounts and regions."""
+
+    def __init__(
+        self,
+        *,
+        fleet: str,
+        clock: Clock,
+        regions: Sequence[str] = (),
+        accounts: Mapping[str, TencentAccountSettings] | None = None,
+        key_file: str | None = None,
+        endpoint_url: str | None = None,
+        timeouts: tuple[float, float] = TIMEOUTS,
+    ) -> None:
+        """Nothing is sent yet. `timeouts`: seconds to connect, and to wait for an answer.
+
+        Raises:
+            CloudError: there is no region.
+
+        """
+        self._fleet, self._clock = fleet, clock
+        self._translator = Translator(fleet=fleet, clock=clock)
+        self._history = History(clock)
+        self._views: Views[Place] = Views(clock, cloud="Tencent Cloud")
+        self._homes: dict[str, Place] = {}  # by the id of a node
+        self._group_homes: dict[str, Place] = {}
+        self._places = Places(
+            regions=regions,
+            accounts=accounts or {},
+            key_file=key_file,
+            clock=clock,
+            endpoint_url=endpoint_url,
+            timeouts=timeouts,
+        )
+
+    # Reading.
+
+    def nodes(self) -> Sequence[Node]:
+        """All GPU machines that exist, in every account and region; of a silent one as last seen."""
+        listed: dict[str, Node] = {}
+        for place, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+            for node in nodes:
+                listed[node.id] = node
+                self._homes[node.id] = place
+        self._history.keep(listed)
+        return tuple(listed[node_id] for node_id in sorted(listed))
+
+    def node(self, node_id: str) -> Node:
+        """One machine as CVM shows it now, and terminated where it was ending and is shown no more."""
+        try:
+            place, instance = self._look_for(node_id)
+        except NotFoundError:
+            ended = self._history.ended(node_id)
+            if ended is None:
+                raise
+            return ended
+        return self._node_of(place, instance)
+
+    def find(self, key: str) -> Node | None:
+        """The machine launched with that key, which is its name."""
+        answers = everywhere(self._places.all, lambda place: attempt(lambda: self._launched(place, key)))
+        for found in answers:
+            if isinstance(found, Node):
+                return found
+        for found in answers:
+            if isinstance(found, CloudError):
+                raise found
+        return self._history.ended_by_name(key)
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """The Auto Scaling groups of this fleet, and all others that have GPU machines."""
+        found: list[NodeGroup] = []
+        for place, groups in anywhere(self._places.all, self._groups, self._views.last_groups):
+            self._group_homes |= {group.id: place for group in groups}
+            found += groups
+        return tuple(sorted(found, key=lambda group: group.id))
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One group as it is now."""
+        place = self._home_of_group(group_id)
+        group = scaling.known(place.reading, group_id)
+        return group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """Disks and addresses that no running machine uses, in every account and region."""
+        stopped = frozenset(node.id for node in self.nodes() if node.state is NodeState.STOPPED)
+        by_place = everywhere(self._places.all, lambda place: unused.listed(place, stopped))
+        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+
+    # Acting. The keys are for launches alone: the other calls take no token, and asking twice changes nothing more.
+
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+        """Ask for a stop that also stops charging."""
+        del key
+        actions.stop(self._home(node_id), node_id, permit, self._history)
+
+    def start(self, node_id: str, key: str) -> None:
+        """Ask for a start."""
+        del key
+        actions.start(self._home(node_id), node_id, self._history)
+
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
+        """Ask for the end of a machine; with a group, of its place there too."""
+        del key
+        home = self._home(node_id)
+        place = home if group is None else self._home_of_group(group)
+        with self._history.ending(node_id):
+            if group is None:
+                actions.terminate(place, node_id, permit, self._history)
+            else:
+                actions.terminate_member(place, node_id, group, permit, self._history, fleet=self._fleet)
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """Ask for one machine, in the account and region that the arguments name."""
+        place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+        node_id = launches.launch(place, arguments, key, fleet=self._fleet, types=self._translator.types)
+        self._homes[node_id] = place
+        return node_id
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """Raise a group's desired size."""
+        del key
+        actions.grow(self._home_of_group(group_id), group_id, size, fleet=self._fleet)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Set a member's protection against its group's own scale-in, or lift it."""
+        del key
+        actions.protect(self._home_of_group(group_id), node_id, group_id, on=on, fleet=self._fleet)
+
+    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
+        """Set tags of the allow-list."""
+        del key
+        refuse_foreign(tags)
+        actions.tag(self._home(node_id), node_id, tags)
+
+    # Our own standing; nothing is carried out.
+
+    def may(self, needs: Needs) -> Iterator[Permission]:
+        """By reading, and by RunInstances' DryRun, in every account and region."""
+        for place in self._places.all:
+            yield from permissions.reads(place)
+            if needs.act:
+                yield permissions.acts(place, needs)
+        for arguments in needs.launches:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            yield permissions.launch(place, arguments, fleet=self._fleet)
+
+    def unfit(self, wanted: Sequence[Mapping[str, str]]) -> Iterator[str]:
+        """Why templates do not fit: their machine type has no GPU of NVIDIA."""
+        for arguments in wanted:
+            place = self._places.at(arguments.get("region") or None, arguments.get("account") or None)
+            template = launches.template_of(place.reading, arguments)
+            why = launches.unfit(place, template, arguments, self._translator.types)
+            if why is not None:
+                yield why
+
+    def identity(self) -> Identity:
+        """In the first place."""
+        return permissions.identity(self._places.all[0])
+
+    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """Disks of these machines, in every account and region."""
+        wanted = frozenset(node_ids)
+        by_place = everywhere(self._places.all, lambda place: list(permissions.unencrypted(place, wanted)))
+        return tuple(each for place in by_place for each in place)
+
+    def quotas(self) -> Sequence[Quota]:
+        """The account's limits in every region."""
+        by_place = everywhere(self._places.all, permissions.quotas)
+        return tuple(sorted((each for place in by_place for each in place), key=lambda each: (each.region, each.name)))
+
+    def elsewhere(self) -> Sequence[OtherRegion]:
+        """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""
+        apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
+        others = [
+            home.beside(region)
+            for home in self._places.homes
+            for region in enabled(home)
+            if not any(place.signer is home.signer and place.region == region for place in self._places.all)
+        ]
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            return tuple(pool.map(lambda place: _looked(place, apart), others))
+
+    # Within one place.
+
+    def _nodes(self, place: Place) -> list[Node]:
+        """The place's GPU machines. What was there before and is not listed is asked for once more by its id."""
+        instances = machines.listed(place.reading)
+        missing = self._views.left_out(place, [instance.id for instance in instances])
+        instances += machines.by_ids(place.reading, missing)
+        alive = [each for each in instances if each.state is not NodeState.TERMINATED]
+        members = scaling.members(place) if alive else {}
+        grouped = any(each.id in members for each in alive)
+        groups = {group.id: group for group in scaling.listed(place, members)} if grouped else {}
+        nodes = [self._history.seen(node) for node in self._translator.nodes(place, alive, members, groups)]
+        gone = [node_id for node_id in missing if self._history.ended(node_id) is not None]
+        return self._views.keep(place, nodes, [*(instance.id for instance in instances), *gone])
+
+    def _groups(self, place: Place) -> list[NodeGroup]:
+        groups = scaling.listed(place, scaling.members(place))
+        shown = [
+            group.as_node_group(place, fleet=self._fleet, now=self._clock.now())
+            for group in groups
+            if group.enrolled(self._fleet) or self._translator.types.has_gpus(place, group.types)
+        ]
+        return self._views.keep_groups(place, shown)
+
+    def _launched(self, place: Place, key: str) -> Node | None:
+        named = machines.listed(place.reading, Filters=[{"Name": "instance-name", "Values": [key]}])
+        for instance in named:
+            if instance.described.get("InstanceName") == key:  # the filter also finds longer names
+                self._homes[instance.id] = place
+                return self._node_of(place, instance)
+        return None
+
+    def _node_of(self, place: Place, instance: Instance) -> Node:
+        """One machine, with its group."""
+        member = scaling.member(place.reading, instance.id)
+        group = None if member is None else scaling.known(place.reading, member.group_id)
+        return self._history.seen(self._translator.node(place, instance, member, group))
+
+    # Which place.
+
+    def _home(self, node_id: str) -> Place:
+        """The place of an id. A machine that this process has not seen is looked at: else nobody could tell its end."""
+        if self._history.last(node_id) is None:
+            try:
+                self._node_of(*self._look_for(node_id))
+            except NotFoundError:
+                if node_id not in self._homes:  # a launched one may not be listed yet
+                    raise
+        return self._homes[node_id]
+
+    def _look_for(self, node_id: str) -> tuple[Place, Instance]:
+        """Ask each place that may have it."""
+        places = [self._homes[node_id]] if node_id in self._homes else self._places.all
+        for place in places:
+            try:
+                instance = machines.described(place.reading, node_id)
+            except NotFoundError:
+                continue
+            self._homes[node_id] = place
+            return place, instance
+        raise NotFoundError(f"Tencent Cloud lists no instance {node_id} in {self._places}", code=UNKNOWN_ID)
+
+    def _home_of_group(self, group_id: str) -> Place:
+        """The place of a group; its id does not name one."""
+        for place in [self._group_homes[group_id]] if group_id in self._group_homes else self._places.all:
+            try:
+                scaling.known(place.reading, group_id)
+            except NotFoundError:
+                continue
+            self._group_homes[group_id] = place
+            return place
+        raise NotFoundError(f"there is no Auto Scaling group {group_id} in {self._places}", code=_NO_GROUP)
+
+
+def _looked(place: Place, translator: Translator) -> OtherRegion:
+    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
+    try:
+        instances = [each for each in machines.listed(place.reading) if each.state is not NodeState.TERMINATED]
+        nodes = list(translator.nodes(place, instances, {}, {}))
+    except AuthFailedError as error:
+        return OtherRegion(where=place.name, refused=error.code)
+    except CloudError as error:
+        return OtherRegion(where=place.name, trouble=str(error))
+    return OtherRegion(where=place.name, machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes))

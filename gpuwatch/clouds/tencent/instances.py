@@ -1,0 +1,270 @@
+"""CVM's instances in our words."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.tags import claims
+from gpuwatch.clouds.tencent.errors import asking
+from gpuwatch.clouds.tencent.groups import Group, Member
+from gpuwatch.clouds.tencent.line import Line
+from gpuwatch.clouds.tencent.machine_types import MachineTypes
+from gpuwatch.clouds.tencent.owners import managed_by
+from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.runtime.clock import Clock
+
+_DESCRIBE = "DescribeInstances"
+_VALUES_A_FILTER = 5  # the limit of DescribeInstances
+UNKNOWN_ID = "InvalidInstanceId.NotFound"
+
+# InstanceState (cloud.tencent.com/document/api/213/15753#InstanceStatus). All others (REBOOTING, RESCUE_MODE, a word
+# that we have never heard) are a doubt.
+_STATES = {
+    "PENDING": NodeState.PENDING,
+    "LAUNCH_FAILED": NodeState.TERMINATED,  # it was never made
+    "RUNNING": NodeState.RUNNING,
+    "STARTING": NodeState.PENDING,
+    "STOPPING": NodeState.STOPPING,
+    "STOPPED": NodeState.STOPPED,
+    "SHUTDOWN": NodeState.TERMINATING,  # in the recycle bin, and not billed
+    "TERMINATING": NodeState.TERMINATING,
+}
+# LatestOperation that is OPERATING: InstanceState may still be that from before it.
+_UNDER_WAY = {
+    "StopInstances": NodeState.STOPPING,
+    "StartInstances": NodeState.PENDING,
+    "TerminateInstances": NodeState.TERMINATING,
+}
+# InstanceChargeType. An unknown word is a way of paying that we do not know: it is left alone.
+_CHARGES = {
+    "POSTPAID_BY_HOUR": CapacityType.ON_DEMAND,
+    "SPOTPAID": CapacityType.SPOT,
+    "PREPAID": CapacityType.PREPAID,
+    "CDHPAID": CapacityType.DEDICATED_HOST,
+    "CDCPAID": CapacityType.DEDICATED_HOST,
+}
+_PAID_ANYWAY = {
+    CapacityType.PREPAID: "it is paid by the month or the year (PREPAID)",
+    CapacityType.DEDICATED_HOST: "its dedicated host or cluster is paid whether it runs or not",
+    CapacityType.SPOT: "it is a spot instance, and Tencent Cloud goes on billing these when they are stopped",
+}
+_LOCAL = "LOCAL_"  # disk types
+_STOPS_CHARGING, _KEEPS_CHARGING = "STOP_CHARGING", "KEEP_CHARGING"
+_NO_NAME = ("", "未命名")  # InstanceName of a machine that nobody named
+# A member in another state is being attached, detached, or worked on by the group's hooks.
+_SERVING = ("IN_SERVICE", "CREATING", "TERMINATING", "IN_LAUNCHING_HOOK", "IN_TERMINATING_HOOK", "STARTING")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance as CVM describes it."""
+
+    described: Mapping[str, Any]
+    id: str
+
+    @property
+    def type(self) -> str:
+        """Its machine type."""
+        return self.described.get("InstanceType") or ""
+
+    @property
+    def charge(self) -> str:
+        """How it is paid, in Tencent Cloud's word."""
+        return self.described.get("InstanceChargeType") or ""
+
+    @property
+    def zone(self) -> str:
+        """Where it is."""
+        return (self.described.get("Placement") or {}).get("Zone") or ""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return {tag["Key"]: tag.get("Value") or "" for tag in self.described.get("Tags") or () if "Key" in tag}
+
+    @property
+    def made_at(self) -> datetime | None:
+        """When it was made: ISO 8601 in UTC. A time without a zone is none that we could read."""
+        try:
+            made = datetime.fromisoformat(self.described.get("CreatedTime") or "")
+        except ValueError:
+            return None
+        return None if made.tzinfo is None else made.astimezone(UTC)
+
+    @property
+    def disks(self) -> list[str]:
+        """The types of its disks."""
+        disks = [self.described.get("SystemDisk") or {}, *(self.described.get("DataDisks") or ())]
+        return [disk.get("DiskType") or "" for disk in disks]
+
+    @property
+    def whole(self) -> bool:
+        """Whether its description has the parts that decisions rest on; a tag that is cut off could be anything."""
+        tagged = all("Key" in tag and "Value" in tag for tag in self.described.get("Tags") or ())
+        return tagged and "Tags" in self.described and bool(self.type and self.charge and self.zone and self.made_at)
+
+    @property
+    def state(self) -> NodeState:
+        """Its state. A description with holes, or a word that we have never heard, is a doubt about this machine."""
+        state = _STATES.get(self.described.get("InstanceState") or "", NodeState.UNKNOWN)
+        if (
+            state in {NodeState.RUNNING, NodeState.STOPPED}
+            and self.described.get("LatestOperationState") == "OPERATING"
+        ):
+            state = _UNDER_WAY.get(self.described.get("LatestOperation") or "", state)
+        return state if state is NodeState.TERMINATED or self.whole else NodeState.UNKNOWN
+
+    @property
+    def capacity_type(self) -> CapacityType:
+        """How it was bought."""
+        return _CHARGES.get(self.charge, CapacityType.RESERVED)
+
+    @property
+    def still_billed(self) -> str | None:
+        """Why a stop would not end what it costs per hour, or has not.
+
+        Source: "No Charges When Shut Down for Pay-as-You-Go Instances" (cloud.tencent.com/document/product/213/19918):
+        pay-as-you-go machines with cloud disks alone stop charging, and StopChargingMode says so after the stop.
+        """
+        if self.capacity_type in _PAID_ANYWAY:
+            return _PAID_ANYWAY[self.capacity_type]
+        if self.capacity_type is not CapacityType.ON_DEMAND:
+            return f"nobody knows what a stop does to the way in which it is paid, {self.charge!r}"
+        local = next((disk for disk in self.disks if disk.startswith(_LOCAL)), None)
+        if local is not None:
+            return (
+                f"it has a local disk ({local}), and Tencent Cloud goes on billing such machines when they are stopped"
+            )
+        mode = self.described.get("StopChargingMode")
+        if self.state is not NodeState.STOPPED or mode == _STOPS_CHARGING:
+            return None
+        if mode == _KEEPS_CHARGING:
+            return "it was stopped without STOP_CHARGING, and goes on charging (KEEP_CHARGING)"
+        return f"Tencent Cloud does not say that it has stopped charging (StopChargingMode {mode})"
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs it has; a part of one (vGPU) counts as one. None: its description does not say."""
+        info = self.described.get("GPUInfo") or {}
+        count = info.get("GPUCount")
+        return None if not isinstance(count, (int, float)) or count <= 0 else max(1, math.ceil(count))
+
+
+def listed(line: Line, **parameters: object) -> list[Instance]:
+    """Every instance that matches. Source: DescribeInstances to its last page.
+
+    Raises:
+        CloudError: the list could not be had whole.
+
+    """
+    return [_instance(each) for each in line.listed("cvm", _DESCRIBE, "InstanceSet", "InstanceId", **parameters)]
+
+
+def by_ids(line: Line, ids: list[str]) -> list[Instance]:
+    """Those of these instances that are there. By filter: one unknown id may fail a call by ids."""
+    return [
+        each
+        for begin in range(0, len(ids), _VALUES_A_FILTER)
+        for each in listed(line, Filters=[{"Name": "instance-id", "Values": ids[begin : begin + _VALUES_A_FILTER]}])
+    ]
+
+
+def described(line: Line, node_id: str) -> Instance:
+    """One instance by its id. Source: DescribeInstances.
+
+    Raises:
+        NotFoundError: CVM does not list it here.
+        CloudError: no answer.
+
+    """
+    answer = line.ask("cvm", _DESCRIBE, InstanceIds=[node_id])
+    with asking(line.asked(_DESCRIBE)):
+        for each in answer["InstanceSet"]:
+            return _instance(each)
+    raise NotFoundError(f"Tencent Cloud lists no instance {node_id}", code=UNKNOWN_ID)
+
+
+def _instance(described: Mapping[str, Any]) -> Instance:
+    return Instance(described=described, id=described["InstanceId"])
+
+
+class Translator:
+    """Makes nodes of instances."""
+
+    def __init__(self, *, fleet: str, clock: Clock) -> None:
+        """Begin without any machine type."""
+        self.fleet, self._clock = fleet, clock
+        self.types = MachineTypes(clock)
+
+    def nodes(
+        self, place: Place, instances: Iterable[Instance], members: Mapping[str, Member], groups: Mapping[str, Group]
+    ) -> Iterator[Node]:
+        """The GPU machines among the instances; `members` and `groups` are those of the place, by their ids.
+
+        A machine whose GPUs are not known is one of them where it carries the fleet's tag, and is left out otherwise.
+        """
+        instances = list(instances)
+        self.types.learn(place, (each.type for each in instances if each.gpus is None))
+        for instance in instances:
+            member = members.get(instance.id)
+            node = self._node(place, instance, member, None if member is None else groups.get(member.group_id))
+            if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
+                yield node
+
+    def node(self, place: Place, instance: Instance, member: Member | None, group: Group | None) -> Node:
+        """CVM's words in ours; `group` is the Auto Scaling group that it is a member of."""
+        if instance.gpus is None:
+            self.types.learn(place, [instance.type])
+        return self._node(place, instance, member, group)
+
+    def _node(self, place: Place, instance: Instance, member: Member | None, group: Group | None) -> Node:
+        described, tags = instance.described, instance.tags
+        gpus = instance.gpus
+        name = described.get("InstanceName") or ""
+        addresses = described.get("PrivateIpAddresses") or ()
+        return Node(
+            id=instance.id,
+            name=instance.id if name in _NO_NAME else name,
+            state=instance.state,
+            instance_type=instance.type,
+            gpu_count=self.types.gpus(instance.type) if gpus is None else gpus,
+            region=place.region,
+            zone=instance.zone,
+            capacity_type=instance.capacity_type,
+            launched_at=instance.made_at,
+            address=next(iter(addresses), None),
+            managed_by=self._managed_by(tags, member, group),
+            instance_store=any(disk.startswith(_LOCAL) for disk in instance.disks),
+            account=place.account,
+            group=None if member is None else member.group_id,
+            scale_in_protected=member is not None and member.protected,
+            cannot_terminate=_cannot_terminate(described, member),
+            still_billed=instance.still_billed,
+            tags=tags,
+            **claims(tags, fleet=self.fleet, now=self._clock.now()),
+        )
+
+    def _managed_by(self, tags: Mapping[str, str], member: Member | None, group: Group | None) -> str | None:
+        """Which other system owns it: not its group, where the group's owner consents and it serves there."""
+        if member is None:
+            return managed_by(tags)
+        if group is None:
+            return f"Auto Scaling group {member.group_id}"
+        if not group.enrolled(self.fleet):
+            return managed_by(tags) or f"Auto Scaling group {group.name}"
+        if member.state not in _SERVING:
+            return f"Auto Scaling group {group.name} ({member.state})"
+        return managed_by(tags, in_own_group=True)
+
+
+def _cannot_terminate(described: Mapping[str, Any], member: Member | None) -> str | None:
+    """Why Tencent Cloud refuses an end, or makes something else of it."""
+    if described.get("DisableApiTermination"):
+        return "it is protected against termination in the cloud (DisableApiTermination)"
+    if member is not None and not member.made:
+        return "it was attached to its Auto Scaling group by hand: the group would let it go, and not end it"
+    return None

@@ -1,0 +1,39 @@
+"""Which other system owns a machine on Tencent Cloud, by the tags that it leaves. Any doubt makes it theirs."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+GROUP_TAG = "tencentcloud:autoscaling:auto-scaling-group-id"  # which Auto Scaling leaves on the machines it makes
+
+# Tags by which other systems own a machine: pattern of the key, what owns it. The first match wins.
+_OWNERS: tuple[tuple[str, str], ...] = (
+    ("tke-clusterId", "TKE cluster"),
+    ("tke-*", "TKE"),
+    ("tke.cloud.tencent.com/*", "TKE"),
+    ("tencentcloud:tke:*", "TKE"),
+    ("kubernetes.io/cluster/*", "Kubernetes cluster"),
+    ("k8s.io/cluster-autoscaler/*", "cluster autoscaler"),
+    ("karpenter.*", "Karpenter"),
+    ("emr-*", "EMR"),
+    ("tencentcloud:emr:*", "EMR"),
+    ("tencentcloud:batch:*", "Batch Compute"),
+    ("tencentcloud:thpc:*", "THPC cluster"),
+    ("ray-cluster-name", "Ray cluster"),
+    ("tencentcloud:autoscaling:*", "Auto Scaling group"),
+    ("tencentcloud:*", "a service of Tencent Cloud"),  # the prefix is kept for its own services
+)
+_OF_A_GROUP = "tencentcloud:autoscaling:*"
+
+
+def managed_by(tags: Mapping[str, str], *, in_own_group: bool = False) -> str | None:
+    """Which other system owns a machine or a group; None if none does.
+
+    `in_own_group`: it is a member of an Auto Scaling group whose owner consents to gpuwatch, or that group itself. Then
+    the group is no foreign owner; a system that drives the group (TKE, EMR) still is one.
+    """
+    for pattern, owner in _OWNERS:
+        for key in sorted(tags):
+            if fnmatchcase(key, pattern) and not (in_own_group and fnmatchcase(key, _OF_A_GROUP)):
+                name = key.removeprefix("kubernetes.io/cluster/") if pattern == "kubernetes.io/cluster/*" else tags[key]
+                return f"{owner} {name}".strip()
+    return None

@@ -1,0 +1,107 @@
+"""What Tencent Cloud says of our own standing: permissions, the clock, disks, quotas. Nothing is carried out.
+
+Reads are tried by reading. Of the changes RunInstances alone has a DryRun; stop, start, end and tags cannot be tried.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds.permissions import Identity, Needs, Permission, Quota
+from gpuwatch.clouds.tencent.errors import asking
+from gpuwatch.clouds.tencent.launches import request_of, template_of
+from gpuwatch.clouds.tencent.places import Place
+
+_READS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "DescribeInstances": ("cvm", {"Limit": 1}),
+    "DescribeInstanceTypeConfigs": ("cvm", {"Filters": [{"Name": "instance-type", "Values": ["S5.SMALL1"]}]}),
+    "DescribeLaunchTemplates": ("cvm", {"Limit": 1}),
+    "DescribeAccountQuota": ("cvm", {}),
+    "DescribeAutoScalingGroups": ("as", {"Limit": 1}),
+    "DescribeAutoScalingInstances": ("as", {"Limit": 1}),
+    "DescribeLaunchConfigurations": ("as", {"Limit": 1}),
+    "DescribeDisks": ("cbs", {"Limit": 1}),
+    "DescribeAddresses": ("vpc", {"Limit": 1}),
+}
+_ACTS = ("StopInstances", "StartInstances", "TagResources")
+_OF_GROUPS = ("RemoveInstances", "SetInstancesProtection")
+_NO_TRY = "Tencent Cloud has no way to try them"
+_KEY = "gpuwatch-doctor"  # RunInstances' ClientToken of a launch that never is
+_QUOTAS = {"PostPaidQuotaSet": "machines", "SpotPaidQuotaSet": "vCPUs"}
+
+
+def reads(place: Place) -> Iterator[Permission]:
+    """What every role needs."""
+    for call, (service, parameters) in _READS.items():
+        yield _tried(place, call, service, parameters)
+
+
+def acts(place: Place, needs: Needs) -> Permission:
+    """What the role `reclaim` needs."""
+    calls = [*_ACTS, *(("TerminateInstances",) if needs.terminate else ()), *(_OF_GROUPS if needs.groups else ())]
+    return Permission(call=", ".join(calls), where=place.name, allowed=None, reason=_NO_TRY)
+
+
+def launch(place: Place, arguments: Mapping[str, str], *, fleet: str) -> Permission:
+    """What the role `scale` needs, tried with a pool's own template. Source: RunInstances with DryRun."""
+    try:
+        template = template_of(place.reading, arguments)
+        request = request_of(place, template, arguments, _KEY, fleet=fleet)
+    except CloudError as error:
+        return Permission(call="RunInstances", where=place.name, allowed=None, reason=str(error))
+    return _tried(place, "RunInstances", "cvm", {**request, "DryRun": True})
+
+
+def identity(place: Place) -> Identity:
+    """Source: GetCallerIdentity, and the Date of its answer."""
+    answer = place.reading.ask("sts", "GetCallerIdentity")
+    with asking(place.reading.asked("GetCallerIdentity")):
+        name = str(answer["Arn"])
+    try:
+        return Identity(name=name, at=parsedate_to_datetime(place.reading.server_time("sts")))
+    except ValueError:
+        return Identity(name=name, at=None)
+
+
+def unencrypted(place: Place, node_ids: frozenset[str]) -> Iterator[str]:
+    """Source: DescribeDisks of CBS to its last page."""
+    call = "DescribeDisks"
+    found = place.reading.listed("cbs", call, "DiskSet", "DiskId")
+    with asking(place.reading.asked(call)):
+        for disk in found:
+            if disk.get("InstanceId") in node_ids and not disk["Encrypt"]:
+                yield f"{disk['DiskId']} of {disk['InstanceId']}"
+
+
+def quotas(place: Place) -> Sequence[Quota]:
+    """What of its limits the account has used in each zone. Source: DescribeAccountQuota.
+
+    PostPaidQuotaSet counts machines that are paid by the hour, SpotPaidQuotaSet the vCPUs of spot machines.
+    """
+    call = "DescribeAccountQuota"
+    answer = place.reading.ask("cvm", call)
+    with asking(place.reading.asked(call)):
+        sets = answer["AccountQuotaOverview"]["AccountQuota"]
+        return [
+            Quota(
+                name=f"{name} of {each['Zone']}",
+                region=place.region,
+                limit=float(each["TotalQuota"]),
+                used=float(each["UsedQuota"]),
+                unit=unit,
+            )
+            for name, unit in _QUOTAS.items()
+            for each in sorted(sets.get(name) or (), key=lambda each: str(each["Zone"]))
+        ]
+
+
+def _tried(place: Place, call: str, service: str, parameters: Mapping[str, Any]) -> Permission:
+    """What the answer says of the permission; any other error says nothing of it."""
+    try:
+        place.reading.ask(service, call, **parameters)
+    except AuthFailedError as error:
+        return Permission(call=call, where=place.name, allowed=False, reason=error.code)
+    except CloudError as error:
+        return Permission(call=call, where=place.name, allowed=None, reason=str(error))
+    return Permission(call=call, where=place.name, allowed=True)

@@ -1,0 +1,94 @@
+"""Tencent Cloud for the fault matrix: the provider in two regions of one account, with short pages and time-outs."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from gpuwatch.clouds.tencent import line
+from gpuwatch.clouds.tencent.cloud import TencentCloud
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.clouds.fault_worlds import FLEET
+from tests.support.clouds.faults import Fault
+from tests.support.clouds.server import CloudServer, serving
+from tests.support.clouds.tencent.fake import SECRET_ID, SECRET_KEY, FakeTencent
+from tests.support.clouds.tencent.world import ACTIONS, GPU_TYPE, TencentWorld
+from tests.support.fakes.cloud_worlds import TEMPLATE
+
+REGIONS = ("ap-guangzhou", "ap-beijing")
+_STATES = {
+    "PENDING": NodeState.PENDING,
+    "STARTING": NodeState.PENDING,
+    "RUNNING": NodeState.RUNNING,
+    "STOPPING": NodeState.STOPPING,
+    "STOPPED": NodeState.STOPPED,
+    "TERMINATING": NodeState.TERMINATING,
+}
+
+
+class TencentFaultWorld:
+    """`TencentCloud` in two regions."""
+
+    regions = REGIONS
+    calls: ClassVar[Mapping[str, str]] = {**ACTIONS, "nodes": "DescribeInstances"}
+    arguments: ClassVar[Mapping[str, str]] = {
+        "template": TEMPLATE,
+        "version": "$Default",
+        "pool": "train",
+        "region": REGIONS[0],
+    }
+    page = 5
+    totals = True
+    cannot: ClassVar[Mapping[Fault, str]] = {}
+
+    def __init__(self, clock: ManualClock, server: CloudServer, fake: FakeTencent, cloud: TencentCloud) -> None:
+        """Without machines."""
+        self.clock, self.server, self.cloud = clock, server, cloud
+        self._state = fake.state
+        TencentWorld(clock, server, fake, cloud)  # its templates
+
+    def launch(self, tags: Mapping[str, str], *, region: str) -> str:
+        """One that runs."""
+        return self._state.add_machine(region, GPU_TYPE, tags=dict(tags)).id
+
+    def state(self, node_id: str) -> NodeState | None:
+        """As it is at this moment."""
+        machine = self._state.machines.get(node_id)
+        return None if machine is None else _STATES[machine.state]
+
+    def tags(self, node_id: str) -> Mapping[str, str]:
+        """As they are."""
+        return self._state.machines[node_id].tags
+
+    def ids(self) -> Collection[str]:
+        """All of them."""
+        return self._state.machines
+
+    def settle(self, node_id: str) -> None:
+        """A minute passes."""
+        del node_id
+        self.clock.advance(60)
+        self._state.pass_time()
+
+
+@contextmanager
+def fault_world(folder: Path) -> Iterator[TencentFaultWorld]:
+    """An empty account."""
+    clock = ManualClock()
+    fake = FakeTencent(clock)
+    key_file = folder / "key"
+    key_file.write_text(f"{SECRET_ID}:{SECRET_KEY}\n", encoding="utf-8")
+    with serving(fake) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line, "PAGE_SIZE", TencentFaultWorld.page)
+        cloud = TencentCloud(
+            fleet=FLEET,
+            clock=clock,
+            regions=REGIONS,
+            key_file=str(key_file),
+            endpoint_url=server.url,
+            timeouts=(0.3, 0.3),
+        )
+        yield TencentFaultWorld(clock, server, fake, cloud)

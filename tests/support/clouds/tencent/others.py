@@ -1,0 +1,103 @@
+"""Actions of CBS (disks), VPC (addresses and subnets), STS (who asks) and the tag service, on the fake's state."""
+
+import re
+from typing import Any
+
+from tests.support.clouds.tencent.cvm import Parameters, page
+from tests.support.clouds.tencent.state import Refusal, State
+
+ACCOUNT = "100000000001"
+_MACHINE = re.compile(r"qcs::cvm:(?P<region>[a-z-]+):uin/(?P<account>\d+):instance/(?P<id>ins-\w+)")
+_KEY_LENGTH, _VALUE_LENGTH = 127, 255
+_SIGNS = re.compile(r"[\w +\-=.:/@()\[\],;><]*")
+
+
+class Others:
+    """One region at a time."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def describe_disks(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeDisks."""
+        shown: list[dict[str, Any]] = [
+            {
+                "DiskId": disk.id,
+                "DiskType": disk.type,
+                "DiskState": "UNATTACHED" if disk.machine is None else "ATTACHED",
+                "DiskName": "",
+                "DiskSize": disk.size,
+                "DiskUsage": "DATA_DISK" if disk.machine is None else "SYSTEM_DISK",
+                "DiskChargeType": "POSTPAID_BY_HOUR",
+                "Encrypt": disk.encrypted,
+                "InstanceId": disk.machine or "",
+                "ThroughputPerformance": 0,
+                "Placement": {"Zone": f"{region}-3", "ProjectId": 0},
+                "Tags": [],
+            }
+            for disk in self.state.disks.values()
+            if disk.region == region
+        ]
+        return page(shown, asked, "DiskSet")
+
+    def describe_addresses(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeAddresses."""
+        shown: list[dict[str, Any]] = [
+            {
+                "AddressId": address.id,
+                "AddressName": "",
+                "AddressStatus": "UNBIND" if address.machine is None else "BIND",
+                "AddressIp": "203.0.113.7",
+                "InstanceId": address.machine or "",
+                "AddressType": address.type,
+                "CreatedTime": "2026-01-01T00:00:00Z",
+                "InstanceType": None if address.machine is None else "CVM",
+                "TagSet": [],
+            }
+            for address in self.state.addresses.values()
+            if address.region == region
+        ]
+        return page(shown, asked, "AddressSet")
+
+    def describe_subnets(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeSubnets."""
+        shown: list[dict[str, Any]] = [
+            {"VpcId": "vpc-1", "SubnetId": each, "SubnetName": each, "Zone": f"{region}-{each[-1]}"}
+            for each in asked.get("SubnetIds", ())
+            if each.startswith("subnet-zone")
+        ]
+        return {"TotalCount": len(shown), "SubnetSet": shown}
+
+    def get_caller_identity(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """GetCallerIdentity."""
+        del region, asked
+        return {
+            "Arn": f"qcs::cam:{ACCOUNT}:uin/100000000002",
+            "AccountId": ACCOUNT,
+            "UserId": "100000000002",
+            "PrincipalId": "100000000002",
+            "Type": "CAMUser",
+        }
+
+    def tag_resources(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """TagResources."""
+        del region  # the tag service knows all of them
+        failed = []
+        for tag in asked["Tags"]:
+            _check("Key", tag["TagKey"], _KEY_LENGTH)
+            _check("Value", tag["TagValue"], _VALUE_LENGTH)
+        for name in asked["ResourceList"]:
+            found = _MACHINE.fullmatch(name)
+            machine = None if found is None else self.state.machines.get(found["id"])
+            if found is None or machine is None or (machine.region, ACCOUNT) != (found["region"], found["account"]):
+                failed.append({"Resource": name, "Code": "InvalidParameterValue.ResourceIdInvalid", "Message": "why"})
+            else:
+                machine.tags |= {tag["TagKey"]: tag["TagValue"] for tag in asked["Tags"]}
+        return {"FailedResources": failed}
+
+
+def _check(part: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise Refusal(f"InvalidParameterValue.Tag{part}LengthExceeded")
+    if not _SIGNS.fullmatch(text):
+        raise Refusal(f"InvalidParameterValue.Tag{part}CharacterIllegal")

@@ -1,0 +1,133 @@
+"""Auto Scaling's actions on the fake's state."""
+
+from typing import Any
+
+from tests.support.clouds.tencent.cvm import Parameters, filters, page
+from tests.support.clouds.tencent.state import Refusal, ScalingGroup, State
+
+_VALUES = 5
+
+
+class Scaling:
+    """One region at a time."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def describe_auto_scaling_groups(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeAutoScalingGroups."""
+        found = [each for each in self.state.groups.values() if each.region == region]
+        if "AutoScalingGroupIds" in asked:
+            found = [each for each in found if each.id in asked["AutoScalingGroupIds"]]
+        return page([_described(each) for each in found], asked, "AutoScalingGroupSet")
+
+    def describe_auto_scaling_instances(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeAutoScalingInstances."""
+        by_group = filters(asked, "", values=_VALUES).get("auto-scaling-group-id")
+        shown = [
+            {
+                "InstanceId": node_id,
+                "AutoScalingGroupId": group.id,
+                "AutoScalingGroupName": group.name,
+                "LaunchConfigurationId": f"asc-{group.id[4:]}",
+                "LaunchConfigurationName": group.name,
+                "LifeCycleState": state,
+                "HealthStatus": "HEALTHY",
+                "ProtectedFromScaleIn": node_id in group.protected,
+                "Zone": group.zone,
+                "CreationType": "MANUAL_ATTACHING" if node_id in group.attached else "AUTO_CREATION",
+                "AddTime": "2026-01-01T00:00:00Z",
+                "InstanceType": group.type,
+                "VersionNumber": 1,
+                "WarmupStatus": "NO_NEED_WARMUP",
+            }
+            for group in self.state.groups.values()
+            if group.region == region and (by_group is None or group.id in by_group)
+            for node_id, state in group.members.items()
+            if "InstanceIds" not in asked or node_id in asked["InstanceIds"]
+        ]
+        return page(shown, asked, "AutoScalingInstanceSet")
+
+    def describe_launch_configurations(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """DescribeLaunchConfigurations."""
+        shown = [
+            {
+                "ProjectId": 0,
+                "LaunchConfigurationId": f"asc-{group.id[4:]}",
+                "LaunchConfigurationName": group.name,
+                "InstanceType": group.type,
+                "InstanceTypes": [group.type],
+                "InstanceChargeType": "POSTPAID_BY_HOUR",
+                "InstanceTags": [{"Key": key, "Value": value} for key, value in group.tags.items()],
+                "CreatedTime": "2026-01-01T00:00:00Z",
+                "LaunchConfigurationStatus": "NORMAL",
+            }
+            for group in self.state.groups.values()
+            if group.region == region
+            and (f"asc-{group.id[4:]}" in asked.get("LaunchConfigurationIds", [f"asc-{group.id[4:]}"]))
+        ]
+        return page(shown, asked, "LaunchConfigurationSet")
+
+    def modify_desired_capacity(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """ModifyDesiredCapacity."""
+        group = self._group(region, asked)
+        size = asked["DesiredCapacity"]
+        if size > group.max_size:
+            raise Refusal("LimitExceeded.DesiredCapacityLimitExceeded")
+        group.desired = size
+        return {}
+
+    def remove_instances(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """RemoveInstances."""
+        group = self._group(region, asked)
+        for node_id in asked["InstanceIds"]:
+            if node_id not in group.members:
+                raise Refusal("ResourceNotFound.InstancesNotInAutoScalingGroup")
+            serving = sum(state == "IN_SERVICE" for state in group.members.values())
+            if group.enabled and serving - 1 < group.min_size:
+                raise Refusal("ResourceInsufficient.InServiceInstanceBelowMinSize")
+            group.desired -= 1
+            if node_id in group.attached:
+                del group.members[node_id]
+            else:
+                group.members[node_id] = "TERMINATING"
+                self.state.become(self.state.machines[node_id], "TERMINATING", "TerminateInstances")
+        return {"ActivityId": f"asa-{self.state.number():08x}"}
+
+    def set_instances_protection(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """SetInstancesProtection."""
+        group = self._group(region, asked)
+        if set(asked["InstanceIds"]) - set(group.members):
+            raise Refusal("ResourceNotFound.InstancesNotInAutoScalingGroup")
+        change = group.protected.update if asked["ProtectedFromScaleIn"] else group.protected.difference_update
+        change(asked["InstanceIds"])
+        return {}
+
+    def _group(self, region: str, asked: Parameters) -> ScalingGroup:
+        group = self.state.groups.get(asked["AutoScalingGroupId"])
+        if group is None or group.region != region:
+            raise Refusal("ResourceNotFound.AutoScalingGroupNotFound")
+        return group
+
+
+def _described(group: ScalingGroup) -> dict[str, Any]:
+    return {
+        "AutoScalingGroupId": group.id,
+        "AutoScalingGroupName": group.name,
+        "AutoScalingGroupStatus": "NORMAL",
+        "CreatedTime": "2026-01-01T00:00:00Z",
+        "DefaultCooldown": 300,
+        "DesiredCapacity": group.desired,
+        "EnabledStatus": "ENABLED" if group.enabled else "DISABLED",
+        "InstanceCount": len(group.members),
+        "InServiceInstanceCount": sum(state == "IN_SERVICE" for state in group.members.values()),
+        "LaunchConfigurationId": f"asc-{group.id[4:]}",
+        "LaunchConfigurationName": group.name,
+        "MaxSize": group.max_size,
+        "MinSize": group.min_size,
+        "ZoneSet": [group.zone],
+        "InActivityStatus": "NOT_IN_ACTIVITY",
+        "Tags": [
+            {"Key": key, "Value": value, "ResourceType": "auto-scaling-group"} for key, value in group.tags.items()
+        ],
+    }
