@@ -24,6 +24,10 @@ from tests.support.slow_tests import SLOW
 _LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
 _SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 
+# GNU readline, once something loads it, hands a size of the terminal to every process that is started from then on.
+for _size in ("COLUMNS", "LINES"):
+    os.environ.pop(_size, None)
+
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
 if not pid_namespace.in_host_pids():
     _AS_A_HOST = str(TESTS / "support/as_host")

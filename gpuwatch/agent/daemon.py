@@ -96,7 +96,8 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             queries=queries(Confirmations(core, host.watcher, supervisor.ask, clock), exporter, answers),
         )
     except OSError as error:
-        _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, error)
+        why = error.strerror or error
+        _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, why)
         return _UNUSABLE
     control = _control(settings, supervisor, clock)
     ending = SignalWaiter()

@@ -12,6 +12,7 @@ import click
 
 from gpuwatch import __version__
 from gpuwatch.cli.missing import install_hint, is_missing_part
+from gpuwatch.cli.other_words import meant_by
 from gpuwatch.cli.progress import progress
 from gpuwatch.runtime.printable import shown
 
@@ -60,7 +61,13 @@ class Sections(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, with the options that stood before it."""
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            hint = None if "Did you mean" in error.format_message() else meant_by(args[0], ctx.find_root().command)
+            if hint is None:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}. You may want {hint}.", ctx) from error
         if command is None or not ctx.meta[_BEFORE] or (isinstance(command, click.Group) and not _takes(command)):
             return name, command, rest
         kept, ctx.meta[_BEFORE] = ctx.meta[_BEFORE], []
@@ -70,6 +77,13 @@ class Sections(click.Group):
         if missing is not None:
             raise click.UsageError(f"`{ctx.command_path} {name}` takes no {missing}", ctx=ctx)
         return name, command, [*kept, *rest]
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command; a number in a range is an integer or a number to people, in its help and its errors."""
+        for each in cmd.params:
+            if isinstance(each.type, click.IntRange | click.FloatRange):
+                each.type.name = "integer" if isinstance(each.type, click.IntRange) else "number"
+        super().add_command(cmd, name)
 
     def sections(self) -> dict[str, list[str]]:
         """Names of the commands by heading."""
@@ -128,9 +142,13 @@ def commands() -> None:
 
 
 def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
-    """Seconds of a duration such as 90s, 5m or 2h."""
-    from gpuwatch.model.duration import LONGEST_SECONDS, parse_duration  # noqa: PLC0415  loaded by this command only
+    """Seconds of a duration such as 90s, 5m or 2h; with its unit, for 4 alone could mean hours or seconds."""
+    from gpuwatch.model.duration import LONGEST_SECONDS, has_no_unit, parse_duration  # noqa: PLC0415  likewise
 
+    if has_no_unit(value) and not value.strip().startswith("-"):
+        raise click.BadParameter(
+            f"{value!r} has no unit; write for example {value.strip()}m or {value.strip()}s", param=param
+        )
     try:
         seconds = parse_duration(value)
     except ValueError as error:
@@ -142,7 +160,7 @@ def above_zero(_: click.Context, param: click.Parameter, value: str) -> float:
 
 
 def duration_or_none(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """An optional duration above zero, with its unit: 4 alone could mean hours or seconds."""
+    """An optional duration of minutes or hours, as `above_zero`."""
     if value is not None and value.strip().replace(".", "", 1).isdecimal():
         raise click.BadParameter(
             f"{value!r} has no unit; write for example {value.strip()}h or {value.strip()}m", param=param

@@ -182,7 +182,9 @@ def _served(settings: Settings, seen: Observers, parts: ControllerContext) -> Ht
     """The server of metrics and page, not started; the rounds also run without it."""
     try:
         return make_server(settings.controller, seen, parts.clock)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        why = error.strerror or str(error)
+    except ValueError as error:
         why = str(error)
     except ImportError as error:
         why = f"controller.users_file needs bcrypt ({error}): pip install 'gpuwatch[auth]'"

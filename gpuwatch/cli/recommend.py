@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpuwatch.money.advice.model_memory import Workload
 
 _MOST_PARAMETERS = 10**15  # a thousand times the largest model
+_FEWEST_PARAMETERS = 10**5  # who writes 7 means 7B; less than this needs no GPU
 _MOST_ROWS = 100_000
 _MOST = 10**9  # of layers, tokens, heads: no memory holds more, and nobody means it
 _SCALES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
@@ -30,6 +31,8 @@ def _count(_: click.Context, param: click.Parameter, value: str) -> int:
     number = 0.0 if found is None else float(found[1]) * _SCALES[found[2].upper()]
     if number > _MOST_PARAMETERS:
         raise click.BadParameter(f"{value!r} is too large; write for example 7B, 350M or 1.3e9", param=param)
+    if 1 <= number < _FEWEST_PARAMETERS:
+        raise click.BadParameter(f"{value!r} is too small; write for example 7B, 350M or 1.3e9", param=param)
     if number < 1:
         raise click.BadParameter(
             f"{value!r} is not a number of parameters; write for example 7B, 350M or 1.3e9", param=param

@@ -27,6 +27,14 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
     return amount
 
 
+def _usd(context: click.Context, param: click.Parameter, value: str | None) -> Decimal | None:
+    """An amount above zero."""
+    amount = _amount(context, param, value)
+    if amount is not None and amount <= 0:
+        raise click.BadParameter(f"{value!r} is not above 0; write for example 0.35", ctx=context, param=param)
+    return amount
+
+
 @recommend.command()
 @click.option(
     "--csv",
@@ -35,7 +43,7 @@ def _amount(context: click.Context, param: click.Parameter, value: str | None) -
     help="Lines of time,value, units in use: ISO 8601 or seconds since 1970; plain or .gz [what the ledger metered].",
 )
 @config_option
-@click.option("--price", callback=_amount, help="Of one unit of the load for an hour on demand, in US dollars.")
+@click.option("--price", callback=_usd, help="Of one unit of the load for an hour on demand, in US dollars.")
 @click.option("--instance-type", help="The load counts such machines, at their price.")
 @click.option(
     "--one-year", callback=_amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share."

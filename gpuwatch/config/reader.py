@@ -318,8 +318,11 @@ def _nearest_key(path: keys.Path) -> str:
     """What a key that does not exist was probably meant to be: a neighbour, else one of that name elsewhere."""
     *group, name = path
     siblings = _below(tuple(group))
-    near = difflib.get_close_matches(name, siblings, 1)
-    if near:
-        return ".".join((*group, near[0]))
+    near = difflib.get_close_matches(name, siblings, 1, 0.75) or [
+        each for each in siblings if each.startswith(f"{name}_")
+    ]
     elsewhere = [each.dotted for each in _KEYS.values() if each.path[-1] == name]
-    return " or ".join(elsewhere) or f"one of {', '.join(siblings)}"
+    if near or not elsewhere:
+        near = near or difflib.get_close_matches(name, siblings, 1)
+        return " or ".join(".".join((*group, each)) for each in near) or f"one of {', '.join(siblings)}"
+    return " or ".join(elsewhere)

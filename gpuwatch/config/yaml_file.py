@@ -14,6 +14,7 @@ import yaml
 
 from gpuwatch.config import keys
 from gpuwatch.config.keys import GROUPS, NUMERIC, Key, Path
+from gpuwatch.runtime.printable import not_utf8
 
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
@@ -175,7 +176,8 @@ def read(file: File, origin: Origin) -> dict[str, Any]:
 
     """
     try:
-        node = yaml.compose(file.read_text(encoding="utf-8-sig"), Loader=_Yaml)
+        text = file.read_text(encoding="utf-8-sig")
+        node = yaml.compose(text, Loader=_Yaml)
         if node is None:
             return {}
         value = _Document(origin=origin).value(node, ())
@@ -183,7 +185,15 @@ def read(file: File, origin: Origin) -> dict[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         origin.refuse(f"{origin.file}:{line}", f"is no YAML: {error.problem or error.context}", _LOOKS_LIKE)
         return {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        origin.refuse(origin.file, not_utf8(error), _LOOKS_LIKE)
+        return {}
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        wrong = f"has the control character 0x{error.character:02x}"
+        origin.refuse(f"{origin.file}:{line}", wrong, "text without it")
+        return {}
+    except (yaml.YAMLError, RecursionError) as error:
         origin.refuse(origin.file, f"is no YAML: {' '.join(str(error).split())}", _LOOKS_LIKE)
         return {}
     if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from sqlalchemy.pool import NullPool
 from gpuwatch.ledger import schema
 from gpuwatch.ledger.chain import Writer
 from gpuwatch.ledger.records import LedgerError, OtherLedgerError
-from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost
+from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost, refuse_directory
 from gpuwatch.ledger.store import RESTART, Store, cause, this_process
 from gpuwatch.ledger.tables import CHAIN
 
@@ -69,6 +69,7 @@ class SqliteStore(Store):
             there, name = path.exists(), left_over(path)
         except OSError as error:
             raise LedgerError(f"{path} cannot be opened ({error.strerror}); {_AS_ITS_USER}") from error
+        refuse_directory(path)
         if name is not None:
             raise lost(path, name)
         if not there:

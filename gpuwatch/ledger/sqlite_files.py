@@ -43,7 +43,7 @@ class Mark:
 
 def beside(path: Path, ending: str) -> Path:
     """The file of that ending."""
-    return path.with_name(path.name + ending)
+    return path.parent / f"{path.name}{ending}"
 
 
 def left_over(path: Path) -> str | None:
@@ -64,6 +64,12 @@ def lost(path: Path, name: str) -> LedgerError:
         f"{path} {what}, but {name} next to it shows that there was a ledger; nothing was changed. Put the ledger back "
         f"(docs/ledger.md, Restore), or move {name} away to begin a new one"
     )
+
+
+def refuse_directory(path: Path) -> None:
+    """Raise LedgerError where a directory stands, in which the ledger was probably meant to lie."""
+    if path.is_dir():
+        raise LedgerError(f"{path} is a directory; expected a file, such as {path / 'ledger.db'}, in ledger.path")
 
 
 def at_rest(path: Path) -> bool:
@@ -134,9 +140,10 @@ class HeldFile:
         """Lock and create it; all files are the user's alone, whatever the umask.
 
         Raises:
-            LedgerError: another controller holds it, it was lost, or nothing can be made there.
+            LedgerError: another controller holds it, it was lost, is a directory, or nothing can be made there.
 
         """
+        refuse_directory(path)
         self.path = path
         self._files: list[int] = []
         self._seen: tuple[object, ...] = ()

@@ -6,7 +6,7 @@ the guard all read it from there. It never changes; something else takes a new n
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 Action = Literal["stop", "terminate"]
@@ -41,7 +41,7 @@ def arguments_of(
     """A promise that is made at `at`, as an intent keeps it."""
     arguments = {
         "action": action,
-        "stop_at": (at + timedelta(seconds=grace_seconds)).isoformat(),
+        "stop_at": f"{(at + timedelta(seconds=grace_seconds)).astimezone(UTC).replace(tzinfo=None).isoformat()}Z",
         "grace_seconds": repr(grace_seconds),
         "approval": str(approval).lower(),
         "heard": str(heard).lower(),

@@ -2,9 +2,14 @@
 
 from gpuwatch.model.legible import legible
 
-__all__ = ["legible", "shown"]
+__all__ = ["legible", "not_utf8", "shown"]
 
 
 def shown(text: str) -> str:
     """Text of several lines for a terminal; text from outside within a line must be made `legible` first."""
     return "\n".join(map(legible, text.split("\n")))
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Say that a file is not text, where that shows, and how to mend it."""
+    return f"is not UTF-8 text (byte 0x{error.object[error.start]:02x} at position {error.start}); save it as UTF-8"

@@ -9,6 +9,7 @@ import click
 
 from gpuwatch.cli.base import above_zero, commands, config_option, json_option, say
 from gpuwatch.cli.json_output import json_text
+from gpuwatch.runtime.printable import not_utf8
 
 if TYPE_CHECKING:
     from gpuwatch.agent.settings import AgentSettings
@@ -99,8 +100,11 @@ def _login(user: str | None, password_file: Path | None) -> "Login | None":
         return Login(user=user, password=click.prompt("Password", hide_input=True, err=True))
     try:
         return Login(user=user, password=password_file.read_text(encoding="utf-8").rstrip("\r\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{password_file} cannot be read: {error}", param_hint="--password-file") from error
+    except OSError as error:
+        wrong = f"{password_file} cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        wrong = f"{password_file} {not_utf8(error)}"
+    raise click.BadParameter(wrong, param_hint="--password-file")
 
 
 def _settings(path: Path | None) -> "AgentSettings":

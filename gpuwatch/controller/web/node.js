@@ -42,7 +42,7 @@ function explained(page) {
   const parts = [el("dl", { className: "facts" }, ...Object.entries(facts).filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))];
   if (activity.evidence.length) {
     parts.push(el("h3", {}, "Evidence"), table(["Signal", "Says", "Seen", "Limit", "Source"], activity.evidence.map((each) =>
-      [each.name, each.says, `${number(each.observed)} ${each.unit}`, `${number(each.limit)} ${each.unit}`, each.note ? `${each.source}; ${each.note}` : each.source])));
+      [each.name, each.says, quantity(each.observed, each.unit), quantity(each.limit, each.unit), each.note ? `${each.source}; ${each.note}` : each.source])));
   }
   parts.push(el("h3", {}, "Last 24 hours"), el("div", { id: "strip" }, el("p", { className: "faint" }, "asking …")));
   parts.push(...lastBusy(page));
@@ -128,7 +128,18 @@ function keeping(page) {
   return el("div", {}, el("p", { id: "snooze-status" }, kept, kept ? "It holds from the next round on. " : "", back), times.length ? form : null);
 }
 
-const number = (value) => value == null ? "–" : String(Number(value.toPrecision(4)));
+const number = (value) => String(Number(value.toPrecision(Math.abs(value) < 100 ? 3 : 4)));
+const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]];
+
+// As `gpuwatch explain` writes it: 0.86 GB, 16.7 MB/s, 37 %.
+function quantity(value, unit) {
+  if (value == null) return "–";
+  if (unit === "ratio") return `${number(100 * value)} %`;
+  if (unit === "seconds") return span(value);
+  if (unit !== "bytes" && unit !== "bytes per second") return `${number(value)} ${unit}`;
+  const [size, word] = SIZES.find(([size]) => Math.abs(value) >= 0.5 * size) ?? [1, "bytes"];
+  return `${number(value / size)} ${word}${unit === "bytes" ? "" : "/s"}`;
+}
 
 function table(heads, rows) {
   const made = el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))),

@@ -9,11 +9,14 @@ from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
+from gpuwatch.runtime.printable import legible
+
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
 _PLAIN = frozenset({"", "Usage"})
 _HOUR = timedelta(hours=1)
 _LONGEST = timedelta(hours=25)
 _WIDE = "($)"
+_SHOWN = 6  # columns of an unknown bill
 
 
 class BillError(Exception):
@@ -82,9 +85,17 @@ def mapped(mappings: Sequence[str]) -> Columns:
     given = dict(each.partition("=")[::2] for each in mappings)
     for name, column in given.items():
         if name not in names or not column:
-            raise BillError(f"{name}={column} maps no column; write for example node=Instance, of {', '.join(names)}")
+            written = next(each for each in mappings if each.partition("=")[0] == name)
+            known = ", ".join(names)
+            raise BillError(f"--column {written!r} maps no column; write for example node=Instance, of {known}")
     base = {field.name: getattr(GENERIC, field.name) for field in fields(Columns)}
     return Columns(**{**base, **given})
+
+
+def _some(header: Sequence[str]) -> str:
+    """The first columns of a file, to be recognised by."""
+    names = [name for name in header if name]
+    return ", ".join(legible(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "") or "none"
 
 
 def charges(
@@ -102,7 +113,9 @@ def charges(
     columns = own or next((known for known in (LEGACY_CUR, CUR_2, GENERIC) if _has(header, known)), None)
     if columns is None or not _has(header, columns):
         wanted = ", ".join(str(getattr(columns or GENERIC, name)) for name in _REQUIRED)
-        raise BillError(f"the bill has no columns {wanted}; name those that it has by --column, such as node=Instance")
+        raise BillError(
+            f"the bill has no columns {wanted}; it has {_some(header)}. Name them by --column, such as node=Instance"
+        )
     for number, row in enumerate(rows, start=2):
         charge = _charge(row, columns, local_day, number)
         if charge is not None:

@@ -19,6 +19,7 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Total, plain_usd
 from gpuwatch.money.bill.parse import BillError, Columns, charges
 from gpuwatch.money.bill.reconcile import Bill, Line, Reconciliation, gathered, reconciled
+from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
@@ -166,5 +167,9 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
                 yield lines
     except OSError as error:
         raise BillError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise BillError(f"{path} is no CSV file, or not a whole one: {error}") from error
+    except BillError as error:
+        raise BillError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BillError(f"{path} {not_utf8(error)}") from error
+    except (EOFError, csv.Error) as error:
+        raise BillError(f"{path} is not a CSV file, or not a whole one: {error}") from error

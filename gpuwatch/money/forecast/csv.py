@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuwatch.money.forecast.series import Sample
+from gpuwatch.runtime.printable import not_utf8
 
 _NO_VALUE = frozenset({"", "na", "nan", "null", "none", "-"})
 _COLUMNS = ("time", "value")
@@ -34,7 +35,11 @@ def read_samples(path: Path) -> list[Sample]:
             else path.open(encoding="utf-8-sig", newline="") as lines
         ):
             samples = list(_samples(path, lines))
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        raise SeriesError(f"{path}: {not_utf8(error)}") from error
+    except OSError as error:
+        raise SeriesError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (EOFError, zlib.error, csv.Error) as error:
         raise SeriesError(f"{path}: cannot be read as CSV: {error}") from error
     if not samples:
         raise SeriesError(f"{path}: holds no value; lines like 2026-11-01T00:00:00Z,42.5 are read")
@@ -55,7 +60,9 @@ def _samples(path: Path, lines: Iterable[str]) -> Iterator[Sample]:
                 when, what = (heads.index(name) for name in _COLUMNS)
                 continue
             if not any(_is_time(cell) for cell in row):
-                raise SeriesError(f"{path}: line {rows.line_num}: heads {','.join(row)!r} have no time and value")
+                raise SeriesError(
+                    f"{path}: line {rows.line_num}: the header {','.join(row)!r} has no columns time and value"
+                )
         if len(row) <= max(when, what):
             raise SeriesError(f"{path}: line {rows.line_num}: {','.join(row)!r} is not time,value")
         value = _value(row[what], f"{path}: line {rows.line_num}")

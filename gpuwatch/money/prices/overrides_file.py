@@ -21,6 +21,7 @@ import yaml
 
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.money.prices.overrides import OwnPrices, OwnRow
+from gpuwatch.runtime.printable import not_utf8
 
 COLUMNS = (
     "provider", "region", "instance_type", "capacity_type", "node",
@@ -47,7 +48,7 @@ def read(path: Path, currency: str) -> OwnPrices:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PricesError(f"{path}: is not text in UTF-8 ({error})\n    expected: a YAML or CSV file") from error
+        raise PricesError(f"{path}: {not_utf8(error)}\n    expected: a YAML or CSV file") from error
     problems = _Problems(str(path))
     entries = list(_csv(text, problems) if path.suffix.lower() == ".csv" else _yaml(text, problems))
     rows = [row for line, cells in entries if (row := _row(line, cells, currency, problems)) is not None]

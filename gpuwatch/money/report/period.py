@@ -73,27 +73,31 @@ def period_of(
         raise PeriodError("--day, --month, --year and --from/--to exclude each other")
     today = now.astimezone(zone).date()
     if year is not None:
-        begin = _date(f"{year}-01-01", today, year, "a year such as 2026")
+        begin = _date("--year", f"{year}-01-01", today, year, "a year such as 2026")
         return Period(zone=zone, first=begin, after=begin.replace(year=begin.year + 1))
     if first is not None or last is not None or day is not None:
-        begin = _date(first or last or day or "", today)
-        end = today if last is None and day is None else _date(last or day or "", today)
+        first_of, last_of = ("--day", "--day") if day is not None else ("--from" if first else "--to", "--to")
+        begin = _date(first_of, first or last or day or "", today)
+        end = today if last is None and day is None else _date(last_of, last or day or "", today)
         if end < begin:
-            raise PeriodError(f"the last day {end} lies before the first one {begin}")
+            raise PeriodError(f"--to {end} lies before --from {begin}")
         return Period(zone=zone, first=begin, after=end + _DAY)
-    begin = today.replace(day=1) if month is None else _date(f"{month}-01", today, month, "a month such as 2026-03")
+    right = "a month such as 2026-03"
+    begin = today.replace(day=1) if month is None else _date("--month", f"{month}-01", today, month, right)
     return Period(zone=zone, first=begin, after=(begin + 31 * _DAY).replace(day=1))
 
 
-def _date(text: str, today: date, shown: str | None = None, right: str = "a day such as 2026-03-01") -> date:
+def _date(
+    option: str, text: str, today: date, shown: str | None = None, right: str = "a day such as 2026-03-01"
+) -> date:
     """The day that a text means, or with which the month or year `shown` begins."""
     shown = text if shown is None else shown
     try:
         found = date.fromisoformat(text)
     except ValueError:
-        raise PeriodError(f"{shown!r} is not {right}") from None
+        raise PeriodError(f"{option} {shown!r} is not {right}") from None
     if found > today:
-        raise PeriodError(f"{shown!r} lies in the future: today is {today}; expected {right}, today or before")
+        raise PeriodError(f"{option} {shown!r} lies in the future: today is {today}; expected {right}, today or before")
     if found < _EARLIEST:
-        raise PeriodError(f"{shown!r} lies before {_EARLIEST}; expected {right}")
+        raise PeriodError(f"{option} {shown!r} lies before {_EARLIEST}; expected {right}")
     return found

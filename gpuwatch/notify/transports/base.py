@@ -135,11 +135,12 @@ def in_words() -> Iterator[None]:
         error.close()
         raise DeliveryError(f"the server answered HTTP {error.code}") from None
     except urllib.error.URLError as error:
-        raise DeliveryError(f"the server was not reached: {error.reason}") from None
+        why = getattr(error.reason, "strerror", None) or error.reason
+        raise DeliveryError(f"the server was not reached: {why}") from None
     except HTTPException as error:  # its text may hold the URL
         raise DeliveryError(f"the HTTP request failed ({type(error).__name__})") from None
     except (OSError, smtplib.SMTPException) as error:
-        raise DeliveryError(f"{type(error).__name__}: {error}") from None
+        raise DeliveryError(f"{type(error).__name__}: {error.strerror or error}") from None
     except ValueError as error:  # http.client's repeats a header, and with it the token
         why = f"an address, a password or a token holds characters that cannot be sent ({type(error).__name__})"
         raise DeliveryError(why) from None

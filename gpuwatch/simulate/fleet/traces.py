@@ -27,6 +27,7 @@ from statistics import median
 from typing import TextIO
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
+from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload
 
 SILENT_AFTER_INTERVALS = 5
@@ -95,7 +96,7 @@ def read_trace(path: Path) -> Recording:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceError(f"{path}: is no whole gzip file ({error}); copy it again") from error
     except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: is no UTF-8 text ({error.reason}); save it as UTF-8") from error
+        raise TraceError(f"{path}: {not_utf8(error)}") from error
     except OSError as error:
         raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
     recording.samples = dict(sorted(recording.samples.items()))

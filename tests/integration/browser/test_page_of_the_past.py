@@ -123,3 +123,36 @@ def test_axe_finds_nothing(browser: Browser, site: Site, width: int) -> None:
         visit.page.wait_for_selector("#strip svg")
 
         assert found + violations(visit) == []
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_the_hours_of_a_day_stand_beside_each_other(browser: Browser, site: Site, width: int) -> None:
+    """Wherever the day begins, no two labels overlap and none is cut off."""
+    with a_visit(browser, site.url, viewport={"width": width, "height": 800}) as visit:
+        visit.page.wait_for_selector("#past svg")
+        overlaps = visit.run("""[...Array(24).keys()].flatMap(hour => {
+            const until = Math.floor(Date.now() / 86400e3) * 86400 + hour * 3600;
+            const old = document.querySelector("#past .axis");
+            const made = axis({ from: until - 86400, until, width: 86400 });
+            old.replaceWith(made);
+            const shown = [...made.children].map(each => each.getBoundingClientRect()).filter(each => each.width);
+            const right = made.getBoundingClientRect().right;
+            return shown.filter((each, at) => each.right > (shown[at + 1]?.left ?? right)).map(() => made.textContent);
+        })""")
+
+        assert overlaps == []
+
+
+def test_evidence_has_the_units_of_people(browser: Browser, site: Site) -> None:
+    """Percent and GB, as `gpuwatch explain` writes them; never a ratio or a row of digits."""
+    with a_visit(browser, site.url) as visit:
+        written = {
+            "quantity(0.01, 'ratio')": "1 %",
+            "quantity(536870912, 'bytes')": "0.537 GB",
+            "quantity(16672000, 'bytes per second')": "16.7 MB/s",
+            "quantity(0, 'bytes')": "0 bytes",
+            "quantity(140, 'watts')": "140 watts",
+            "quantity(null, 'watts')": "\N{EN DASH}",
+        }
+
+        assert {call: visit.run(call) for call in written} == written

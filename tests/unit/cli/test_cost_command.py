@@ -194,7 +194,7 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
         (["--by", "colour"], "'colour' is no way to slice"),
         (["--month", "March"], "'March' is not a month such as 2026-03"),
         (["--day", "2026-02-30"], "'2026-02-30' is not a day such as 2026-03-01"),
-        (["--from", "2026-03-02", "--to", "2026-03-01"], "lies before the first one"),
+        (["--from", "2026-03-02", "--to", "2026-03-01"], "--to 2026-03-01 lies before --from 2026-03-02"),
         (["--month", "2026-03", "--day", "2026-03-01"], "exclude each other"),
         (["reconcile", "--bill", "/nowhere.csv"], "/nowhere.csv cannot be read"),
     ],

@@ -95,7 +95,7 @@ def test_too_short_a_history_says_so(tmp_path: Path) -> None:
         ("", "holds no value"),
         ("time,value\n", "holds no value"),
         ("time,value\n2026-05-04,\n", "holds no value"),
-        ("a,b\n1,2\n", "line 1: heads 'a,b' have no time and value"),
+        ("a,b\n1,2\n", "line 1: the header 'a,b' has no columns time and value"),
         (
             "time,value\n2026-05-04,1\nyesterday,2\n",
             "line 3: time 'yesterday' is not a time; write 2026-11-01T00:00:00Z",
@@ -118,15 +118,18 @@ def test_mistakes_are_named_by_file_and_line(tmp_path: Path, content: str, words
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8bbroken", b"\xff\xfe\x00time"])
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"\x1f\x8bbroken", "cannot be read"), (b"\xff\xfe\x00time", "is not UTF-8 text (byte 0xff at position 0)")],
+)
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
     """A broken .gz and a binary file are named."""
     path = tmp_path / "series.csv.gz"
     path.write_bytes(content)
     done = run("--csv", path)
 
     assert done.exit_code == 2
-    assert f"{path}: cannot be read as CSV" in done.stderr
+    assert f"{path}: {words}" in done.stderr
 
 
 def test_a_horizon_without_end_is_refused(series: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_file_of_bytes_is_told(file: Path) -> None:
     """What is no UTF-8 is no configuration."""
     file.write_bytes(b"fleet: \xff")
 
-    with pytest.raises(ConfigError, match="is no YAML: 'utf-8' codec"):
+    with pytest.raises(ConfigError, match=r"is not UTF-8 text .byte 0xff"):
         load(file, {})
 
 

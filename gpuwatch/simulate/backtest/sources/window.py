@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.model.duration import format_time, parse_duration
+from gpuwatch.model.duration import format_time, has_no_unit, parse_duration
 from gpuwatch.simulate.fleet.workloads import DemoError
 
 _RIGHT = "now, a duration before now such as 30d, or a time such as 2026-01-31T18:00Z"
@@ -35,7 +35,7 @@ def moment_of(text: str, now: datetime) -> datetime:
     if text.strip() == "now":
         return now
     try:
-        seconds = parse_duration(text)
+        seconds = None if has_no_unit(text) else parse_duration(text)  # 2030 is no number of seconds
     except ValueError:
         seconds = None
     try:

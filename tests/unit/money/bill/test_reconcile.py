@@ -135,7 +135,7 @@ def test_any_bill_with_its_own_columns_and_currency(ledger: Ledger, tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("a,b\n1,2\n", "has no columns node, start, cost; name those that it has by --column"),
+        ("a,b\n1,2\n", "has no columns node, start, cost; it has a, b. Name them by --column"),
         ("node,start,cost\ni-1,2026-03-02,much\n", "line 2: cost is 'much', which is no number"),
         ("node,start,cost\ni-1,yesterday,1\n", "line 2: start is 'yesterday', which is no time"),
         ("node,start,end,cost\ni-1,2026-03-02T00:00Z,2026-04-02T00:00Z,1\n", "more than a day"),
@@ -162,5 +162,7 @@ def test_files_that_cannot_be_read(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_a_column_that_is_none() -> None:
     """The names that can be mapped are told."""
-    with pytest.raises(BillError, match="colour=X maps no column; write for example node=Instance, of node, start"):
+    with pytest.raises(
+        BillError, match=r"--column .colour=X. maps no column; write for example node=Instance, of node, start"
+    ):
         mapped(["colour=X"])

@@ -1,0 +1,82 @@
+"""One world of data that fills every JSON document: a fortnight in a ledger, a fleet of now, files, and a receiver."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, timedelta
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.controller.round import Round
+from gpuwatch.ledger import Ledger, LedgerSettings
+from gpuwatch.model.decision import Reason, Status, Verb
+from gpuwatch.model.fleet import State
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.ledger_fixture import DAY as REPORTED
+from tests.support.builders.ledger_fixture import a_fortnight, at
+from tests.support.builders.small_fleet import a_day
+
+NOW = at(REPORTED + timedelta(days=1), 7).astimezone(UTC)  # of the newest round
+SETTINGS = """
+fleet: lab
+ledger: {path: FOLDER/ledger.db}
+cost: {timezone: Europe/Berlin}
+pools:
+  training: {idle: {action: stop, timeout: 10m}, approval: true}
+  serving: {}
+  notebooks: {}
+budgets: {team: {usd_per_month: 1000}}
+notify: {receivers: {chat: {webhook: {url: "http://127.0.0.1:1/"}}}}
+agent: {source: simulated, port: 1, evidence: {snooze: {directory: FOLDER/snoozes}}}
+cloud: {regions: [us-east-1], endpoint_url: "http://127.0.0.1:1"}
+"""
+LEFT = (
+    Leftover(id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="us-east-1", type="gp3", size_bytes=100 * 1024**3),
+    Leftover(id="eipalloc-1", kind=LeftoverKind.UNUSED_ADDRESS, region="us-east-1"),
+)
+
+
+def made_in(folder: Path) -> Path:
+    """The files, once for many commands; the newest round is of a morning, and a notice waits for its approval."""
+    (folder / "gpuwatch.yaml").write_text(SETTINGS.replace("FOLDER", str(folder)), encoding="utf-8")
+    (folder / "snoozes").mkdir()
+    (folder / "bill.csv").write_text("node,start,cost\ni-train-1,2026-03-20T00:00:00Z,12.5\n", encoding="utf-8")
+    (folder / "load.csv").write_text("node,busy_from_s,busy_to_s\na,0,900\na,20000,26000\n", encoding="utf-8")
+    days = (f"2026-01-{day:02}T00:00Z,{day}\n" for day in range(1, 31))
+    (folder / "series.csv").write_text("".join(days), encoding="utf-8")
+    (folder / "short.csv").write_text("2026-01-01T00:00Z,1\n", encoding="utf-8")
+    ledger = Ledger.connect(LedgerSettings(path=str(folder / "ledger.db")))
+    ledger.lead()
+    fortnight = a_fortnight(ledger)
+    fortnight.states["train-1"] = State.IDLE
+    reason = Reason(code="idle", sentence="train-1 has been idle for 2h.")
+    last = ledger.observation(fortnight.round_id).now
+    notice = ledger.intend(Verb.NOTICE, "i-train-1", "training", last, reason, fortnight.round_id)
+    ledger.settle(notice, Status.SETTLED, "its tags are set", last)
+    ledger.close()
+    return folder
+
+
+class Unused:
+    """A cloud that is asked for nothing but what no machine uses."""
+
+    def leftovers(self) -> tuple[Leftover, ...]:
+        """A volume and an address."""
+        return LEFT
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find the files, the fleet of now and the clock of that evening."""
+    desk, done = a_day()
+
+    @contextmanager
+    def looked(_: Path | None) -> Iterator[tuple[object, Round]]:
+        yield desk.parts, done
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GPUWATCH_CONFIG", str(folder / "gpuwatch.yaml"))
+    monkeypatch.setattr("gpuwatch.cli.fleet.a_plan", looked)
+    monkeypatch.setattr("gpuwatch.cli.blocked.a_plan", looked)
+    monkeypatch.setattr("gpuwatch.cli.controller.cloud_of", lambda *_: Unused())
+    monkeypatch.setattr("gpuwatch.runtime.clock.SystemClock", lambda: ManualClock(wall=NOW))
