@@ -65,8 +65,8 @@ _AT_A_GLANCE = Row(
             trend=False,
         ),
         stat(
-            "Waste",
-            "Billed GPU-hours without useful activity, of all billed GPU-hours.",
+            "GPU-hours wasted",
+            "Billed GPU-hours without useful activity, of all billed GPU-hours: a share of time, not of dollars.",
             f"({_gpu_seconds(_NOT_USEFUL)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",
             "percentunit",
             limits=steps((None, GREEN), (0.3, ORANGE), (0.6, RED)),

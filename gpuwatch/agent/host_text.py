@@ -120,7 +120,7 @@ def _activity_words(activity: Activity, processes: Sequence[HostProcess]) -> str
 
 
 def _measured(evidence: Evidence) -> str:
-    """`utilization 97 of 5 %`."""
+    """`utilization 97 %, limit 5 %`."""
     found = _OF_GPU.fullmatch(evidence.name)
     part = evidence.name if found is None else found[2]
     return f"{_WORDS.get(part.rpartition('.')[2], part)} {amount_text(evidence) or ''}".rstrip()

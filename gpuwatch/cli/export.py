@@ -127,17 +127,6 @@ def iam(*, folder: Path, fleet: str, regions: Sequence[str], provider: str, part
     say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
 
 
-@export.command()
-@folder_argument
-@force_option
-def helm(*, folder: Path, force: bool) -> None:
-    """Write the Helm chart, with the dashboards and alert rules in it, into DIR/gpuwatch."""
-    from gpuwatch.cli.export_helm import chart  # noqa: PLC0415  loaded by this command only
-
-    write(folder, {f"gpuwatch/{name}": text for name, text in chart().items()}, force)
-    say(f"Install it with: helm install gpuwatch {_quoted(folder)}/gpuwatch --namespace gpuwatch --create-namespace")
-
-
 def config_map(name: str, text: str) -> str:
     """The manifest of a dashboard for the sidecar; JSON, which is YAML, too."""
     manifest: Mapping[str, Any] = {

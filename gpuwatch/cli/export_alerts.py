@@ -1,6 +1,7 @@
-"""`gpuwatch export alerts`: rule files for a user's own jobs and links, written again after each upgrade."""
+"""`gpuwatch export alerts` and `helm`: rules for a user's own jobs and links, written again after each upgrade."""
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from gpuwatch.cli.shipped import shipped
 GROUPS = ("starter", "waste", "health", "notices", "agents", "controller", "budgets")
 _JOB = re.compile(r"[a-zA-Z0-9_./:-]+")
 _URL = re.compile(r"https?://[^\s'\"{}]+")
+# The alert's own fleet is chosen there, as far as it has such labels.
+_OF_THE_ALERT = (
+    "?from=now-6h{{ with $labels.cluster }}&var-cluster={{ . | urlquery }}{{ end }}"
+    "{{ with $labels.fleet }}&var-fleet={{ . | urlquery }}{{ end }}"
+)
 # The dashboard that an alert of this runbook's page leads to.
 _BOARDS = {"gpu": "node", "agent": "node", "fleet": "fleet", "controller": "controller", "money": "cost"}
 
@@ -33,9 +39,7 @@ def _url(_: click.Context, param: click.Parameter, value: str | None) -> str | N
     return None if value is None else value.rstrip("/")
 
 
-@export.command()
-@folder_argument
-@click.option(
+groups_option = click.option(
     "--groups",
     "chosen",
     multiple=True,
@@ -44,6 +48,11 @@ def _url(_: click.Context, param: click.Parameter, value: str | None) -> str | N
     show_default=True,
     help="Which alerts; may be repeated. The recorded series are always written.",
 )
+
+
+@export.command()
+@folder_argument
+@groups_option
 @click.option(
     "--format",
     "form",
@@ -73,16 +82,11 @@ def alerts(  # noqa: PLR0913  one for each option
     force: bool,
 ) -> None:
     """Write the alert rules with your own jobs and links. Write them again after an upgrade."""
-    import yaml  # noqa: PLC0415  loaded by this command only
-
-    kept = {"recorded", *(GROUPS if "all" in chosen else chosen)}
     jobs = {'job="gpuwatch"': f'job="{job}"', 'job="gpuwatch-controller"': f'job="{controller_job}"'}
     pattern = re.compile("|".join(map(re.escape, jobs)))
-    source = yaml.safe_load(shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
     groups = [
         {"name": group["name"], "rules": [_rule(each, runbooks, dashboards) for each in group["rules"]]}
-        for group in source["groups"]
-        if group["name"].removeprefix("gpuwatch-") in kept
+        for group in _groups(chosen)
     ]
     document: dict[str, Any] = _mapped({"groups": groups}, lambda text: pattern.sub(lambda found: jobs[found[0]], text))
     if form == "operator":
@@ -94,9 +98,31 @@ def alerts(  # noqa: PLR0913  one for each option
         }
     name = "gpuwatch.yml" if form == "prometheus" else "gpuwatch-prometheusrule.yaml"
     head = "# Written by `gpuwatch export alerts`; do not edit it, but export it again after an upgrade.\n"
-    write(folder, {name: head + yaml.dump(document, Dumper=_dumper(), sort_keys=False, width=120)}, force)
+    write(folder, {name: head + _dumped(document)}, force)
     if runbooks is None:
         say("`runbook_url` is relative without --runbooks, and leads nowhere from Alertmanager.")
+
+
+def rules_text(chosen: tuple[str, ...]) -> str:
+    """The rule file of the shipped alerts, with these groups alone; `all` is the file as it is."""
+    if "all" in chosen:
+        return shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8")
+    return _dumped({"groups": _groups(chosen)})
+
+
+def _groups(chosen: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The recorded series, and the groups that are asked for."""
+    import yaml  # noqa: PLC0415  loaded by these commands only
+
+    kept = {"recorded", *(GROUPS if "all" in chosen else chosen)}
+    source = yaml.safe_load(shipped("alerts").joinpath("gpuwatch.yml").read_text(encoding="utf-8"))
+    return [group for group in source["groups"] if group["name"].removeprefix("gpuwatch-") in kept]
+
+
+def _dumped(document: object) -> str:
+    import yaml  # noqa: PLC0415  as above
+
+    return yaml.dump(document, Dumper=_dumper(), sort_keys=False, width=120)
 
 
 def _rule(rule: dict[str, Any], runbooks: str | None, dashboards: str | None) -> dict[str, Any]:
@@ -108,7 +134,7 @@ def _rule(rule: dict[str, Any], runbooks: str | None, dashboards: str | None) ->
     if runbooks is not None:
         notes["runbook_url"] = f"{runbooks}/{page}"
     if dashboards is not None:
-        notes["dashboard_url"] = f"{dashboards}/d/gpuwatch-{_BOARDS[page.partition('.')[0]]}"
+        notes["dashboard_url"] = f"{dashboards}/d/gpuwatch-{_BOARDS[page.partition('.')[0]]}{_OF_THE_ALERT}"
     return {**rule, "annotations": notes}
 
 
@@ -135,3 +161,17 @@ def _dumper() -> Any:  # noqa: ANN401  PyYAML is loaded by this command only
 
     Dumper.add_representer(str, text)
     return Dumper
+
+
+@export.command()
+@folder_argument
+@groups_option
+@force_option
+def helm(*, folder: Path, chosen: tuple[str, ...], force: bool) -> None:
+    """Write the Helm chart, with the dashboards and alert rules in it, into DIR/gpuwatch."""
+    from gpuwatch.cli.export_helm import chart  # noqa: PLC0415  loaded by this command only
+
+    files = {**chart(), "files/rules/gpuwatch.yml": rules_text(chosen)}
+    write(folder, {f"gpuwatch/{name}": text for name, text in files.items()}, force)
+    where = f"{shlex.quote(str(folder))}/gpuwatch"
+    say(f"Install it with: helm install gpuwatch {where} --namespace gpuwatch --create-namespace")

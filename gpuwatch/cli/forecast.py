@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpuwatch.money.forecast.forecast import Forecast
 
 _MOST_STEPS = 10_000
+_LEGEND = "The smallest error decides: that of the steps (MASE) and of their total. 1.00 of MASE: last season's values."
 
 
 def _step(context: click.Context, param: click.Parameter, value: str) -> float | None:
@@ -76,10 +77,11 @@ def _as_text(forecast: "Forecast") -> str:
     ]
     lines = aligned([("from", "mean", "lower", "upper", "80 % interval"), *steps], left={0, 4})
     if forecast.methods:
-        heads = ("method", "MASE", "WAPE", "total", f"backtested {forecast.methods[0].origins} times")
+        heads = ("method", "error", "MASE", "WAPE", "total", f"backtested {forecast.methods[0].origins} times")
         methods = [
             (
                 each.method,
+                _fraction(each.error, ".2f"),
                 _fraction(each.mase, ".2f"),
                 _fraction(each.wape, ".0%"),
                 _fraction(each.total_error_ratio, ".0%"),
@@ -87,9 +89,9 @@ def _as_text(forecast: "Forecast") -> str:
             )
             for each in forecast.methods
         ]
-        lines += ["", *aligned([heads, *methods], left={0, 4})]
+        lines += ["", *aligned([heads, *methods], left={0, 5}), _LEGEND]
     if forecast.score is not None and forecast.score.coverage is not None:
-        lines.append(f"Its 80 % intervals held {forecast.score.coverage:.0%} of what came.")
+        lines.append(f"The 80 % intervals held {forecast.score.coverage:.0%} of what came.")
     return "\n".join([*lines, *(f"Warning: {warning}." for warning in forecast.warnings)])
 
 

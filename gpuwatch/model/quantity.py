@@ -3,13 +3,14 @@
 from gpuwatch.model.duration import format_duration
 
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+_COUNTS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _LARGE_ENOUGH = 0.5  # of the next unit: 0.86 GB reads better than 855 MB next to 21.5 GB
 
 
 def quantity_text(seen: float, limit: float | None, unit: str) -> str:
     """`1.4 of 0.8 cores`: what was seen, against the limit where there is one; both in one unit."""
-    if unit == "ratio":
-        return _against(100 * seen, None if limit is None else 100 * limit, "%")
+    if unit == "ratio":  # of per cent only the limit's own sign says that the first is no part of the second
+        return f"{number_text(100 * seen)} %" + ("" if limit is None else f", limit {number_text(100 * limit)} %")
     if unit.startswith("seconds"):
         against = format_duration(seen) if not limit else f"{format_duration(seen)} of {format_duration(limit)}"
         return f"{against}{unit.removeprefix('seconds')}"
@@ -19,6 +20,14 @@ def quantity_text(seen: float, limit: float | None, unit: str) -> str:
         per = "" if unit == "bytes" else "/s"
         return _against(seen / size, None if limit is None else limit / size, f"{word}{per}")
     return _against(seen, limit, unit)
+
+
+def count_text(number: int) -> str:
+    """`7 billion`, `6.74 billion`, `350 million`; below a million the number itself."""
+    for size, word in _COUNTS:
+        if number >= size:
+            return f"{number / size:,.4g} {word}" if number < 1000 * size else f"{number / size:,.0f} {word}"
+    return f"{number:,}"
 
 
 def number_text(value: float) -> str:

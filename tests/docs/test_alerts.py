@@ -1,5 +1,6 @@
 """alerts/: every alert is tried, explained and made of metrics that exist; the example of Alertmanager sends it on."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -209,6 +210,28 @@ def test_xids_that_are_not_judged_are_those_of_the_catalogue() -> None:
 def test_amtool_reads_the_example_and_its_templates() -> None:
     """Syntax, receivers, and the words."""
     assert "1 templates" in ran("amtool", "check-config", "alertmanager.yml")
+
+
+@pytest.mark.component("amtool")
+@pytest.mark.parametrize("words", ["gpuwatch.text", "gpuwatch.slack", "gpuwatch.html"])
+@pytest.mark.parametrize("address", ["docs/runbooks/gpu.md#gpulost", "https://wiki.example.com/gpu.md#gpulost"])
+def test_a_runbook_has_one_address(tmp_path: Path, words: str, address: str) -> None:
+    """The base stands before a relative address alone; one of `export alerts --runbooks` is whole."""
+    text = (ROOT / "alerts/templates/gpuwatch.tmpl").read_text(encoding="utf-8")
+    empty = '{{ define "gpuwatch.base" }}{{ end }}'
+    assert empty in text
+    made, told = tmp_path / "made.tmpl", tmp_path / "told.json"
+    made.write_text(text.replace(empty, '{{ define "gpuwatch.base" }}https://wiki.example.com/{{ end }}'))
+    alert = {"status": "firing", "labels": {}, "annotations": {"runbook_url": address}}
+    told.write_text(json.dumps({"status": "firing", "alerts": [alert], "commonLabels": {}, "externalURL": "http://a"}))
+    text = f'{{{{ template "{words}" . }}}}'
+    shown = ran(
+        "amtool", "template", "render", f"--template.glob={made}", f"--template.text={text}", f"--template.data={told}"
+    )
+
+    right = address if address.startswith("https") else f"https://wiki.example.com/{address}"
+    assert right in shown
+    assert shown.count("https://wiki.example.com/") == 1
 
 
 @pytest.mark.component("amtool")

@@ -38,9 +38,10 @@ What is looked at:
 log, /proc (hidepid, PID namespace), what else it cannot see (control groups, /run, homes, network), state files, \
 snoozes, control socket, terminals, metadata service with a token and without, clock, port, certificates, files with \
 secrets |
-| controller | the fleet and its enrolment, each call that the settings need by DryRun, its clock against the cloud's \
-and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its series and the pools' expressions, prices, \
-volumes, ledger (readable, writable, room, holder, audit head), port, certificates, files with secrets |
+| controller | the fleet, its regions, tags and enrolment, launch templates, each call that the settings need by \
+DryRun, its clock against the cloud's and the kernel's word, agents (verdicts, versions, clocks), Prometheus, its \
+series and the pools' expressions, prices, volumes, ledger (readable, writable, room, holder, audit head), other \
+ledgers, port, certificates, files with secrets |
 
 What DryRun cannot show: Auto Scaling has none, so its changes are not tried; a permission is proven on one machine of
 each account and region, not on all; capacity, quotas and states are another matter.

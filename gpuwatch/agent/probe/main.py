@@ -224,7 +224,10 @@ def _recorder(path: Path) -> Callable[[Message], None]:
 
 def flags() -> argparse.ArgumentParser:
     """The flags of `gpuwatch probe`."""
-    parser = argparse.ArgumentParser(prog="gpuwatch probe", description="Read the GPUs of this host as JSON lines.")
+    parser = argparse.ArgumentParser(
+        prog="gpuwatch probe",
+        description="Read the GPUs of this host as JSON lines; `gpuwatch top` has them for people.",
+    )
     parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
     parser.add_argument("--cycles", type=_count, metavar="N", help="end after so many")

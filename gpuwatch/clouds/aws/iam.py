@@ -1,12 +1,9 @@
 """What AWS must allow for what the code does, and no more: policies for three roles, and what may be added to them.
 
-    python -m gpuwatch.clouds.aws.iam reclaim --fleet lab --region us-east-1
-
-The files in iam/ are these with the defaults. `tests/integration/moto/test_aws_iam.py` holds the table to the calls
-that the code makes.
+`gpuwatch export iam` prints them. The files in iam/ are these with the defaults.
+`tests/integration/moto/test_aws_iam.py` holds the table to the calls that the code makes.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,17 +230,6 @@ def render(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a policy."""
-    parser = argparse.ArgumentParser(prog="python -m gpuwatch.clouds.aws.iam", description="Print a policy of AWS IAM.")
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
-    parser.add_argument("--region", action="append", default=[], help="allow it there alone; may be repeated")
-    parser.add_argument("--partition", default="aws", help="aws, aws-cn or aws-us-gov [aws]")
-    asked = parser.parse_args(arguments)
-    print(render(policy(asked.role, fleet=asked.fleet, regions=asked.region, partition=asked.partition)), end="")  # noqa: T201  a program
-
-
 def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, object]:
     """One statement; what is denied is denied everywhere."""
     condition: dict[str, dict[str, object]] = {}
@@ -264,7 +250,3 @@ def _statement(each: Statement, only: Mapping[str, Any], words: Mapping[str, str
 def _filled(value: object, words: Mapping[str, str]) -> object:
     """A text with its words filled in."""
     return value.format(**words) if isinstance(value, str) else value
-
-
-if __name__ == "__main__":
-    main()

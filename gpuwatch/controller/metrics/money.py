@@ -82,7 +82,7 @@ FAMILIES = (
     gauge(
         "budget_forecast_usd",
         _BUDGET,
-        "What the month is forecast to end at.",
+        "What the month is forecast to end at; none with less than a day of history.",
         ROUND,
         _of_budgets(lambda each: each.forecast_usd),
     ),

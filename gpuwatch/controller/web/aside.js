@@ -35,7 +35,8 @@ function drawAside() {
 function budget(each) {
   const ratio = each.spent_usd == null ? 0 : Number(each.spent_usd) / Number(each.usd_per_month);
   const bar = el("progress", { max: 1, value: Math.min(1, ratio), className: ratio > 1 ? "over" : "", ariaLabel: `spent of budget ${each.name}` });
-  const ends = each.forecast_usd == null ? "" : `, ${each.month} ends at ${usd(each.forecast_usd)}`;
+  const early = each.doubt ? "" : ", too early for a forecast: it needs a day of history";
+  const ends = each.forecast_usd == null ? early : `, ${each.month} ends at ${usd(each.forecast_usd)}`;
   const within = each.lower_usd == null ? "" : ` (80 %: ${usd(each.lower_usd)} to ${usd(each.upper_usd)})`;
   const risk = each.probability_over == null ? "" : `; over with ${percent(each.probability_over)}`;
   return el("li", {}, el("strong", {}, each.name), ` ${usd(each.spent_usd)} of ${usd(each.usd_per_month)}`, bar,

@@ -12,6 +12,12 @@ async function askMoney() {
   askTimeline();
 }
 
+// A share of dollars stands beside dollars; without a price it is one of GPU-hours, and says so.
+function wastedOf(total) {
+  if (total.usd_waste_ratio !== null) return `${about(total.usd_wasted)} wasted, ${percent(total.usd_waste_ratio)} of it`;
+  return total.waste_ratio === null ? "nothing is billed yet" : `${percent(total.waste_ratio)} of the GPU-hours wasted`;
+}
+
 function drawMoney() {
   const totals = fleet.totals;
   put($("now-usd"), `${about(totals.usd_per_hour)}/h`);
@@ -20,7 +26,7 @@ function drawMoney() {
   for (const name of ["day", "month"]) {
     const cost = money[name];
     put($(`${name}-usd`), cost ? about(cost.total.usd ?? (cost.total.machine_hours ? null : 0)) : "–");
-    put($(`${name}-more`), !cost ? "not known" : cost.metered_since === null ? "nothing is metered yet" : `${about(cost.total.usd_wasted)} wasted, ${percent(cost.total.waste_ratio)} of GPU-hours`);
+    put($(`${name}-more`), !cost ? "not known" : cost.metered_since === null ? "nothing is metered yet" : wastedOf(cost.total));
   }
   drawSavings();
 }

@@ -174,6 +174,7 @@ class CostSum:
     machine_hours: float
     usd: str | None
     usd_wasted: str | None
+    usd_waste_ratio: float | None
     waste_ratio: float | None
     unpriced_machine_hours: float
 

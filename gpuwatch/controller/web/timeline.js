@@ -45,11 +45,9 @@ function axis(box) {
   const step = each * HOUR;
   for (let at = Math.ceil((box.from - zone) / step) * step + zone; at < box.until; at += step) marks.push(at);
   const place = el("div", { className: "axis faint", ariaHidden: "true" });
-  let day = "";
   for (const at of marks) {
-    const words = when(new Date(at * 1000)), [date, time] = words.includes(" ") ? words.split(" ") : ["", words];
-    const label = el("span", {}, date === day ? time : words); // the date only where a day begins
-    day = date;
+    // Without the date: within a day a time is one moment, and seven with dates have no room on a phone.
+    const label = el("span", {}, timeOf(new Date(at * 1000)));
     label.style.left = `${100 * (at - box.from) / box.width}%`;
     if ((at - box.from) / box.width < 0.94) place.append(label);
   }

@@ -39,9 +39,11 @@ function span(seconds) {
   return `${Math.round(s / 86400)} d`;
 }
 
+const timeOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+
 function when(iso) {
   const at = new Date(iso), today = new Date(now()).toDateString() === at.toDateString();
-  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+  const time = timeOf(at);
   return today ? time : `${at.toLocaleDateString("en-CA").slice(5)} ${time}`;
 }
 

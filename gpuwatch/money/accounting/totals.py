@@ -77,6 +77,11 @@ class Total:
         return self.usd - self.usd_by_use[_USEFUL]
 
     @property
+    def usd_waste_ratio(self) -> float | None:
+        """That, of what was billed at known prices; None where this is nothing."""
+        return float(self.usd_wasted / self.usd) if self.usd else None
+
+    @property
     def usd_wasted_for_sure(self) -> Fraction:
         """Without the time of which is not known what it was used for."""
         return sum((self.usd_by_use[place] for place in _KNOWN_WASTE), Fraction(0))
@@ -171,11 +176,13 @@ class TotalDocument(TypedDict):
     """What was billed, and what of it was of no use. Money is null where no price at all is known.
 
     `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. `waste_ratio` is billed GPU time without
-    useful activity over all billed GPU time. `unpriced_machine_hours` are in no sum of money.
+    useful activity over all billed GPU time, `usd_waste_ratio` is `usd_wasted` over `usd`. `unpriced_machine_hours` are
+    in no sum of money.
     """
 
     usd: str | None
     usd_wasted: str | None
+    usd_waste_ratio: float | None
     machine_hours: float
     gpu_hours: float
     gpu_ms: dict[str, int]
@@ -189,6 +196,7 @@ def total_object(total: Total, cents: int, wasted_cents: int) -> TotalDocument:
     return {
         "usd": None if unknown else plain_usd(cents),
         "usd_wasted": None if unknown else plain_usd(wasted_cents),
+        "usd_waste_ratio": total.usd_waste_ratio,
         "machine_hours": total.node_ms / HOUR_MS,
         "gpu_hours": total.gpu_ms / HOUR_MS,
         "gpu_ms": {"billed": total.gpu_ms, **{use.value: ms for use, ms in total.gpu_ms_by_use.items()}},

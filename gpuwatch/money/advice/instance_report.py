@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TypedDict
 
 from gpuwatch.model.money import Offer, format_usd
+from gpuwatch.model.quantity import count_text
 from gpuwatch.model.similar_names import meant
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.instances import Factor, Ranked
@@ -15,6 +16,7 @@ from gpuwatch.money.prices import catalogue
 from gpuwatch.runtime.table import aligned
 
 _GIB = 2**30
+_FAR_DEARER = 10  # times the cheapest
 _WAYS: tuple[Recompute, ...] = ("selective", "full")
 
 
@@ -225,8 +227,9 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     shape = choice.load.shape
     guessed = f" ({', '.join(shape.derived)} derived)" if shape.derived else ""
     yield (
-        f"{shape.params:,} parameters, to {choice.load.task} in {choice.load.precision}; {shape.layers} layers, "
-        f"hidden size {shape.hidden}, {shape.heads} heads, {shape.kv_heads} of keys and values{guessed}."
+        f"{count_text(shape.params)} parameters, to {choice.load.task} in {choice.load.precision}; "
+        f"{shape.layers} layers, hidden size {shape.hidden}, {shape.heads} heads, "
+        f"{shape.kv_heads} of keys and values{guessed}."
     )
     yield ""
     parts = [
@@ -247,10 +250,25 @@ def _lines(choice: Choice, limit: int) -> Iterator[str]:
     for each in shown:
         for note in each.candidate.notes:
             yield f"{each.candidate.offer.instance_type} in {each.candidate.offer.region}: {note}."
+    yield from _far_dearer(choice, shown)
     if len(choice.ranked) > limit:
         yield f"{len(choice.ranked) - limit} more hold it; --limit shows them."
     yield f"Of each GPU 1 GiB and 8 % are kept back. List prices as of {_dates(shown)}."
     yield "docs/advice.md defines the score."
+
+
+def _far_dearer(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:
+    """Of machines that cost many times the cheapest: what they cost, and why they are listed all the same."""
+    least = min((cost for each in choice.ranked if (cost := each.candidate.usd_per_hour)), default=None)
+    for each in shown:
+        found, cost = each.candidate, each.candidate.usd_per_hour
+        if least is None or cost is None or cost < _FAR_DEARER * least:
+            continue
+        reason = max(choice.weights, key=lambda name: choice.weights[name] * each.factors[name])
+        yield (
+            f"{found.offer.instance_type} in {found.offer.region} costs {cost / least:,.0f} times the cheapest that "
+            f"holds it ({format_usd(least)}/h); it is listed for its {reason}. --weights cost=1 ranks by cost alone."
+        )
 
 
 def _row(each: Ranked, choice: Choice) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 Rules, all of them:
 
 1. Spent is what was metered this month, at the prices of then: the same rows and the same sum as `gpuwatch cost`.
-2. The forecast is that plus the rest of the month by `forecast_month`, on days that end at the last full hour; with
-   less than a day on record, the rest at what runs now.
-3. Thresholds are crossed once a month each, by what is spent, and by a forecast that rests on a day or more.
+2. The forecast is that plus the rest of the month by `forecast_month`, on days that end at the last full hour. With
+   less than a day on record there is no forecast: minutes say nothing of a month.
+3. Thresholds are crossed once a month each, by what is spent, and by a forecast.
 4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past shows how far
    it may be off.
 5. Hours without a known price are counted and reported: figures are then lower bounds.
@@ -13,7 +13,7 @@ Rules, all of them:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -32,7 +32,6 @@ from gpuwatch.money.forecast.series import Series
 DAY_SECONDS = 86_400
 HISTORY_DAYS = 91  # thirteen weeks: enough to try a month ahead, little enough to be read every hour
 _CENT = Decimal("0.01")
-_NOW = "what runs now"
 Priced = Sequence[tuple[Node, Price]]
 
 
@@ -115,7 +114,7 @@ def state(
         unpriced_hours=(known.unpriced_ms + unpriced_ms) / HOUR_MS,
         notes=tuple(_notes(month, known)),
     )
-    made = _with_forecast(made, month, known.ahead, rate)
+    made = _with_forecast(made, known.ahead)
     return _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
 
 
@@ -123,10 +122,7 @@ def crossed(state: BudgetState, budget: Budget, before: BudgetState | None, now:
     """The state with the thresholds it has reached; those of this month that were known before stay as they were."""
     crossings = before.crossings if before is not None and before.month == state.month else ()
     known = {(each.ratio, each.on): each for each in crossings}
-    levels: dict[Basis, Decimal | None] = {
-        "actual": state.spent_usd,
-        "forecast": None if state.method in {"", _NOW} else state.forecast_usd,
-    }
+    levels: dict[Basis, Decimal | None] = {"actual": state.spent_usd, "forecast": state.forecast_usd}
     for ratio in budget.ratios:
         for on, usd in levels.items():
             if usd is not None and usd >= ratio * state.usd_per_month:
@@ -178,12 +174,11 @@ def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd |
     return replace(ahead, expected=ahead.expected + cut, lower=bounds[0], upper=bounds[1])
 
 
-def _with_forecast(made: BudgetState, month: Month, ahead: MonthEnd | None, rate: Decimal) -> BudgetState:
+def _with_forecast(made: BudgetState, ahead: MonthEnd | None) -> BudgetState:
     """What is spent stays spent: no part of a forecast is below it."""
     spent = made.spent_usd or Decimal(0)
     if ahead is None:
-        left = Decimal((month.end - month.now) / timedelta(hours=1))
-        return replace(made, forecast_usd=(spent + rate * left).quantize(_CENT), method=_NOW)
+        return made
     over = ahead.probability_over
     return replace(
         made,
@@ -231,7 +226,8 @@ def _notes(month: Month, known: Past) -> list[str]:
     if month.began > month.begin:
         notes.append(f"metered from {format_time(month.began)} on: what was spent earlier this month is not in it")
     if known.ahead is None:
-        notes.append("less than a day is on record: the forecast is what runs now, until the month's end")
+        began = format_time(month.began)
+        notes.append(f"too early for a forecast: it needs a day of history, and metering began at {began}")
     return notes
 
 

@@ -13,6 +13,7 @@ from gpuwatch.runtime.table import aligned
 
 _HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
 _OLD_SECONDS = 900.0
+TOO_EARLY = "too early"
 
 
 class BudgetDocument(TypedDict):
@@ -48,12 +49,19 @@ def _row(each: BudgetState) -> list[str]:
         format_usd(each.spent_usd) + least,
         _part(each.spent_usd, each.usd_per_month),
         format_usd(each.usd_per_hour),
-        format_usd(each.forecast_usd) + least,
+        _forecast(each, least),
         bounds,
         _part(each.forecast_usd, each.usd_per_month),
         "-" if each.probability_over is None else f"{each.probability_over:.0%}",
         "-" if each.reaches_at is None else f"{each.reaches_at:%Y-%m-%d}",
     ]
+
+
+def _forecast(each: BudgetState, least: str) -> str:
+    """The month's end; in the first day of history it is too early to tell, which is not the same as unknown."""
+    if each.forecast_usd is None and each.doubt is None:
+        return TOO_EARLY
+    return format_usd(each.forecast_usd) + least
 
 
 def _about(each: BudgetState, at: datetime) -> list[str]:
@@ -70,7 +78,8 @@ def _about(each: BudgetState, at: datetime) -> list[str]:
         lines.append(f"in force: idle machines wait {format_duration(each.hastening.wait_seconds)} at most")
     if each.unpriced_hours:
         lines.append(f"{each.unpriced_hours:.1f} machine-hours have no known price: the sums are the least it can be")
-    return [*lines, f"forecast by {each.method}", *each.notes]
+    by = [f"forecast by {each.method}"] if each.method else []
+    return [*lines, *by, *each.notes]
 
 
 def _crossed(each: BudgetState) -> Iterator[str]:

@@ -3,12 +3,15 @@
 The radius of an 80 % interval is the conformal quantile of the absolute errors: of n errors the ceil(0.8 (n + 1))-th,
 which covers a further one with at least 80 % if it is like them (Vovk 2005; Lei et al. 2018). Errors are measured in
 units of how much the series moved shortly before, so that calm times and wild ones do not share a radius.
+
+The method with the smallest loss looks better than it is, the more so the fewer moments judged it. Intervals therefore
+rest on the errors of the choice: at each moment those of the method that did best at the moments apart from it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.forecast.methods import LONGEST, Method, Past, window
@@ -17,10 +20,11 @@ from gpuwatch.money.forecast.series import Rhythm, Series
 MOST_ORIGINS = 60
 COVERAGE = 0.8
 _CALM = 0.25  # a share of the whole past's movement, lest a flat fortnight promise a flat future
-_ENOUGH = 8  # horizons one after another: with fewer, what wins is luck
-_SURE = 2  # standard errors
 _FEW = 4  # errors: of fewer, an interval says little
 _LOOKED_AT = 50  # steps of a long horizon are enough to see how often intervals held
+
+
+Errors = tuple[tuple[float | None, ...], ...]  # of each origin, of each step ahead: actual less forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,7 @@ class Score:
 
     method: str
     origins: int
+    error: float | None  # mase, and the mean absolute error of the horizon's mean in the same unit: what decides
     mase: float | None  # mean absolute error over that of last season's value
     wape: float | None  # sum of absolute errors over the sum of absolute values
     total_error_ratio: float | None  # the same of the horizon's totals
@@ -43,17 +48,17 @@ class Trial:
     origins: tuple[int, ...]
     movements: tuple[float, ...]
     actuals: tuple[tuple[float | None, ...], ...]
-    errors: Mapping[str, tuple[tuple[float | None, ...], ...]]
+    errors: Mapping[str, Errors]
     usual_change: float  # the mean absolute change from season to season
 
-    def units(self, method: str, ahead: int) -> list[float]:
+    def units(self, errors_of: Errors, ahead: int) -> list[float]:
         """Errors of one step ahead, in movements."""
-        pairs = zip(self.errors[method], self.movements, strict=True)
+        pairs = zip(errors_of, self.movements, strict=True)
         return [error / moved for errors, moved in pairs if (error := errors[ahead]) is not None and moved > 0]
 
-    def total_units(self, method: str) -> list[float]:
+    def total_units(self, errors_of: Errors) -> list[float]:
         """Errors of the totals of all steps ahead, in movements; a hole counts as the mean of the other errors."""
-        pairs = zip(self.errors[method], self.movements, strict=True)
+        pairs = zip(errors_of, self.movements, strict=True)
         return [_mean_error(errors) * self.steps / moved for errors, moved in pairs if moved > 0 and _any(errors)]
 
 
@@ -118,41 +123,38 @@ def moving(series: Series, begin: int) -> float:
     return movement(series.values[max(0, begin - LONGEST) : begin], recent)
 
 
-def scores(trial: Trial) -> tuple[Score, ...]:
-    """Each method's, the smallest error first."""
-    found = [_score(trial, name) for name in trial.errors]
-    return tuple(sorted(found, key=lambda score: _loss(trial, score.method)))
+def scores(trial: Trial, standing: str) -> tuple[Score, ...]:
+    """Each method's, the smallest loss first; of equal ones the standing method's."""
+    losses = {name: _losses(trial, name) for name in trial.errors}
+    ordered = sorted(losses, key=lambda name: (sum(losses[name]), name != standing))
+    return tuple(_score(trial, name, losses[name]) for name in ordered)
 
 
-def favourite(trial: Trial, standing: str) -> str:
-    """The method with the smallest loss, if it is better than the standing one by more than chance; else that one.
+def chosen(trial: Trial, standing: str) -> Errors:
+    """The errors of the choice: at each origin those of the method with the smallest loss at the other origins.
 
-    The loss of an origin is its mean absolute error and the absolute error of its total per step. Better than chance:
-    by more than two standard errors of the paired differences, counting as independent only as many origins as there
-    are horizons one after another, of which there must be eight.
+    Origins count if their horizons do not overlap its own. Without any the standing method is taken.
     """
-    if not trial.origins:
-        return standing
-    apart = min(len(trial.origins), 1 + (trial.origins[-1] - trial.origins[0]) // trial.steps)
-    base = _losses(trial, standing)
-    found = [(0.0, standing)]
-    for name in trial.errors if apart >= _ENOUGH else ():
-        differences = [mine - other for mine, other in zip(_losses(trial, name), base, strict=True)]
-        if fmean(differences) + _SURE * stdev(differences) / math.sqrt(apart) < 0:
-            found.append((fmean(differences), name))
-    return min(found)[1]
+    losses = {name: _losses(trial, name) for name in trial.errors}
+    made = []
+    for place, origin in enumerate(trial.origins):
+        apart = [number for number, at in enumerate(trial.origins) if abs(at - origin) >= trial.steps]
+        sums = {name: sum(each[number] for number in apart) for name, each in losses.items()}
+        best = min(sums, key=lambda name: (sums[name], name != standing))
+        made.append(trial.errors[best][place])
+    return tuple(made)
 
 
-def coverage(trial: Trial, method: str) -> float | None:
+def coverage(trial: Trial, errors_of: Errors) -> float | None:
     """The share of values inside the intervals that each origin would have given; None where it had none."""
     inside = of = 0
     for step in range(0, trial.steps, math.ceil(trial.steps / _LOOKED_AT)):
-        for number, errors in enumerate(trial.errors[method]):
+        for number, errors in enumerate(errors_of):
             error, moved = errors[step], trial.movements[number]
             # An origin knows only errors of horizons that were over before it.
             known = [
                 known_error / scale
-                for at, each, scale in zip(trial.origins, trial.errors[method], trial.movements, strict=True)
+                for at, each, scale in zip(trial.origins, errors_of, trial.movements, strict=True)
                 if at + trial.steps <= trial.origins[number] and (known_error := each[step]) is not None and scale > 0
             ]
             reach = radius(known)
@@ -163,18 +165,14 @@ def coverage(trial: Trial, method: str) -> float | None:
 
 
 def _losses(trial: Trial, method: str) -> list[float]:
-    """The loss of each origin."""
+    """Of each origin: the mean absolute error, and the absolute error of the total per step."""
     return [
         fmean(abs(error) for error in errors if error is not None) + abs(_mean_error(errors))
         for errors in trial.errors[method]
     ]
 
 
-def _loss(trial: Trial, method: str) -> float:
-    return fmean(_losses(trial, method)) if trial.origins else 0.0
-
-
-def _score(trial: Trial, method: str) -> Score:
+def _score(trial: Trial, method: str, losses: Sequence[float]) -> Score:
     errors = [abs(error) for each in trial.errors[method] for error in each if error is not None]
     sizes = [abs(value) for each in trial.actuals for value in each if value is not None]
     totals = [abs(_mean_error(each)) for each in trial.errors[method]]
@@ -183,6 +181,7 @@ def _score(trial: Trial, method: str) -> Score:
     return Score(
         method=method,
         origins=len(trial.origins),
+        error=fmean(losses) / change if losses and change > 0 else None,
         mase=fmean(errors) / change if errors and change > 0 else None,
         wape=sum(errors) / sum(sizes) if sum(sizes) > 0 else None,
         total_error_ratio=sum(totals) / sum(whole) if sum(whole) > 0 else None,

@@ -1,8 +1,8 @@
 """What comes next: each step's mean with an 80 % interval, by the method that does best on the series' own past.
 
-The standing method is the blend; another replaces it where the rolling backtest shows it better by more than chance
-(`evaluation.favourite`). With less than two seasons of history nothing can be tried: then the mean of what there is
-stands in, and says so.
+That is the method with the smallest loss in the rolling backtest (`evaluation.scores`); of equal ones the blend. Its
+intervals rest on how far off such a choice was each time (`evaluation.chosen`). With less than two seasons of history
+nothing can be tried: then the mean of what there is stands in, and says so.
 """
 
 import math
@@ -13,11 +13,12 @@ from typing import TypedDict
 
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.money.forecast.evaluation import (
+    Errors,
     Score,
     Trial,
     bounded,
+    chosen,
     coverage,
-    favourite,
     longer,
     moving,
     past,
@@ -57,8 +58,8 @@ class Forecast:
 class ForecastDocument(TypedDict):
     """The coming steps. `backtest` is the score of the method that makes them, `methods` the scores of all.
 
-    In a score `origins` is how often the method was tried, `coverage` the share of its intervals that held, and the
-    rest are errors, 0 at best.
+    In a score `origins` is how often the method was tried, `coverage` the share of the intervals that held, and the
+    rest are errors, 0 at best. The method with the smallest `error` is taken, and is the first of `methods`.
     """
 
     method: str
@@ -106,34 +107,35 @@ def forecast(
         return _simple(series, steps, needed)
     candidates = methods or offered(rhythm)
     trial = tried(series, steps, candidates, advance)
-    scored = scores(trial)
-    name = favourite(trial, BLEND if BLEND in candidates else next(iter(candidates)))
-    score = replace(next(each for each in scored if each.method == name), coverage=coverage(trial, name))
+    standing = BLEND if BLEND in candidates else next(iter(candidates))
+    best, *others = scores(trial, standing)
+    name, errors = best.method, chosen(trial, standing)
+    score = replace(best, coverage=coverage(trial, errors))
     size = len(series.values)
     floor = 0.0 if min(series.known) >= 0 else -math.inf
     means = bounded(candidates[name](past(series, size), steps), never_negative=floor == 0)
     moved = moving(series, size)
-    reaches = [_reach(trial, name, at, moved) for at in range(steps)]
+    reaches = [_reach(trial, errors, at, moved) for at in range(steps)]
     scale = steps / trial.steps
     return Forecast(
         method=name,
         score=score,
-        methods=tuple(score if each.method == name else each for each in scored),
+        methods=(score, *others),
         step_seconds=series.step_seconds,
         steps=tuple(
             _step(series, at, mean, reach, floor) for at, (mean, reach) in enumerate(zip(means, reaches, strict=True))
         ),
-        total_errors=tuple(error * moved * scale for error in trial.total_units(name)) if moved else (0.0,),
+        total_errors=tuple(error * moved * scale for error in trial.total_units(errors)) if moved else (0.0,),
         warnings=(*series.notes, *_warnings(series, trial, steps)),
     )
 
 
-def _reach(trial: Trial, method: str, at: int, moved: float) -> float | None:
+def _reach(trial: Trial, errors: Errors, at: int, moved: float) -> float | None:
     """The radius of a step; beyond what could be tried it grows from the last one tried."""
     if moved == 0:
         return 0.0  # what never moved is held to be certain
     last = min(at, trial.steps - 1)
-    reach = radius(trial.units(method, last))
+    reach = radius(trial.units(errors, last))
     return None if reach is None else longer(reach * moved, last + 1, at + 1)
 
 

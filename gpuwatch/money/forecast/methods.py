@@ -98,6 +98,13 @@ def _theta(past: Past, steps: int) -> list[float]:
     return [past.level + slope / 2 * ahead for ahead in range(1, steps + 1)]
 
 
+def _trend(past: Past, steps: int) -> list[float]:
+    """The smoothed level with the trend of lately: four weeks of days, a week of hours."""
+    lately = past.plain[-past.rhythm.memory :]
+    slope = _slope([(float(at), value) for at, value in enumerate(lately) if value is not None])
+    return [past.level + slope * ahead for ahead in range(1, steps + 1)]
+
+
 def _blend(past: Past, steps: int) -> list[float]:
     """The mean of the middle two of four: last value, smoothed level, fading, and the mean of a season."""
     last, mean = known(past.plain)[-1], _mean(past.plain, window(past.rhythm))
@@ -191,6 +198,7 @@ METHODS: Mapping[str, Method] = {
     "seasonal naive (week)": lambda past, steps: _repeated(past.values, past.rhythm.week, steps),
     "smoothing": _seasonal(lambda past, steps: [past.level] * steps),
     "theta": _seasonal(_theta),
+    "trend": _seasonal(_trend),
     "fading": _seasonal(_fading),
 }
 

@@ -6,7 +6,7 @@ are escaped. Colours are classes of `STYLE`, which a page includes once: k0 to k
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 WIDTH = 480
@@ -15,6 +15,8 @@ _LIGHT = ("#0b62a8", "#b3470c", "#1a7a43", "#8a3a94", "#7a5c00", "#00777c", "#b0
 _DARK = ("#66b3f2", "#f0965a", "#63c98b", "#d39be0", "#d9b84a", "#5cc8cc", "#f285ab", "#a5b0bd")
 _TEXT = 14
 _LEAST_ROOM = 1e-12  # what differs by less is as good as equal
+_LEAST_BAR = 60  # the longest bar's room: names are cut before it is less
+_GAP = 4.0  # between words beside each other
 _LETTER = 8.3  # a letter of that height is hardly wider in any font
 
 
@@ -72,8 +74,11 @@ def bars(
 ) -> str:
     """A bar for each item with its number behind it; one longer than `end` is cut, and marks are lines across all."""
     row, head = 26, 20 * len(marks)
+    written = 16 + _LETTER * max((len(item.written) for item in items), default=0)
+    letters = max(1, int((WIDTH - written - 12 - _LEAST_BAR) / _LETTER))
+    items = [replace(item, label=_cut(item.label, letters)) for item in items]
     left = 12 + _LETTER * max((len(item.label) for item in items), default=0)
-    room = WIDTH - left - 16 - _LETTER * max((len(item.written) for item in items), default=0)
+    room = WIDTH - left - written
     most = min(end, max((each.x for each in (*items, *marks)), default=0.0))
     scale = room / most if most > _LEAST_ROOM else 0.0
     height = head + row * len(items) + 4
@@ -96,7 +101,7 @@ def bars(
 
 def points(title: str, description: str, items: Sequence[Item], x: Axis, y: Axis) -> str:
     """A labelled point for each item; an axis begins at 0 unless all points are far from it."""
-    height, left, bottom, top = 330, 64.0, 284.0, 24.0
+    height, left, bottom, top = 334, 64.0, 284.0, 24.0
     right = WIDTH - 20.0
     low_x, high_x = _around([item.x for item in items], near=True)
     low_y, high_y = _around([item.y for item in items], near=True)
@@ -108,20 +113,22 @@ def points(title: str, description: str, items: Sequence[Item], x: Axis, y: Axis
         return bottom - (value - low_y) / (high_y - low_y) * (bottom - top)
 
     drawn = [_label(0, 14, y.name, "start", "faint"), _label(right, height - 4, x.name, "end", "faint")]
+    taken = [(0.0, 0.0, _LETTER * len(y.name), 17.0)]
     for value in ticks(low_y, high_y):
         drawn.append(_line(left, at_y(value), right, at_y(value)))
         drawn.append(_label(left - 6, at_y(value) + 5, y.write(value), "end", "faint"))
-    for value in ticks(low_x, high_x):
-        drawn.append(_line(at_x(value), top, at_x(value), bottom))
-        drawn.append(_label(at_x(value), bottom + 18, x.write(value), "middle", "faint"))
+        taken.append((left - 6 - _LETTER * len(y.write(value)), at_y(value) - 9, left - 6, at_y(value) + 8))
+    drawn += [_line(at_x(value), top, at_x(value), bottom) for value in ticks(low_x, high_x)]
+    drawn += _evenly(bottom + 24, [(at_x(value), x.write(value), "middle") for value in ticks(low_x, high_x)])
+    taken.append((0.0, bottom + 4, float(WIDTH), height))  # the words below
     spots = dict[tuple[float, float], list[Item]]()
     for item in items:
         spots.setdefault((round(at_x(item.x)), round(at_y(item.y))), []).append(item)
-    taken = [(px - 7, py - 7, px + 7, py + 7) for px, py in spots]
+    taken += [(px - 7, py - 7, px + 7, py + 7) for px, py in spots]
     for (px, py), here in spots.items():
         drawn.append(f'<circle class="k{here[0].colour} edge" cx="{px:.0f}" cy="{py:.0f}" r="6"/>')
         words = ", ".join(item.label for item in here)
-        box = _free_place(px, py, _LETTER * len(words), taken)
+        box = _free_place(px, py, _LETTER * len(words), taken, bottom)
         taken.append(box)
         drawn.append(_label(box[0], box[3] - 3, words, "start", ""))
     return _svg(title, description, height, drawn)
@@ -130,10 +137,11 @@ def points(title: str, description: str, items: Sequence[Item], x: Axis, y: Axis
 _Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
-def _free_place(x: float, y: float, width: float, taken: Sequence[_Box]) -> _Box:
-    """Where words at a point hit nothing: at its side if there is room, else above or below."""
+def _free_place(x: float, y: float, width: float, taken: Sequence[_Box], floor: float) -> _Box:
+    """Where words at a point hit nothing: at its side if there is room, else above or below, over the floor."""
     sides = [(x + 10, y - 8), (x - 10 - width, y - 8)]
-    sides += [(x - width / 2, y + step * sign) for step in range(10, 120, 12) for sign in (-1, 1)]
+    above = [(x - width / 2, y + step * sign) for step in range(10, 240, 12) for sign in (-1, 1)]
+    sides += [each for each in above if 0 <= each[1] <= floor - 13.0]
     boxes = [
         (left, top, left + width, top + 17.0)
         for near, top in sides
@@ -169,9 +177,7 @@ def areas(title: str, description: str, bands: Sequence[Band], y: Axis, moments:
         drawn.append(_label(legend + 16, 14, band.label, "start", ""))
         legend += 24 + _LETTER * len(band.label)
         below = above
-    for share, words in moments:
-        anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"  # noqa: PLR2004  the outer words stay inside
-        drawn.append(_label(left + share * (right - left), bottom + 20, words, anchor, "faint"))
+    drawn += _evenly(bottom + 20, [_moment(left, right, share, words) for share, words in moments])
     return _svg(title, description, height, drawn)
 
 
@@ -205,15 +211,48 @@ def histogram(
             f'<rect class="k7" x="{at(begin) + 0.5:.1f}" y="{bottom - tall:.1f}" '
             f'width="{at(end) - at(begin) - 1:.1f}" height="{tall:.1f}"/>'
         )
-    shown = -math.inf
+    shown = list[_Label]()
     for value in x.ticks:
-        if edges[0] <= value <= edges[-1] and at(value) - shown > 40:  # noqa: PLR2004  room for its words
-            shown = at(value)
-            drawn.append(_label(shown, bottom + 18, x.write(value), "middle", "faint"))
-    drawn.append(_label(right, bottom + 36, x.name, "end", "faint"))
+        if edges[0] <= value <= edges[-1] and _apart([*shown, (at(value), x.write(value), "middle")]):
+            shown.append((at(value), x.write(value), "middle"))
+    drawn += _evenly(bottom + 24, shown)
+    drawn.append(_label(right, bottom + 43, x.name, "end", "faint"))
     for number, mark in enumerate(sorted(marks, key=lambda each: -each.x)):
         drawn += _mark(mark, at(mark.x), 18 * number + 32, bottom, right)
-    return _svg(title, description, bottom + 42, drawn)
+    return _svg(title, description, bottom + 48, drawn)
+
+
+_Label = tuple[float, str, str]  # x, words, anchor
+
+
+def _moment(left: float, right: float, share: float, words: str) -> _Label:
+    """Words under a moment, inside of the ends."""
+    x, half = left + share * (right - left), _LETTER * len(words) / 2
+    if x - half < left:
+        return max(x, 0.0) if x + 2 * half <= WIDTH else 0.0, words, "start"
+    return (x, words, "middle") if x + half <= WIDTH else (float(WIDTH), words, "end")
+
+
+def _evenly(y: float, labels: Sequence[_Label]) -> list[str]:
+    """A row of words: all of them, or each second, third ... where they would meet."""
+    each = next((each for each in range(1, len(labels)) if _apart(labels[::each])), max(1, len(labels)))
+    return [_label(x, y, words, anchor, "faint") for x, words, anchor in labels[::each]]
+
+
+def _apart(labels: Sequence[_Label]) -> bool:
+    """Whether no words meet their neighbour's."""
+    before = -math.inf
+    for x, words, anchor in labels:
+        width = _LETTER * len(words)
+        begin = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        if begin < before + _GAP:
+            return False
+        before = begin + width
+    return True
+
+
+def _cut(words: str, letters: int) -> str:
+    return words if len(words) <= letters else words[: letters - 1] + "…"
 
 
 def ticks(low: float, high: float) -> Iterator[float]:

@@ -29,7 +29,7 @@ from gpuwatch.runtime.table import aligned
 
 _CENT = Fraction(1, 100)
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
-_WASTE = "Waste is billed GPU-hours without useful activity / billed GPU-hours"
+_WASTE = "no use: billed GPU-hours without useful activity, of all billed GPU-hours; of cost: wasted, of the cost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +159,22 @@ def _table(report: Report) -> list[str]:
     hours = {head: shown(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
     cost = shown({name: each.usd for name, each in report.groups.items()}, _CENT)
     wasted = shown({name: each.usd_wasted for name, each in report.groups.items()}, _CENT)
-    rows = [[report.by, *columns, "waste", "cost", "wasted"]]
+    rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost"]]
     for name, each in sorted(report.groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]
-        rows.append([name, *cells, _ratio(each), usd(each, cost[1][name]), usd(each, wasted[1][name])])
+        rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name])])
     cells = [f"{total / 10**digits:,.{digits}f}" for total, _ in hours.values()]
-    rows.append(["all", *cells, _ratio(report.whole), usd(report.whole, cost[0]), usd(report.whole, wasted[0])])
+    rows.append(["all", *cells, *_money(report.whole, cost[0], wasted[0])])
     return aligned(rows)
 
 
-def _ratio(total: Total) -> str:
-    return "-" if total.waste_ratio is None else f"{total.waste_ratio:.1%}"
+def _money(total: Total, cost: int, wasted: int) -> list[str]:
+    """Its share of hours stands by the hours, that of dollars by the dollars."""
+    return [_ratio(total.waste_ratio), usd(total, cost), usd(total, wasted), _ratio(total.usd_waste_ratio)]
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.1%}"
 
 
 def _energy_lines(found: Energy) -> list[str]:

@@ -41,8 +41,7 @@ def _chart(report: Report) -> str:
         Band(label=label, values=[_hours(step, uses) for step in steps], colour=colour)
         for label, uses, colour in _BANDS
     ]
-    every = max(1, len(steps) // 6)
-    moments = [(place / len(steps), steps[place].label) for place in range(0, len(steps), every)]
+    moments = [(place / len(steps), step.label) for place, step in enumerate(steps)]
     words = ", ".join(f"{band.label} {sum(band.values):,.1f} GPU-hours" for band in bands)
     y_axis = Axis(name="GPU-hours", write=lambda each: f"{each:,.0f}")
     return charts.areas(f"What GPUs did, by {report.unit}", words, bands, y_axis, moments)

@@ -9,6 +9,7 @@ from gpuwatch.model.money import format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
 from gpuwatch.money.accounting.totals import shown
+from gpuwatch.money.budgets.table import TOO_EARLY
 from gpuwatch.money.report.blocks import Part, Table, Words, percent
 from gpuwatch.money.report.report import Report
 
@@ -70,7 +71,7 @@ def budgets(report: Report) -> Iterator[Part]:
             format_usd(state.usd_per_month, "?"),
             format_usd(state.spent_usd, "?"),
             "-" if state.spent_usd is None else percent(float(state.spent_usd / state.usd_per_month)),
-            format_usd(state.forecast_usd, "?"),
+            format_usd(state.forecast_usd, TOO_EARLY if state.doubt is None else "?"),
             "-" if state.probability_over is None else f"{state.probability_over:.0%}",
         )
         for state in states
@@ -86,6 +87,8 @@ def _of(state: BudgetState) -> Iterator[str]:
     """What there is to say of one budget."""
     if state.doubt is not None:
         yield f"{state.name}: {state.doubt}."
+    elif state.forecast_usd is None:
+        yield from (f"{state.name}: {note}." for note in state.notes)
     if state.reaches_at is not None:
         yield f"{state.name}: at the forecast's pace all of it is spent on {state.reaches_at:%Y-%m-%d}."
     if state.blocked is not None:

@@ -16,7 +16,7 @@ _SHOWN = frozenset({"pool", "owner", "node"})  # the others are in the JSON docu
 _CENT = Fraction(1, 100)
 _TENTH_HOUR = Fraction(HOUR_MS, 10)
 OVER_TIME = "Cost over time"
-WASTE = "Waste is billed GPU-hours without useful activity / billed GPU-hours"
+WASTE = "Wasted is what GPUs cost while they did nothing useful; shares of it are of the cost"
 
 
 def title(report: Report) -> str:
@@ -33,8 +33,11 @@ def headline(report: Report) -> str:
     machines = len({line.name for line in report.slices["node"]})
     waste = report.whole.waste_ratio
     sentence = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
-    if waste is not None:
-        sentence += f"; {usd(report.whole, report.wasted_cents)} of it, {percent(waste)} of the GPU-hours, was wasted"
+    of_cost = report.whole.usd_waste_ratio
+    if of_cost is not None:
+        sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was wasted"
+    elif waste is not None:
+        sentence += f"; {percent(waste)} of the GPU-hours were wasted"
     return f"{sentence}. {_saved_words(report)}".strip()
 
 
@@ -60,7 +63,7 @@ def figures(report: Report) -> Figures:
     lacking = "+?" if saved.whole.unpriced_ms else ""
     made = [
         Figure("Cost", usd(total, report.cents), against(report)),
-        Figure("Wasted", usd(total, report.wasted_cents), "-" if waste is None else f"{percent(waste)} of GPU-hours"),
+        Figure("Wasted", usd(total, report.wasted_cents), _wasted_part(total)),
         Figure("Saved (estimate)", f"{format_cents(round(saved.whole.usd / _CENT))}{lacking}", stops),
         Figure("Useful", "-" if waste is None else percent(1 - waste), f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
     ]
@@ -70,6 +73,13 @@ def figures(report: Report) -> Figures:
     if report.month is not None:
         made.append(Figure(f"{report.month.month:%B} will end at", format_usd(report.month.expected), "forecast"))
     return Figures(tuple(made))
+
+
+def _wasted_part(total: Total) -> str:
+    """Dollars have a share of dollars; where no price is known, it is one of GPU-hours."""
+    if total.usd_waste_ratio is not None:
+        return f"{percent(total.usd_waste_ratio)} of the cost"
+    return "-" if total.waste_ratio is None else f"{percent(total.waste_ratio)} of the GPU-hours"
 
 
 def against(report: Report) -> str:
@@ -116,7 +126,7 @@ def _doubts(report: Report) -> Iterator[Part]:
 
 
 def _over_time(report: Report) -> Iterator[Part]:
-    """Where in time the money went."""
+    """Where in time the money went; each bar's share is of the bar."""
     for caption, steps in (("", report.steps), ("The two weeks up to it", report.days)):
         if len(steps) > 1:
             yield Bars(caption or f"By {report.unit}", tuple(_bar(step) for step in steps))
@@ -124,7 +134,7 @@ def _over_time(report: Report) -> Iterator[Part]:
 
 def _bar(step: Step) -> Bar:
     cents, wasted = round(step.total.usd / _CENT), round(step.total.usd_wasted / _CENT)
-    share = "" if step.total.waste_ratio is None else f", {percent(step.total.waste_ratio)} waste"
+    share = f", {percent(wasted / cents)} wasted" if cents else ""
     return Bar(label=step.label, useful=cents - wasted, wasted=wasted, written=usd(step.total, cents) + share)
 
 
@@ -152,14 +162,14 @@ def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Tabl
         rows.append((f"{len(rest):,} others", *_cells(tenths, whole(line.total for line in rest), *cents)))
     tenths = [total for total, _ in hours]
     rows.append(("all", *_cells(tenths, report.whole, report.cents, report.wasted_cents)))
-    heads = (by, *_COLUMNS, "cost", "wasted", "waste")
+    heads = (by, *_COLUMNS, "cost", "wasted", "of cost")
     return Table(
         caption=caption, heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True, extra=frozenset({2, 3})
     )
 
 
 def _cells(tenths: Sequence[int], total: Total, cents: int, wasted_cents: int) -> tuple[str, ...]:
-    waste = "-" if total.waste_ratio is None else percent(total.waste_ratio)
+    waste = "-" if total.usd_waste_ratio is None else percent(total.usd_waste_ratio)
     return (*(f"{tenth / 10:,.1f}" for tenth in tenths), usd(total, cents), usd(total, wasted_cents), waste)
 
 

@@ -70,7 +70,7 @@ class Show:
         return (
             f"saved ${saved_usd(totals)} so far: "
             f"{totals.billed:.0f} of {totals.gpus * totals.hours:.0f} GPU-hours billed, "
-            f"waste {totals.waste_ratio:.0%} instead of {totals.baseline_waste_ratio:.0%}; "
+            f"{totals.waste_ratio:.0%} wasted instead of {totals.baseline_waste_ratio:.0%}; "
             f"{len(self.world.stops)} stopped ({len(wrong)} wrongly), {self.world.restarts} started again"
         )
 

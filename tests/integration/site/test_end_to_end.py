@@ -42,7 +42,7 @@ def test_an_idle_instance_is_stopped_a_busy_one_is_left_alone_and_one_can_read_w
     assert status[busy]["activity"] == "busy"
     assert status[idle]["state"] == "stopped"
     text = site.run("explain", "trainer").stdout
-    assert "gpu0.utilization_max busy 90 of 1 %" in " ".join(text.split())
+    assert "gpu0.utilization_max busy 90 %, limit 1 %" in " ".join(text.split())
     assert "refuses  busy" in text
     assert "What would change it: It would have to be idle for 2s." in text
     story = site.run("explain", "forgotten").stdout

@@ -50,7 +50,7 @@ def test_a_busy_gpu_says_what_was_measured_against_which_limit() -> None:
     """Utilization first, for everybody knows it."""
     (gpu,) = a_page(a_busy_reading(utilization_max_ratio=0.97, sm_activity_ratio=1.0)).gpus
 
-    assert gpu.why.startswith("utilization 97 of ")
+    assert gpu.why.startswith("utilization 97 %, limit ")
 
 
 def test_a_parked_gpu_says_who_holds_it() -> None:

@@ -59,7 +59,13 @@ def test_jobs_and_links_are_the_users(tmp_path: Path) -> None:
     assert 'job="ops/gpuwatch"' in text
     assert 'job="gpuwatch"' not in text
     assert all(each["runbook_url"].startswith("https://runbooks.example.com/gpu/") for each in notes)
-    boards = {each["dashboard_url"].removeprefix("https://grafana.example.com/d/gpuwatch-") for each in notes}
+    chosen = (
+        "?from=now-6h{{ with $labels.cluster }}&var-cluster={{ . | urlquery }}{{ end }}"
+        "{{ with $labels.fleet }}&var-fleet={{ . | urlquery }}{{ end }}"
+    )
+    assert all(each["dashboard_url"].endswith(chosen) for each in notes), "the alert's own fleet is chosen"
+    begin = "https://grafana.example.com/d/gpuwatch-"
+    boards = {each["dashboard_url"].removeprefix(begin).removesuffix(chosen) for each in notes}
     assert boards == {"node", "fleet", "controller", "cost"}
     assert all((ROOT / "dashboards" / f"{board}.json").is_file() for board in boards)
 
@@ -100,3 +106,17 @@ def test_nonsense_is_refused(arguments: tuple[str, ...], words: str, tmp_path: P
     assert done.exit_code == 2
     assert words in " ".join(done.output.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "kept"), [((), ["starter"]), (("--groups", "all"), list(GROUPS))])
+def test_the_chart_has_the_groups_that_are_asked_for(
+    tmp_path: Path, arguments: tuple[str, ...], kept: list[str]
+) -> None:
+    """The starter group unless told otherwise, as in a rule file."""
+    done = CliRunner().invoke(commands, ["export", "helm", str(tmp_path), *arguments])
+    written = yaml.safe_load((tmp_path / "gpuwatch/files/rules/gpuwatch.yml").read_text(encoding="utf-8"))["groups"]
+
+    assert done.exit_code == 0, done.output
+    assert [group["name"] for group in written] == ["gpuwatch-recorded", *(f"gpuwatch-{name}" for name in kept)]
+    assert all(group in SHIPPED for group in written)
+    assert "helm install gpuwatch" in done.output

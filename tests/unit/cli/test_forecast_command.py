@@ -54,6 +54,21 @@ def test_people_get_a_table(series: Path) -> None:
     assert any(line.startswith("7-day mean") for line in lines)
 
 
+def test_the_marked_method_has_the_smallest_error_of_the_table(tmp_path: Path) -> None:
+    """Costs that grow by 3 dollars a day: the first line is marked, and no error below it is smaller."""
+    path = tmp_path / "growing.csv"
+    path.write_text("\n".join(f"{(BEGIN + timedelta(days=at)).isoformat()},{100 + 3 * at}" for at in range(30)))
+    lines = run("--csv", path).stdout.splitlines()
+    heads, *table = lines[lines.index("") + 1 :]
+    column = slice(heads.index(" error"), heads.index("error") + 5)
+    errors = [float(line[column]) for line in table[:9]]
+
+    assert "<- this one" in table[0]
+    assert table[0].startswith("trend")
+    assert errors == sorted(errors)
+    assert [float(line.split()[3]) for line in lines[1:8]] == [190, 193, 196, 199, 202, 205, 208]
+
+
 def test_seconds_gzip_other_columns_and_holes_are_read(tmp_path: Path) -> None:
     """A Prometheus export: seconds since 1970, columns in another order, NaN for nothing."""
     path = tmp_path / "series.csv.gz"

@@ -217,7 +217,7 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     assert document["gpuwatch_billed_gpu_seconds_total", "default", "useful"] == 660
     assert document["gpuwatch_budget_usd", "ml"] == 10
     assert document["gpuwatch_budget_spent_usd", "ml"] == 10
-    assert document["gpuwatch_budget_forecast_usd", "ml"] > 10000
+    assert ("gpuwatch_budget_forecast_usd", "ml") not in document, "an hour on record is too early"
     assert document["gpuwatch_budget_unpriced_node_seconds", "ml"] == 0
     assert document["gpuwatch_budget_effect_info", "block_growth", "ml"] == 1
     assert ("gpuwatch_budget_overrun_probability_ratio", "ml") not in document

@@ -55,7 +55,7 @@ def test_no_name_of_a_host_reaches_a_reader_unprintable_or_without_end(owner: Wo
     ("seen", "limit", "unit", "text"),
     [
         (1.4, 0.8, "cores", "1.4 of 0.8 cores"),
-        (0.37, 0.01, "ratio", "37 of 1 %"),
+        (0.37, 0.01, "ratio", "37 %, limit 1 %"),
         (1_103_000.0, 1e6, "bytes per second", "1.1 of 1 MB/s"),
         (20.0 * 2**30, 512.0 * 2**20, "bytes", "21.5 of 0.54 GB"),
         (8.55208e8, 5.36871e8, "bytes", "0.86 of 0.54 GB"),

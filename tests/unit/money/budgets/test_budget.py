@@ -17,6 +17,7 @@ from gpuwatch.model.usage import Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown
 from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.budgets.table import as_text
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import a_node, an_observation
 
@@ -109,18 +110,24 @@ def test_the_day_on_which_all_will_be_spent_follows_from_the_forecasts_pace() ->
     )
 
 
-def test_with_less_than_a_day_on_record_the_forecast_is_what_runs_now_and_has_no_effect() -> None:
-    """Two machines until the month's end: far above, but that is no forecast to act on, nor to warn of."""
+def test_with_less_than_a_day_on_record_it_is_too_early_for_a_forecast() -> None:
+    """Hours drawn out to a month would be far above, which nobody is to act on or to be warned of: there is none."""
     month = a_month("2026-03-02T05:00", began="2026-03-02T00:00")
     budget = Budget(block_growth="forecast", shorten_idle_timeout="forecast")
     result = a_state(hours("2026-03-02T00:00", "2026-03-02T05:00", 2.0), month, budget, machines=2)
 
     assert result.spent_usd == 100
-    assert result.forecast_usd == 100 + 20 * (29 * 24 + 19)
-    assert result.method == "what runs now"
+    assert (result.forecast_usd, result.method, result.reaches_at) == (None, "", None)
     assert (result.lower_usd, result.probability_over, result.blocked, result.hastening) == (None, None, None, None)
     assert crossed(result, budget, None, month.now).crossings == ()
-    assert any("less than a day" in each for each in result.notes)
+    early = "too early for a forecast: it needs a day of history, and metering began at 2026-03-02 00:00 UTC"
+    assert early in result.notes
+    text = as_text([replace(result, name="team")], month.now, month.now)
+    [row] = [line for line in text.splitlines() if line.startswith("team  ")]
+    assert "too early" in row
+    assert row.count("%") == 1, "what is spent has a share, the forecast has none"
+    assert "forecast by" not in text
+    assert "needs a day of history" in text
     assert any("earlier this month is not in it" in each for each in result.notes)
 
 
@@ -364,10 +371,10 @@ def test_a_budget_is_five_thousand_dollars_told_at_half_four_fifths_and_all_and_
     assert budget.ratios == (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 
 
-def test_a_past_of_which_no_forecast_was_made_is_told_with_what_runs_now() -> None:
-    """A state needs no forecast."""
+def test_a_state_needs_no_forecast() -> None:
+    """What is spent is known without one."""
     month = a_month()
     result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [])
 
     assert result.spent_usd == Decimal("0.33")
-    assert result.forecast_usd == Decimal("0.33")
+    assert result.forecast_usd is None

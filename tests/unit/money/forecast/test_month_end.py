@@ -32,6 +32,18 @@ def test_a_steady_month_ends_where_its_days_lead() -> None:
         assert (result.expected, result.lower, result.upper) == (Decimal(300),) * 3
 
 
+@pytest.mark.parametrize("history", [16, 30, 60])
+def test_a_growing_month_ends_where_its_growth_leads(history: int) -> None:
+    """Days that cost $3 more than the day before go on so until the month's end: budgets and reports see it coming."""
+    now = datetime(2026, 6, 20, tzinfo=UTC)
+    costs = [100.0 + 3 * day for day in range(history + 11)]
+    result = month_end(spend(now - timedelta(days=history), DAY, costs[:history]), now, Decimal(100))
+    june = costs[max(0, history - 19) :]
+
+    assert float(result.expected) == pytest.approx(sum(june))
+    assert result.method == "trend"
+
+
 @pytest.mark.parametrize(
     ("month", "days", "hours"), [(2, 28, 672), (3, 31, 743), (4, 30, 720), (10, 31, 745), (12, 31, 744)]
 )

@@ -70,6 +70,65 @@ def test_whatever_is_drawn_lies_inside_the_frame(items: list[Item], layers: list
             assert -0.5 <= value <= (width if axis == "x" else height) + 0.5, (axis, value, svg)
 
 
+def boxes(svg: str) -> list[tuple[str, float, float, float, float]]:
+    """Each text with left, top, right and bottom, at 7.8 a letter: no usual font is wider on the mean."""
+    found = []
+    for each in parsed(svg).iter("text"):
+        words, x, y = each.text or "", float(each.attrib["x"]), float(each.attrib["y"])
+        width = 7.8 * len(words)
+        left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[each.attrib["text-anchor"]]
+        found.append((words, left, y - 11, left + width, y + 3))
+    return found
+
+
+def assert_apart(svg: str) -> None:
+    """No two texts share a place."""
+    for one, other in combinations([box for box in boxes(svg) if box[0]], 2):
+        beside = one[3] <= other[1] or other[3] <= one[1]
+        assert beside or one[4] <= other[2] or other[4] <= one[2], (one, other)
+
+
+@given(st.integers(1, 62), st.sampled_from(["08:00", "2026-03-15", "Mon", "2026-03"]))
+def test_moments_never_meet_and_are_evenly_apart(count: int, words: str) -> None:
+    """A day of hours, a month of days: as many are written as have room, the first one always."""
+    moments = [(place / count, words) for place in range(count)]
+    svg = charts.areas("t", "d", [Band(label="useful", values=[1.0] * count, colour=0)], PLAIN, moments)
+    places = [(box[1] + box[3]) / 2 for box in boxes(svg) if box[0] == words]
+
+    assert_apart(svg)
+    assert places
+    assert len(places) > 1 or count == 1
+    inner = [after - before for before, after in pairwise(places[1:-1])]
+    assert inner == pytest.approx([inner[0]] * len(inner) if inner else [], abs=0.2)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 1e7)), min_size=1, max_size=5),
+    st.sampled_from(["policy", "timeout=30m"]),
+)
+def test_words_at_points_meet_neither_each_other_nor_the_axes(places: list[tuple[float, float]], name: str) -> None:
+    """Whatever the numbers: long ones on the axes, and points in every corner."""
+    items = [Item(label=f"{name} {number}", x=x, y=y) for number, (x, y) in enumerate(places)]
+    axes = Axis(name="restarts per node-day", write="{:,.5f}".format), Axis(name="USD", write="{:.3g}".format)
+    assert_apart(charts.points("t", "d", items, *axes))
+
+
+@given(st.lists(st.text("abcWM-=", min_size=1, max_size=90), min_size=1, max_size=6))
+def test_a_name_never_meets_its_number(names: list[str]) -> None:
+    """A name that is longer than its room is cut, with a sign that it is."""
+    svg = charts.bars("t", "d", [Item(label=name, x=5.0, written="1,234.56") for name in names])
+
+    assert_apart(svg)
+    assert all(text in {"1,234.56", *names} or text.endswith("…") for text in texts(svg))
+
+
+def test_lengths_under_a_histogram_never_meet() -> None:
+    """Ticks that lie close together are left out."""
+    ticks = tuple(60.0 * 1.3**number for number in range(40))
+    x = Axis(name="length", write="{:,.1f}s".format, ticks=ticks)
+    assert_apart(charts.histogram("t", "d", [60.0, 600.0, 6e3, 6e4, 6e5], [1.0, 5.0, 3.0, 2.0], [], x, PLAIN))
+
+
 def test_names_are_escaped() -> None:
     """A hostile label is text in every chart, never a tag."""
     for svg in drawings([Item(label=HOSTILE, x=1.0, y=1.0)], [[1.0, 2.0, 3.0]]):

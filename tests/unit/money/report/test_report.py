@@ -13,9 +13,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.money.report.blocks import Bars, Table
 from gpuwatch.money.report.html import as_html
 from gpuwatch.money.report.report import Report
-from gpuwatch.money.report.sections import headline, sections
+from gpuwatch.money.report.sections import figures, headline, sections
 from gpuwatch.notify.reports import ReportContent, report_delivery
 from gpuwatch.notify.transports.file import FORMATS
 from gpuwatch.notify.transports.registry import ReportTransports
@@ -116,6 +117,43 @@ def test_the_page_reads_without_colours() -> None:
     assert all(table.find("caption") is not None for table in data)
     rows = [row for table in data for row in table.findall("tbody/tr")]
     assert all(row.find("th") is not None or "colspan" in row[0].attrib for row in rows)
+
+
+def test_a_share_beside_dollars_is_of_these_dollars() -> None:
+    """The headline, its figure, each bar and each row: the percentage is the wasted amount over the cost beside it."""
+    report = saturday()
+    assert report.whole.usd_waste_ratio != pytest.approx(report.whole.waste_ratio, abs=0.01), "the two shares differ"
+    share = f"{report.wasted_cents / report.cents:.1%}"
+    assert f" of it ({share}) was wasted" in headline(report)
+    assert ("Wasted", f"{share} of the cost") in [(each.name, each.note) for each in figures(report).figures]
+
+    parts = [part for section in sections(report) for part in section.parts]
+    bars = [bar for part in parts if isinstance(part, Bars) for bar in part.bars]
+    assert bars
+    assert all(bar.written.endswith(f", {bar.wasted / (bar.useful + bar.wasted):.1%} wasted") for bar in bars)
+    rows = [row for part in parts if isinstance(part, Table) and part.heads[-1] == "of cost" for row in part.rows]
+    assert rows
+    for *_, cost, wasted, of_cost in rows:
+        dollars = [float(re.sub(r"[^0-9.]", "", each) or 0) for each in (cost, wasted)]
+        assert (
+            of_cost == "-"
+            if not dollars[0]
+            else float(of_cost.rstrip("%")) == pytest.approx(100 * dollars[1] / dollars[0], abs=0.1)
+        )
+
+
+def test_without_any_price_the_share_is_of_gpu_hours() -> None:
+    """Where no dollar is known the words name the hours, and no dollars stand beside them."""
+    fortnight = a_fortnight(until=at(date(2026, 3, 14), 22))
+    fortnight.usd.clear()
+    for hour in range(6):
+        fortnight.round(at(date(2026, 3, 15), hour))
+    report = a_report(fortnight.ledger, date(2026, 3, 15), now=at(date(2026, 3, 15), 8))
+    share = f"{report.whole.waste_ratio:.1%}"
+
+    assert report.whole.usd_waste_ratio is None
+    assert headline(report).startswith(f"9 machines cost unknown; {share} of the GPU-hours were wasted")
+    assert [each.note for each in figures(report).figures if each.name == "Wasted"] == [f"{share} of the GPU-hours"]
 
 
 def test_nothing_metered_is_said_and_no_figure_is_made_up() -> None:

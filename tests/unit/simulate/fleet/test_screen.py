@@ -17,7 +17,7 @@ from gpuwatch.simulate.fleet.screen import Board
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 
 MONEY = (
-    "saved $0.19 so far: 14 of 14 GPU-hours billed, waste 32% instead of 33%; 3 stopped (0 wrongly), 0 started again"
+    "saved $0.19 so far: 14 of 14 GPU-hours billed, 32% wasted instead of 33%; 3 stopped (0 wrongly), 0 started again"
 )
 SIZES = [(80, 24), (100, 30), (120, 40), (160, 50)]
 
