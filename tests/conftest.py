@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ _SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
+# Folders of a provider's own tests, below tests/unit/clouds and tests/integration/clouds, and its SDK's module.
+_SDKS = {"tencent": "tencentcloud"}
+
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
 if not pid_namespace.in_host_pids():
     _AS_A_HOST = str(TESTS / "support/as_host")
@@ -41,6 +45,13 @@ settings.load_profile("gpuwatch")
 
 # Thousands of tests leave much that lives on, and looking through it at every turn takes a tenth of the time.
 gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """The tests of a cloud whose SDK is not installed are left out, but never where CI=true."""
+    module = _SDKS.get(collection_path.name) if collection_path.parent.name == "clouds" else None
+    lacking = module is not None and find_spec(module) is None and os.environ.get("CI") != "true"
+    return True if lacking else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

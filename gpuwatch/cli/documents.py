@@ -33,7 +33,7 @@ DOCUMENTS = {
     "rounds": "gpuwatch.controller.order_documents:RoundsDocument",
     "scan": "gpuwatch.money.scan:ScanDocument",
     "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
-    "status": "gpuwatch.controller.node_row:NodesPage",
+    "status": "gpuwatch.controller.node_row:StatusPage",
     "top": "gpuwatch.cli.top.page:TopPage",
     "unused": "gpuwatch.money.unused:UnusedDocument",
     "version": "gpuwatch.cli.version:VersionDocument",

@@ -126,25 +126,29 @@ def status(
     """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
     In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers, with its
-    schema.
+    schema and the account's quotas.
     """
     if seconds is not None:
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
         return
     with a_plan(path) as (parts, done):
-        from gpuwatch.cli import render as show  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.cli import quotas  # noqa: PLC0415  loaded by this command only
+        from gpuwatch.cli import render as show  # noqa: PLC0415  likewise
         from gpuwatch.cli import status as listing  # noqa: PLC0415  likewise
         from gpuwatch.cli.console import console, width_of  # noqa: PLC0415  likewise
         from gpuwatch.cli.console import show as print_lines  # noqa: PLC0415  likewise
-        from gpuwatch.controller.node_row import nodes_page  # noqa: PLC0415  likewise
+        from gpuwatch.controller.node_row import StatusPage, nodes_page  # noqa: PLC0415  likewise
 
         if done.trouble:
             say(done.trouble, err=True)
             sys.exit(1)
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
         page = choice.of(nodes_page(done, parts.rules))
+        limits = quotas.asked_of(parts.cloud)
         if as_json:
-            say(json_text("status", page))
+            for trouble in limits.troubles:
+                say(trouble, err=True)
+            say(json_text("status", StatusPage(at=page.at, total=page.total, nodes=page.nodes, quotas=limits.rows)))
             return
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
@@ -153,7 +157,7 @@ def status(
                 *show.cautions(parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
                 *show.untried(done, parts.rules),
-                *show.quotas(parts.cloud),
+                *limits.lines,
             ],
             out,
         )

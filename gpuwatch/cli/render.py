@@ -1,11 +1,9 @@
 """How rounds, nodes and reasons look to people; pure rendering, no decision is made here."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch import guard
-from gpuwatch.clouds import AuthFailedError, Cloud, CloudError
-from gpuwatch.clouds.permissions import Quota
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, expired
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
@@ -17,7 +15,6 @@ from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
 
 _NAMED = 5  # machines that one line names
-_SHORT_RATIO = 0.1  # a quota with less than this left is worth a warning
 _NAMED_HELD = 12  # likewise in `plan`, of those that nothing happens to
 # What a code of a step that holds means, in `plan`; other codes are shown as they are.
 _HELD = {
@@ -100,31 +97,6 @@ def untried(done: Round, rules: Rulebook) -> Iterator[str]:
     pools, kept = done.observation.fleet.pools, done.observation.ledger.backtests
     for pool, (_, sentence, remedy) in guard.untried(pools, rules, kept, done.observation.now):
         yield f"Pool {pool} removes no node: {sentence} {remedy}"
-
-
-def quotas(cloud: Cloud) -> Iterator[str]:
-    """`status`, last of all: what is left of the account's limits, where the cloud says it and we may ask."""
-    clouds: Mapping[str, Cloud] = getattr(cloud, "parts", {"": cloud})
-    for name, part in clouds.items():
-        ask: Callable[[], Sequence[Quota]] | None = getattr(part, "quotas", None)
-        try:
-            found = () if ask is None else ask()
-        except AuthFailedError:
-            continue  # the permission is optional
-        except CloudError as error:
-            of_cloud = f" of cloud {name}" if name else ""
-            yield legible(f"What is left of the quotas{of_cloud} is not known: {error}")
-            continue
-        yield from (legible(_quota(each, name)) for each in found if each.limit > 0 or each.used)
-
-
-def _quota(quota: Quota, cloud: str) -> str:
-    """`Quota in us-east-1: 192 of 384 vCPUs left (Running On-Demand P instances)`."""
-    where = (f"in {quota.region}" if quota.region else "of the account") + (f" of cloud {cloud}" if cloud else "")
-    if quota.left is None:
-        return f"Quota {where}: {quota.limit:g} {quota.unit}; what is used of it is not known ({quota.name})"
-    short = "Warning: quota" if quota.left < quota.limit * _SHORT_RATIO or not quota.left else "Quota"
-    return f"{short} {where}: {quota.left:g} of {quota.limit:g} {quota.unit} left ({quota.name})"
 
 
 def plan_text(done: Round) -> str:

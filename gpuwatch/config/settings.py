@@ -118,7 +118,8 @@ class Settings:
             after = idle.timeout if isinstance(idle.timeout, str) else format_duration(idle.timeout)
             pools.append(f"{name} ({self.rulebook.pool(name).profile}: {idle.action} after {after} idle)")
         rounds = f"fleet {self.fleet}, a round every {format_duration(self.interval)}"
-        return f"mode {self.mode}, {rounds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
+        clouds = f", clouds {named.kinds(self.clouds)}" if self.clouds else ""
+        return f"mode {self.mode}, {rounds}{clouds}, pools {', '.join(pools)}, ledger {self.ledger.place}"
 
 
 def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, str | None]]:

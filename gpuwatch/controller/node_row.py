@@ -113,8 +113,31 @@ class NodesPage:
     nodes: tuple[NodeRow, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRow:
+    """A limit of the account in one region, in the cloud's words; `used` and `left` are null if not known."""
+
+    name: str
+    cloud: str | None
+    region: str
+    unit: str
+    limit: float
+    used: float | None
+    left: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusPage(NodesPage):
+    """Nodes of one round; `total` is how many were asked for. `quotas` are the account's limits, where known.
+
+    The API answers the same without `quotas`: the controller does not ask for them.
+    """
+
+    quotas: tuple[QuotaRow, ...] = ()
+
+
 def nodes_page(done: Round, rules: Rulebook) -> NodesPage:
-    """All nodes: what `gpuwatch status --json` prints."""
+    """All nodes, as `gpuwatch status` lists them."""
     rows = node_rows(done, rules)
     return NodesPage(at=done.observation.now, total=len(rows), nodes=rows)
 

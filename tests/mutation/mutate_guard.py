@@ -21,13 +21,22 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from gpuwatch import guard
 from gpuwatch.guard import growth, mass_idleness
-from gpuwatch.policies import budget_pressure, capacity, idle, idle_settings, notices, scale_in_protection, unknown_pool
+from gpuwatch.policies import (
+    budget_pressure,
+    capacity,
+    elsewhere,
+    idle,
+    idle_settings,
+    notices,
+    scale_in_protection,
+    unknown_pool,
+)
 
 # Where the rules are, and what they and the policies stand on.
 MODULES: tuple[ModuleType, ...] = (
     *dict.fromkeys(sys.modules[rule.__module__] for _, rule in guard.RULES.values()),
     *(growth, mass_idleness, guard),
-    *(idle, idle_settings, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
+    *(elsewhere, idle, idle_settings, notices, budget_pressure, capacity, scale_in_protection, unknown_pool),
 )
 TESTS = (
     "unit/guard/test_guard",
@@ -51,6 +60,7 @@ TESTS = (
     "unit/policies/test_idle_choices",
     "unit/policies/test_budget_pressure",
     "unit/policies/test_unknown_pool",
+    "unit/policies/test_elsewhere",
 )
 WORKERS = max(1, os.cpu_count() or 1)
 _QUIET = (

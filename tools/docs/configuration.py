@@ -49,6 +49,10 @@ def render_configuration_md() -> str:
     return "\n".join(parts)
 
 
+# What may only be written in the place of another section.
+_INSTEAD = {("clouds",)}
+
+
 def render_defaults() -> str:
     """A complete file; reading it changes nothing."""
     return "\n".join(_lines(declared(Settings), ())) + "\n"
@@ -75,7 +79,7 @@ def _default(key: Key) -> str:
 def _lines(keys: dict[Path, Key], group: Path) -> Iterator[str]:
     """YAML of the keys under a group, the default pool standing for all pools."""
     for key in keys.values():
-        if key.path[:-1] != group:
+        if key.path[:-1] != group or key.path in _INSTEAD:
             continue
         margin = "  " * (len(key.path) - 1)
         name = DEFAULT_POOL if key.path[-1] == NAME else key.path[-1]

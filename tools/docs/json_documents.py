@@ -24,7 +24,8 @@ Each command with `--json` prints one object on one line of standard output. Wha
 - A time is ISO 8601 in UTC and ends in `Z`, such as `2026-03-01T18:00:00Z`; it may have a fraction of a second. A day
   is `2026-03-01`.
 - Money in text has all its digits, such as `"12.50"`. `null` is not known, `0` is a measured zero.
-- A node has the shape that the [API](api.md) gives it: [`status`](#status) prints what `/api/v1/nodes` answers.
+- A node has the shape that the [API](api.md) gives it: [`status`](#status) prints what `/api/v1/nodes` answers, and
+  the account's quotas.
 - A name says its unit: `_seconds`, `_ms` (milliseconds), `_hours`, `_bytes`, `_ratio` (0 to 1), `_watts`, `_celsius`,
   `_kwh`, `_kg`, and `usd` (US dollars).
 

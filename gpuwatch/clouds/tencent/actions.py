@@ -78,7 +78,7 @@ def terminate_member(
     """End a member with its place. Source: RemoveInstances of Auto Scaling, which lowers the desired size with it.
 
     It ends what the group made, and also what is protected there against a scale-in; a machine that somebody attached
-    it only lets go. Machine and group are looked at first.
+    is only detached. Machine and group are looked at first.
     """
     group = known(place.acting, group_id)
     member = group.members.get(node_id)
@@ -104,7 +104,7 @@ def terminate_member(
         )
     if not member.made:
         raise CloudError(
-            f"{node_id} was attached to {group.name} by hand: the group would let it go, and not end it",
+            f"{node_id} was attached to {group.name} by hand: the group would only detach it",
             code="AttachedByHand",
         )
     protected = claims(instance.tags, fleet=fleet, now=history.now())["protected"]

@@ -16,6 +16,7 @@ from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
 from gpuwatch.clouds.tencent.line import TIMEOUTS
 from gpuwatch.clouds.tencent.places import Place, Places, enabled
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings
+from gpuwatch.clouds.tencent.tag_limits import check_tag_value
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -40,9 +41,10 @@ class TencentCloud:
         """Nothing is sent yet. `timeouts`: seconds to connect, and to wait for an answer.
 
         Raises:
-            CloudError: there is no region.
+            CloudError: there is no region, or no tag can have the fleet's name for its value.
 
         """
+        check_tag_value("fleet", fleet)
         self._fleet, self._clock = fleet, clock
         self._translator = Translator(fleet=fleet, clock=clock)
         self._history = History(clock)
@@ -289,4 +291,5 @@ def _looked(place: Place, translator: Translator) -> OtherRegion:
         return OtherRegion(where=place.name, refused=error.code)
     except CloudError as error:
         return OtherRegion(where=place.name, trouble=str(error))
-    return OtherRegion(where=place.name, machines=tuple(f"{node.id} ({node.instance_type})" for node in nodes))
+    shown = tuple(f"{node.id} ({node.instance_type})" for node in nodes)
+    return OtherRegion(where=place.name, region=place.region, machines=shown, nodes=tuple(nodes))

@@ -27,6 +27,7 @@ from gpuwatch.clouds.tencent.errors import NO_CREDENTIALS
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile
+from gpuwatch.runtime.secrets import read_secret_text, version_of
 
 _METADATA_SECONDS = 5.0
 _DIRECT = build_opener(ProxyHandler({}))  # a proxy would answer with the role of its own machine
@@ -53,33 +54,33 @@ class FixedKey:
     secret: str = field(repr=False)
 
     def get_credential_info(self) -> Key:
-        """It."""
+        """The key."""
         return self.id, self.secret, None
 
 
 class KeyFile:
-    """ID:SECRET in a file, which is read again when it changes."""
+    """ID:SECRET in a file, or where a reference leads; it is read again when it changes."""
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
+    def __init__(self, named: str) -> None:
+        self._named = named
         self._file: ReloadingFile[Key] | None = None
 
     def get_credential_info(self) -> Key:
         """Raises the SDK's exception where the file holds no key."""
         try:
             if self._file is None:
-                self._file = ReloadingFile([self._path], self._read)
+                self._file = ReloadingFile([Path(self._named)], self._read, lambda: version_of(self._named))
             found = self._file.value
         except OSError as error:
-            raise TencentCloudSDKException(NO_CREDENTIALS, f"{self._path} cannot be read: {error.strerror}") from None
+            raise TencentCloudSDKException(NO_CREDENTIALS, f"{self._named} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise TencentCloudSDKException(NO_CREDENTIALS, str(error)) from None
         return found
 
     def _read(self) -> Key:
-        key_id, _, secret = self._path.read_text(encoding="utf-8").strip().partition(":")
+        key_id, _, secret = read_secret_text(self._named).partition(":")
         if not key_id or not secret:
-            raise ValueError(f"{self._path} does not hold a line such as ID:SECRET")
+            raise ValueError(f"{self._named} does not hold a line such as ID:SECRET")
         return key_id, secret, None
 
 
@@ -91,7 +92,7 @@ class OwnCredentials:
         self._found: Signer | None = None
 
     def get_credential_info(self) -> Key:
-        """Raises the SDK's exception where there are none."""
+        """Raises the SDK's exception where there are no credentials."""
         with self._turn:
             if self._found is None:
                 self._found = _chain()

@@ -1,4 +1,4 @@
-"""What Tencent Cloud does not tell of a machine: when it was started last, and that it has ended.
+"""What Tencent Cloud does not say of a machine: when it was started last, and that it has ended.
 
 DescribeInstances gives the time of its making alone, and shows nothing of a machine after its end. So what was seen is
 kept: a machine that was seen stopped, and runs again, was started in between; one that was ending, or was asked to end,

@@ -88,7 +88,7 @@ class Instance:
 
     @property
     def made_at(self) -> datetime | None:
-        """When it was made: ISO 8601 in UTC. A time without a zone is none that we could read."""
+        """When it was made: ISO 8601 in UTC. A time without a zone cannot be read."""
         try:
             made = datetime.fromisoformat(self.described.get("CreatedTime") or "")
         except ValueError:
@@ -205,7 +205,7 @@ class Translator:
     ) -> Iterator[Node]:
         """The GPU machines among the instances; `members` and `groups` are those of the place, by their ids.
 
-        A machine whose GPUs are not known is one of them where it carries the fleet's tag, and is left out otherwise.
+        Where the number of GPUs is not known, a machine with the fleet's tag is a node, and another one is left out.
         """
         instances = list(instances)
         self.types.learn(place, (each.type for each in instances if each.gpus is None))
@@ -266,5 +266,5 @@ def _cannot_terminate(described: Mapping[str, Any], member: Member | None) -> st
     if described.get("DisableApiTermination"):
         return "it is protected against termination in the cloud (DisableApiTermination)"
     if member is not None and not member.made:
-        return "it was attached to its Auto Scaling group by hand: the group would let it go, and not end it"
+        return "it was attached to its Auto Scaling group by hand: the group would only detach it"
     return None

@@ -10,6 +10,7 @@ from gpuwatch.clouds.tencent.errors import asking
 from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.machine_types import MachineTypes
 from gpuwatch.clouds.tencent.places import Place
+from gpuwatch.clouds.tencent.tag_limits import check_tag_value
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL
 
@@ -71,6 +72,7 @@ def request_of(
     charge = template.data.get("InstanceChargeType") or _PAY_AS_YOU_GO[0]
     if charge not in _PAY_AS_YOU_GO:
         raise CloudError(f"the launch template {template.id} buys machines that are {charge}", code="Prepaid")
+    check_tag_value("the pool", arguments.get("pool") or DEFAULT_POOL)
     own = {FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_TAG: key}
     tags = {**_tags(template), **own}
     request: dict[str, Any] = {

@@ -123,7 +123,7 @@ class Line:
             return self.ask(service, action, **parameters)
 
     def listed(self, service: str, action: str, items: str, item_id: str, **parameters: object) -> list[dict[str, Any]]:
-        """All pages of a list, whose answers hold the `items` with their ids in `item_id`.
+        """All pages of a list: `items` is the member of an answer that holds it, `item_id` that of each id in it.
 
         Pages are numbered by Offset, so a machine that goes meanwhile moves another out of sight. A list is whole if it
         has as many different ids as the cloud counts on each page.
@@ -143,7 +143,7 @@ class Line:
         )
 
     def server_time(self, service: str) -> str:
-        """The Date of the last answer of a service; "" where there was none."""
+        """The Date of the last answer of a service; "" where there was no answer."""
         return self._client(service).date
 
     def _pages(

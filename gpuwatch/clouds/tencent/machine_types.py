@@ -95,7 +95,7 @@ class MachineTypes:
 
 
 def _described(place: Place, name: str) -> MachineType | None:
-    """One type, in whatever zone. Source: DescribeInstanceTypeConfigs, whose filter takes one value."""
+    """One type, in whatever zone. Source: DescribeInstanceTypeConfigs; its filter takes one value."""
     answer = place.reading.ask("cvm", _CALL, Filters=[{"Name": "instance-type", "Values": [name]}])
     with asking(place.reading.asked(_CALL)):
         for each in answer["InstanceTypeConfigSet"]:

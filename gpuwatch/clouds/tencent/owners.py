@@ -28,7 +28,7 @@ _OF_A_GROUP = "tencentcloud:autoscaling:*"
 def managed_by(tags: Mapping[str, str], *, in_own_group: bool = False) -> str | None:
     """Which other system owns a machine or a group; None if none does.
 
-    `in_own_group`: it is a member of an Auto Scaling group whose owner consents to gpuwatch, or that group itself. Then
+    `in_own_group`: it is an Auto Scaling group with consent for gpuwatch, or a member of one. Then
     the group is no foreign owner; a system that drives the group (TKE, EMR) still is one.
     """
     for pattern, owner in _OWNERS:

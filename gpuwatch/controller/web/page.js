@@ -194,7 +194,7 @@ function fill(row, node) {
   if (row.dataset.id !== node.id) row.dataset.id = node.id;
   const [name, pool, doing, next, why, price] = row.children;
   put(name.firstChild, title(node));
-  put(name.lastChild, `${node.id === node.name ? "" : `${node.id} · `}${node.gpus.length ? `${node.gpus.length} GPUs · ` : ""}${node.instance_type}`);
+  put(name.lastChild, `${node.id === node.name ? "" : `${node.id} · `}${node.gpus.length ? `${node.gpus.length} GPUs · ` : ""}${node.instance_type}${node.cloud ? ` in ${node.cloud}` : ""}`);
   put(pool.firstChild, node.pool);
   put(pool.lastChild, node.enrolled ? node.owner ?? "" : "not enrolled");
   const dotted = doing.firstChild;

@@ -135,3 +135,11 @@ def test_status_says_what_is_left(ec2: OddFaults, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert f"Quota in {REGION}: 288 of 384 vCPUs left ({P})" in done.stdout
     assert G_SPOT not in done.stdout
+
+    answers(ec2, {P: 384.0})
+    found = json.loads(CliRunner().invoke(commands, ["status", "--config", str(file), "--json"]).stdout)
+
+    assert found["quotas"] == [
+        {"name": P, "cloud": None, "region": REGION, "unit": "vCPUs", "limit": 384.0, "used": 96.0, "left": 288.0}
+    ]
+    assert found["total"] == len(found["nodes"]) == 1

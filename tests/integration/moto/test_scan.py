@@ -175,6 +175,29 @@ def test_several_accounts_are_searched_each_in_its_regions(ec2: MotoFaults) -> N
     assert {node.id: node.account for node in nodes}[theirs] == other
 
 
+def test_one_cloud_of_several_that_cannot_be_set_up_hides_no_other(ec2: MotoFaults, file: Path) -> None:
+    """It is named, and what it has is not known; machines carry the name of their cloud."""
+    mine = ec2.launch(MINE)
+    file.write_text(
+        "fleet: lab\n"
+        "clouds:\n"
+        f"  good: {{provider: aws, regions: [{REGION}]}}\n"
+        f"  lost: {{provider: aws, regions: [{REGION}], aws: {{profile: nobody}}}}\n"
+    )
+
+    done = scan(file, "--json", "--region", REGION)
+    found = json.loads(done.stdout)
+
+    assert done.exit_code == 1
+    assert [(row["id"], row["cloud"], row["usd_per_hour"] is None) for row in found["machines"]] == [
+        (mine, "good", False)
+    ]
+    assert [(place["cloud"], place["where"], place["trouble"] is None) for place in found["places"]] == [
+        ("good", REGION, True),
+        ("lost", "cloud lost", False),
+    ]
+
+
 def test_without_credentials_nothing_can_be_said(ec2: MotoFaults, file: Path) -> None:
     """One cloud that cannot be set up is an error in the settings: exit status 2."""
     del ec2

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuwatch.clouds import Leftover, LeftoverKind
+from gpuwatch.clouds.permissions import Quota
 from gpuwatch.controller.round import Round
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.decision import Reason, Status, Verb
-from gpuwatch.model.fleet import State
+from gpuwatch.model.fleet import Node, State
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.ledger_fixture import DAY as REPORTED
 from tests.support.builders.ledger_fixture import a_fortnight, at
@@ -58,8 +61,20 @@ def made_in(folder: Path) -> Path:
     return folder
 
 
-class Unused:
-    """A cloud that is asked for nothing but what no machine uses."""
+class Account:
+    """A cloud that is asked for its machines, its limits, and what no machine uses."""
+
+    def __init__(self, nodes: tuple[Node, ...] = ()) -> None:
+        """With these machines."""
+        self._nodes = nodes
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All of them."""
+        return self._nodes
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """One limit."""
+        return (Quota(name="Running On-Demand P instances", region="us-east-1", limit=384.0, used=192.0, unit="vCPUs"),)
 
     def leftovers(self) -> tuple[Leftover, ...]:
         """A volume and an address."""
@@ -70,13 +85,16 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands find the files, the fleet of now and the clock of that evening."""
     desk, done = a_day()
 
+    account: Any = Account(done.observation.fleet.nodes)
+
     @contextmanager
     def looked(_: Path | None) -> Iterator[tuple[object, Round]]:
-        yield desk.parts, done
+        yield replace(desk.parts, cloud=account), done
 
     monkeypatch.chdir(folder)
     monkeypatch.setenv("GPUWATCH_CONFIG", str(folder / "gpuwatch.yaml"))
     monkeypatch.setattr("gpuwatch.cli.fleet.a_plan", looked)
     monkeypatch.setattr("gpuwatch.cli.blocked.a_plan", looked)
-    monkeypatch.setattr("gpuwatch.cli.controller.cloud_of", lambda *_: Unused())
+    monkeypatch.setattr("gpuwatch.cli.controller.cloud_of", lambda *_: account)
+    monkeypatch.setattr("gpuwatch.clouds.settings.connect", lambda *_, **__: account)
     monkeypatch.setattr("gpuwatch.runtime.clock.SystemClock", lambda: ManualClock(wall=NOW))

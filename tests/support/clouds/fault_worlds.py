@@ -7,7 +7,7 @@ A provider takes part by one line of `FAULT_WORLDS`: a context manager that is g
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gpuwatch.clouds import FLEET_TAG, Cloud
 from gpuwatch.model.fleet import NodeState
@@ -27,7 +27,7 @@ class FaultWorld(Protocol):
     clock: ManualClock
     server: CloudServer
     regions: tuple[str, str]
-    # The API's names of: stop, start, terminate, tag, launch, and of the list of machines (nodes).
+    # The API's names of: stop, start, terminate, tag, launch, and of the list of machines (nodes); see `WithGroups`.
     calls: Mapping[str, str]
     arguments: Mapping[str, str]  # of a launch in the first region
     page: int  # machines on one page of the list
@@ -53,6 +53,18 @@ class FaultWorld(Protocol):
 
     def settle(self, node_id: str) -> None:
         """Time passes until the machine has arrived in its next state."""
+        ...
+
+
+@runtime_checkable
+class WithGroups(Protocol):
+    """A `FaultWorld` with groups: `calls` then has grow, protect, and end_member (the end of a member with its place).
+
+    A cloud that cannot do one of them leaves it out of `calls`.
+    """
+
+    def add_group(self, name: str, tags: Mapping[str, str], *, size: int) -> str:
+        """Somebody makes a group of that size in the first region, whose tags go to its members; gives its id."""
         ...
 
 

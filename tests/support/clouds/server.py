@@ -305,6 +305,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._break(abort=outcome.fault in RESET)
             return
         content = outcome.response.content
+        if outcome.fault is Fault.CUT and not content:
+            self._break(abort=False)  # of an answer that is all headers, half is as good as nothing
+            return
         self.send_response_only(outcome.response.status)
         usual = {"Content-Type": "application/json", "Content-Length": str(len(content))}
         date = {"Date": format_datetime(outcome.at or self.server.clock.now(), usegmt=True)}

@@ -25,6 +25,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "config.check": ("config check",),
     "config.show": ("config show",),
     "status": ("status",),
+    "scan": ("scan",),
     "plan": ("plan",),
     "explain": ("explain forgotten", "explain note-1 --at 2026-03-28"),
     "blocked": ("blocked",),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.cli.render import quotas
+from gpuwatch.cli.quotas import asked_of
 from gpuwatch.clouds import AuthFailedError, Cloud, CloudError, CloudUnavailableError
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.clouds.several import SeveralClouds
@@ -33,7 +33,7 @@ def a_cloud(answer: Sequence[Quota] | CloudError) -> Cloud:
 
 def lines(answer: Sequence[Quota] | CloudError) -> list[str]:
     """What is said of it."""
-    return list(quotas(a_cloud(answer)))
+    return list(asked_of(a_cloud(answer)).lines)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
         }
     )
 
-    assert list(quotas(several)) == [
+    assert list(asked_of(several).lines) == [
         "What is left of the quotas of cloud mute is not known: no answer",
         "Quota in ap-beijing of cloud bj: 4 of 8 GPUs left (GPUs of GN10X)",
     ]
@@ -86,4 +86,4 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
 
 def test_a_cloud_without_quotas_says_nothing() -> None:
     """Such as the simulated one."""
-    assert list(quotas(timed(object(), "x", ManualClock(), Timings().cloud_calls))) == []  # type: ignore[arg-type]
+    assert asked_of(timed(object(), "x", ManualClock(), Timings().cloud_calls)).quotas == ()  # type: ignore[arg-type]

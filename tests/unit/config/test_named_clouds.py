@@ -35,6 +35,15 @@ def test_clouds_keep_their_names_and_their_order(tmp_path: Path) -> None:
     ]
 
 
+def test_the_summary_names_the_clouds(tmp_path: Path) -> None:
+    """`config check` and the controller's first line show where it will look."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(TWO, encoding="utf-8")
+
+    assert ", clouds bj (aws), us (aws), pools default (" in load(file, {}).summary
+    assert "clouds" not in load(None, {"GPUWATCH_CONFIG": ""}).summary
+
+
 def test_one_cloud_needs_no_name(tmp_path: Path) -> None:
     """The short form stays what it was."""
     assert read(tmp_path, "cloud: {regions: [us-east-1]}") == {"": CloudSettings(regions=("us-east-1",))}

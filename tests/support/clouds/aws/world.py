@@ -138,6 +138,9 @@ class AwsFaultWorld:
         "tag": "CreateTags",
         "launch": "RunInstances",
         "nodes": "DescribeInstances",
+        "grow": "SetDesiredCapacity",
+        "protect": "SetInstanceProtection",
+        "end_member": "TerminateInstanceInAutoScalingGroup",
     }
     arguments: ClassVar[Mapping[str, str]] = {
         "template": TEMPLATE,
@@ -160,6 +163,10 @@ class AwsFaultWorld:
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:
         """A machine that runs."""
         return self._ec2.launch(tags, region=region)
+
+    def add_group(self, name: str, tags: Mapping[str, str], *, size: int) -> str:
+        """Its members run."""
+        return self._ec2.add_group(name, tags, size=size)
 
     def state(self, node_id: str) -> NodeState | None:
         """Moto's own."""

@@ -46,6 +46,8 @@ class FakeTencent:
         self.refusals: dict[str, list[str]] = {}
         self.roles = Roles({SECRET_ID: SECRET_KEY}, clock)
         self.seen: set[str] = set()  # "cvm:StopInstances" of every request
+        self.signed_by: dict[str, set[str]] = {}  # the same by the id of the key
+        self.said: dict[int, str] = {}  # by the request: the code of its refusal, "" where it was carried out
         self.sent: list[tuple[str, Mapping[str, Any]]] = []  # every request's action and parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -71,6 +73,8 @@ class FakeTencent:
             assert request.headers["x-tc-version"] == versions()[service]
             parameters = request.json
             self.seen.add(f"{service}:{asked.operation}")
+            by = request.headers["authorization"].partition("Credential=")[2].partition("/")[0]
+            self.signed_by.setdefault(by, set()).add(f"{service}:{asked.operation}")
             self.sent.append((asked.operation, parameters))
             wrong = description(service).wrong_request(asked.operation, parameters)
             assert not wrong, f"a request that Tencent Cloud does not know: {wrong}"
@@ -79,7 +83,9 @@ class FakeTencent:
             said = {**self._act(asked.operation)(asked.region, parameters), "RequestId": _REQUEST_ID}
             self.state.pass_time()
         except Refusal as refusal:
+            self.said[id(request)] = refusal.code
             return _error(refusal.code, str(refusal))
+        self.said[id(request)] = ""
         wrong = description(service).wrong_answer(asked.operation, said)
         assert not wrong, f"an answer that Tencent Cloud would not give: {wrong}"
         return Response(body={"Response": said})

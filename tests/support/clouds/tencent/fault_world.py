@@ -33,7 +33,11 @@ class TencentFaultWorld:
     """`TencentCloud` in two regions."""
 
     regions = REGIONS
-    calls: ClassVar[Mapping[str, str]] = {**ACTIONS, "nodes": "DescribeInstances"}
+    calls: ClassVar[Mapping[str, str]] = {
+        **ACTIONS,
+        "nodes": "DescribeInstances",
+        "end_member": "RemoveInstances",
+    }
     arguments: ClassVar[Mapping[str, str]] = {
         "template": TEMPLATE,
         "version": "$Default",
@@ -48,11 +52,15 @@ class TencentFaultWorld:
         """Without machines."""
         self.clock, self.server, self.cloud = clock, server, cloud
         self._state = fake.state
-        TencentWorld(clock, server, fake, cloud)  # its templates
+        self._people = TencentWorld(clock, server, fake, cloud)
 
     def launch(self, tags: Mapping[str, str], *, region: str) -> str:
         """One that runs."""
         return self._state.add_machine(region, GPU_TYPE, tags=dict(tags)).id
+
+    def add_group(self, name: str, tags: Mapping[str, str], *, size: int) -> str:
+        """Its members run."""
+        return self._people.add_group(name, tags, size=size)
 
     def state(self, node_id: str) -> NodeState | None:
         """As it is at this moment."""

@@ -66,7 +66,7 @@ class Others:
             for each in asked.get("SubnetIds", ())
             if each.startswith("subnet-zone")
         ]
-        return {"TotalCount": len(shown), "SubnetSet": shown}
+        return {"TotalCount": len(shown), "SubnetSet": shown, "NextToken": ""}
 
     def get_caller_identity(self, region: str, asked: Parameters) -> dict[str, Any]:
         """GetCallerIdentity."""

@@ -16,12 +16,13 @@ from gpuwatch.clouds import (
     ThrottledError,
 )
 from gpuwatch.clouds.tencent.cloud import TencentCloud
+from gpuwatch.model.fleet import Node
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.server import CloudServer, serving
 from tests.support.clouds.tencent.fake import SECRET_ID, SECRET_KEY, FakeTencent
 from tests.support.clouds.tencent.others import ACCOUNT
-from tests.support.clouds.tencent.state import Address, Disk, LaunchTemplate, ScalingGroup
+from tests.support.clouds.tencent.state import Address, Disk, LaunchTemplate, Machine, ScalingGroup
 from tests.support.fakes.cloud_worlds import CPU_TEMPLATE, FLEET, TEMPLATE, Words
 
 REGION = "ap-guangzhou"
@@ -67,6 +68,7 @@ class TencentWorld:
 
     def __init__(self, clock: ManualClock, server: CloudServer, fake: FakeTencent, cloud: TencentCloud) -> None:
         """An empty account with two templates."""
+        self.folder = Path()  # an empty one, where `a_world` gives one
         self.clock, self.server, self.fake, self.words = clock, server, fake, WORDS
         self.cloud: Cloud = cloud
         for number, (name, kind) in enumerate(((TEMPLATE, GPU_TYPE), (CPU_TEMPLATE, CPU_TYPE)), 1):
@@ -90,6 +92,21 @@ class TencentWorld:
         named = {"name": tags["Name"]} if "Name" in tags else {}
         kind = GPU_TYPE if gpus else CPU_TYPE
         return self.fake.state.add_machine(REGION, kind, tags=own, **{**named, **more}).id
+
+    def machine(self, node_id: str) -> Machine:
+        """The machine itself."""
+        return self.fake.state.machines[node_id]
+
+    def shown(self, node_id: str) -> Node:
+        """The machine as it is told, alone and in the list alike."""
+        node = self.cloud.node(node_id)
+        assert node is not None
+        assert [each for each in self.cloud.nodes() if each.id == node_id] == [node]
+        return node
+
+    def sent(self, action: str) -> list[Mapping[str, Any]]:
+        """The parameters of every request of an action."""
+        return [parameters for name, parameters in self.fake.sent if name == action]
 
     def terminate(self, node_id: str) -> None:
         """Somebody terminates it."""
@@ -162,4 +179,6 @@ def a_world(clock: ManualClock, *, regions: tuple[str, ...] = (REGION,)) -> Iter
             endpoint_url=server.url,
             timeouts=(1.0, 1.0),
         )
-        yield TencentWorld(clock, server, fake, cloud)
+        world = TencentWorld(clock, server, fake, cloud)
+        world.folder = Path(folder)
+        yield world

@@ -1,0 +1,67 @@
+"""What `gpuwatch status` says of the account's limits, where a cloud shows them and we may ask."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gpuwatch.clouds import AuthFailedError, Cloud, CloudError
+from gpuwatch.clouds.permissions import Quota
+from gpuwatch.controller.node_row import QuotaRow
+from gpuwatch.model.legible import legible
+
+_SHORT_RATIO = 0.1  # less than this left is worth a warning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The limits of all clouds, each with its cloud's name, and a sentence for each cloud that gave no answer."""
+
+    quotas: tuple[Quota, ...]
+    troubles: tuple[str, ...]
+
+    @property
+    def rows(self) -> tuple[QuotaRow, ...]:
+        """For JSON."""
+        return tuple(
+            QuotaRow(
+                name=each.name,
+                cloud=each.cloud or None,
+                region=each.region,
+                unit=each.unit,
+                limit=each.limit,
+                used=each.used,
+                left=each.left,
+            )
+            for each in self.quotas
+        )
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """For people. A limit of zero of which nothing is used is left out: new accounts have many."""
+        yield from self.troubles
+        yield from (legible(_line(each)) for each in self.quotas if each.limit > 0 or each.used)
+
+
+def asked_of(cloud: Cloud) -> Found:
+    """Ask each cloud by itself. One that does not allow it says nothing: the permission is optional."""
+    clouds: Mapping[str, Cloud] = getattr(cloud, "parts", {"": cloud})
+    quotas, troubles = list[Quota](), list[str]()
+    for name, part in clouds.items():
+        ask: Callable[[], Sequence[Quota]] | None = getattr(part, "quotas", None)
+        try:
+            quotas += [replace(each, cloud=name) for each in (ask() if ask is not None else ())]
+        except AuthFailedError:
+            continue
+        except CloudError as error:
+            whose = f" of cloud {name}" if name else ""
+            troubles.append(legible(f"What is left of the quotas{whose} is not known: {error}"))
+    return Found(quotas=tuple(quotas), troubles=tuple(troubles))
+
+
+def _line(quota: Quota) -> str:
+    """`Quota in us-east-1: 192 of 384 vCPUs left (Running On-Demand P instances)`."""
+    where = f"in {quota.region}" if quota.region else "of the account"
+    where += f" of cloud {quota.cloud}" if quota.cloud else ""
+    if quota.left is None:
+        return f"Quota {where}: {quota.limit:g} {quota.unit}; what is used of it is not known ({quota.name})"
+    short = "Warning: quota" if quota.left < quota.limit * _SHORT_RATIO or not quota.left else "Quota"
+    return f"{short} {where}: {quota.left:g} of {quota.limit:g} {quota.unit} left ({quota.name})"

@@ -1,0 +1,258 @@
+"""What is Tencent Cloud's own: stopped is not unbilled, what a machine's answer says, launches, groups, lists."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gpuwatch.clouds import (
+    CloudError,
+    CloudUnavailableError,
+    NotFoundError,
+    ProtectedError,
+)
+from gpuwatch.clouds.tencent import line
+from gpuwatch.model.fleet import CapacityType, NodeState
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import a_permit
+from tests.support.clouds.faults import Fault, when
+from tests.support.clouds.tencent.world import REGION, TencentWorld, a_world
+from tests.support.fakes.cloud_worlds import MINE
+
+
+@pytest.fixture
+def world() -> Iterator[TencentWorld]:
+    """An empty account."""
+    with a_world(ManualClock()) as world:
+        yield world
+
+
+# Stopped must mean not billed
+
+
+def test_a_stop_asks_for_the_end_of_charging_and_never_for_the_power_switch(world: TencentWorld) -> None:
+    """The default would go on charging; the answer after the stop says that it does not."""
+    node_id = world.launch(MINE)
+    assert world.shown(node_id).still_billed is None
+
+    world.cloud.stop(node_id, "key", permit=a_permit())
+    world.settle(node_id)
+
+    assert world.sent("StopInstances") == [
+        {"InstanceIds": [node_id], "StopType": "SOFT", "StoppedMode": "STOP_CHARGING"}
+    ]
+    assert (world.shown(node_id).state, world.shown(node_id).still_billed) == (NodeState.STOPPED, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("KEEP_CHARGING", "it was stopped without STOP_CHARGING, and goes on charging (KEEP_CHARGING)"),
+        ("NOT_APPLICABLE", "Tencent Cloud does not say that it has stopped charging (StopChargingMode NOT_APPLICABLE)"),
+        (None, "Tencent Cloud does not say that it has stopped charging (StopChargingMode None)"),
+    ],
+)
+def test_a_stopped_machine_that_goes_on_charging_is_told(world: TencentWorld, mode: str | None, why: str) -> None:
+    """Somebody stopped it by the console, or the cloud does not say."""
+    node_id = world.launch(MINE, state="STOPPED")
+    world.machine(node_id).overrides["StopChargingMode"] = mode
+
+    assert world.shown(node_id).still_billed == why
+
+
+@pytest.mark.parametrize(
+    ("more", "kind", "why"),
+    [
+        ({"charge": "PREPAID"}, CapacityType.PREPAID, "paid by the month or the year"),
+        ({"charge": "SPOTPAID"}, CapacityType.SPOT, "spot instance"),
+        ({"charge": "CDHPAID"}, CapacityType.DEDICATED_HOST, "dedicated host"),
+        ({"charge": "UNDERWRITE"}, CapacityType.RESERVED, "'UNDERWRITE'"),
+        ({"disk_types": ("CLOUD_PREMIUM", "LOCAL_NVME")}, CapacityType.ON_DEMAND, "local disk (LOCAL_NVME)"),
+    ],
+)
+def test_what_would_go_on_charging_is_known_before_a_stop(
+    world: TencentWorld, more: dict[str, Any], kind: CapacityType, why: str
+) -> None:
+    """The guard refuses the stop by that reason; the cloud would refuse it as well."""
+    node_id = world.launch(MINE, **more)
+
+    node = world.shown(node_id)
+
+    assert node.capacity_type is kind
+    assert node.still_billed is not None
+    assert why in node.still_billed
+    with pytest.raises(ProtectedError) as caught:
+        world.cloud.stop(node_id, "key", permit=a_permit())
+    assert caught.value.code == "UnsupportedOperation.StoppedModeStopCharging"
+    assert world.machine(node_id).state == "RUNNING"
+
+
+# What a machine's answer says
+
+
+def test_an_operation_that_is_under_way_counts_although_the_state_lags(world: TencentWorld) -> None:
+    """LatestOperationState OPERATING: the state before it is over."""
+    stopping, starting, other = (world.launch(MINE, state=state) for state in ("RUNNING", "STOPPED", "RUNNING"))
+    for node_id, operation in ((stopping, "StopInstances"), (starting, "StartInstances"), (other, "ResizeDisk")):
+        world.machine(node_id).overrides |= {"LatestOperation": operation, "LatestOperationState": "OPERATING"}
+
+    assert world.shown(stopping).state is NodeState.STOPPING
+    assert world.shown(starting).state is NodeState.PENDING
+    assert world.shown(other).state is NodeState.RUNNING
+
+
+def test_a_stop_that_has_failed_shows_a_machine_that_runs(world: TencentWorld) -> None:
+    """Accepted is not done: LatestOperationState FAILED."""
+    node_id = world.launch(MINE)
+    world.machine(node_id).overrides |= {"LatestOperation": "StopInstances", "LatestOperationState": "FAILED"}
+
+    assert world.shown(node_id).state is NodeState.RUNNING
+
+
+@pytest.mark.parametrize("state", ["REBOOTING", "RESCUE_MODE", "SERVICE_LIVE_MIGRATE", "A_NEW_WORD"])
+def test_a_state_that_is_in_doubt_is_unknown(world: TencentWorld, state: str) -> None:
+    """Such a machine counts, and is left alone."""
+    assert world.shown(world.launch(MINE, state=state)).state is NodeState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "hole",
+    [
+        {"CreatedTime": None},
+        {"CreatedTime": "2026-01-01 08:00:00"},  # no zone: nobody knows whether it is UTC or UTC+8
+        {"InstanceChargeType": None},
+        {"Tags": None},
+        {"Placement": {"Zone": ""}},
+    ],
+)
+def test_a_description_with_holes_is_a_doubt(world: TencentWorld, hole: dict[str, Any]) -> None:
+    """A machine whose tags, price or age are not told is left alone."""
+    node_id = world.launch(MINE)
+    before = world.cloud.nodes()
+    world.machine(node_id).overrides |= hole
+
+    if "Tags" in hole:  # nor is it known whose it is
+        assert world.cloud.node(node_id).state is NodeState.UNKNOWN  # type: ignore[union-attr]
+    else:
+        assert (len(before), world.shown(node_id).state) == (1, NodeState.UNKNOWN)
+
+
+def test_a_part_of_a_gpu_counts_as_one_and_a_cpu_machine_as_none(world: TencentWorld) -> None:
+    """GPUCount is a fraction for a vGPU; the types of machines without GPUInfo are looked up once."""
+    part = world.fake.state.add_machine(REGION, "GN7vw.LARGE16", tags=MINE).id
+    eight = world.fake.state.add_machine(REGION, "GN10Xp.20XLARGE320", tags=MINE).id
+    for _ in range(3):
+        world.launch(MINE, gpus=False)
+
+    assert {node.id: node.gpu_count for node in world.cloud.nodes()} == {part: 1, eight: 8}
+    world.cloud.nodes()
+    assert len(world.sent("DescribeInstanceTypeConfigs")) == 1
+
+
+def test_a_type_that_is_not_described_is_left_alone_and_asked_for_again(world: TencentWorld) -> None:
+    """Enrolled, it is a node with unknown GPUs; a stranger's is left out."""
+    mine = world.fake.state.add_machine(REGION, "GX1.NEW", tags=MINE).id
+    world.fake.state.add_machine(REGION, "GX1.NEW")
+
+    assert [(node.id, node.gpu_count) for node in world.cloud.nodes()] == [(mine, None)]
+    world.cloud.nodes()
+    assert len(world.sent("DescribeInstanceTypeConfigs")) == 1
+    world.clock.advance(61)
+    world.cloud.nodes()
+    assert len(world.sent("DescribeInstanceTypeConfigs")) == 2
+
+
+def test_a_machine_that_is_protected_in_the_cloud_is_told(world: TencentWorld) -> None:
+    """DisableApiTermination is in the list: nobody needs to try."""
+    node_id = world.launch(MINE, protected=True)
+
+    assert "DisableApiTermination" in (world.shown(node_id).cannot_terminate or "")
+
+
+@pytest.mark.parametrize(
+    ("tags", "owner"),
+    [
+        ({"tke-clusterId": "cls-1"}, "TKE cluster cls-1"),
+        ({"tencentcloud:emr:cluster": "emr-1"}, "EMR emr-1"),
+        ({"tencentcloud:something": "new"}, "a service of Tencent Cloud new"),
+        ({"kubernetes.io/cluster/prod": "owned"}, "Kubernetes cluster prod"),
+        ({"qcs:tag:createdBy": "Root:1"}, None),
+    ],
+)
+def test_what_another_system_owns_is_theirs(world: TencentWorld, tags: dict[str, str], owner: str | None) -> None:
+    """By the tags that such systems leave; who pays is no owner."""
+    assert world.shown(world.launch({**MINE, **tags})).managed_by == owner
+
+
+def test_what_ended_while_nobody_looked_is_not_known(world: TencentWorld) -> None:
+    """Only a machine that was ending is told as terminated; another one that is not listed may be anything."""
+    node_id = world.launch(MINE)
+    world.cloud.nodes()
+    del world.fake.state.machines[node_id]
+
+    with pytest.raises(NotFoundError):
+        world.cloud.node(node_id)
+    assert [(node.id, node.state) for node in world.cloud.nodes()] == [(node_id, NodeState.UNKNOWN)]
+    world.clock.advance(3600)
+    assert world.cloud.nodes() == ()
+
+
+def test_an_end_is_told_for_an_hour(world: TencentWorld) -> None:
+    """Tencent Cloud lists nothing after the end; this process remembers it, as EC2 does by itself."""
+    node_id = world.launch(MINE)
+    world.cloud.nodes()
+    world.lose_response("terminate")
+    with pytest.raises(CloudUnavailableError):
+        world.cloud.terminate(node_id, "key", permit=a_permit())
+    world.settle(node_id)
+
+    assert world.cloud.nodes() == ()
+    assert world.cloud.node(node_id).state is NodeState.TERMINATED  # type: ignore[union-attr]
+    world.clock.advance(timedelta(hours=2).total_seconds())
+    world.cloud.nodes()
+    with pytest.raises(NotFoundError):
+        world.cloud.node(node_id)
+
+
+# Lists
+
+
+def test_a_list_is_had_whole_at_the_apis_own_limit(world: TencentWorld) -> None:
+    """A thousand machines are ten pages of a hundred."""
+    ids = sorted(world.launch(MINE) for _ in range(1000))
+
+    assert [node.id for node in world.cloud.nodes()] == ids
+    assert [each["Offset"] for each in world.sent("DescribeInstances")] == [*range(0, 1000, 100)]
+
+
+def test_a_machine_that_moves_out_of_sight_between_two_pages_is_not_lost(
+    world: TencentWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages are counted by Offset: when one goes in between, the list is read again."""
+    monkeypatch.setattr(line, "PAGE_SIZE", 5)
+    ids = sorted(world.launch(MINE) for _ in range(12))
+    pages: list[int] = []
+    real = world.fake.answer
+
+    def answered(request: Any) -> Any:  # noqa: ANN401  the server's
+        if request.headers["x-tc-action"] == "DescribeInstances":
+            pages.append(request.json["Offset"])
+            if len(pages) == 2:
+                del world.fake.state.machines[ids[-1]]
+        return real(request)
+
+    monkeypatch.setattr(world.fake, "answer", answered)
+
+    assert [node.id for node in world.cloud.nodes()] == ids[:-1]
+    assert pages == [0, 5, 10, 0, 5, 10]
+
+
+def test_a_clock_that_is_wrong_is_named(world: TencentWorld) -> None:
+    """A signature holds for five minutes."""
+    world.server.plan.strike(Fault.SKEW, when(operation="DescribeInstances"))
+
+    with pytest.raises(CloudError, match="compare this machine's clock with the cloud's") as caught:
+        world.cloud.nodes()
+
+    assert caught.value.code == "AuthFailure.SignatureExpire"
