@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.permissions import Diagnosable, Quotas, Searchable
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.histogram import Histogram
 
@@ -16,6 +17,11 @@ _SCRAPE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 VERDICT, CONFIRMATION = "verdict", "confirmation"  # what an agent is asked for
 OPERATIONS = frozenset(name for name in vars(Cloud) if not name.startswith("_"))
+
+# What a cloud may have besides; see clouds/permissions.py.
+_OPTIONAL = frozenset(
+    name for kind in (Diagnosable, Searchable, Quotas) for name in vars(kind) if not name.startswith("_")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +39,8 @@ class _TimedCloud:
 
     def __init__(self, cloud: Cloud, name: str, clock: Clock, calls: Histogram) -> None:
         self._cloud, self._name, self._clock, self._calls = cloud, name, clock, calls
+        # isinstance() with a protocol looks for attributes that are really there, from Python 3.12 on.
+        vars(self).update((each, getattr(cloud, each)) for each in _OPTIONAL if hasattr(cloud, each))
 
     def __getattr__(self, operation: str) -> Any:  # noqa: ANN401  whatever the cloud has
         found = getattr(self._cloud, operation)

@@ -146,6 +146,35 @@ def test_a_launch_with_a_lost_answer_is_found_by_its_key(world: FaultWorld) -> N
     assert len(world.ids()) == 1
 
 
+@pytest.mark.parametrize("fault", NO_LIST)
+def test_a_launch_is_never_denied_on_a_read_that_failed(world: FaultWorld, fault: Fault) -> None:
+    """None would mean that nothing was launched, and another machine would follow."""
+    made = CHANGES["launch"](world, "")
+    world.server.plan.strike(fault, when(change=False, region=world.regions[0]), times=None)
+
+    try:
+        found = world.cloud.find("key")
+    except CloudError:
+        found = None
+    else:
+        assert found is not None
+        assert found.id == made
+    if found is None:
+        world.server.plan.clear()
+        again = world.cloud.find("key")
+        assert again is not None
+        assert again.id == made
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.GARBLED, Fault.CUT, Fault.EXPIRED, Fault.THROTTLED])
+def test_what_is_left_over_is_listed_whole_or_not_at_all(world: FaultWorld, fault: Fault) -> None:
+    """A region that does not answer may hide the dearest of it."""
+    world.server.plan.strike(fault, when(change=False, region=world.regions[1]), times=None)
+
+    with pytest.raises(CloudError):
+        world.cloud.leftovers()
+
+
 # The list
 
 

@@ -113,6 +113,22 @@ def test_a_refused_change_of_a_group_has_no_effect(grouped: Grouped, verb: str, 
     assert grouped.desired == SIZE
 
 
+@pytest.mark.parametrize("fault", [Fault.RESET_BEFORE, Fault.GARBLED, Fault.CUT, Fault.EXPIRED, Fault.THROTTLED])
+@pytest.mark.parametrize("verb", ["grow"])
+def test_groups_of_a_region_without_an_answer_stay_and_are_protected(grouped: Grouped, verb: str, fault: Fault) -> None:
+    """As they were seen last; when the region answers again, they are as they are."""
+    del verb
+    world = grouped.world
+    (before,) = world.cloud.groups()
+    world.server.plan.strike(fault, when(change=False, region=world.regions[0]), times=None)
+
+    (silent,) = world.cloud.groups()
+
+    assert (silent.id, silent.desired, silent.protected is None) == (before.id, SIZE, False)
+    world.server.plan.clear()
+    assert list(world.cloud.groups()) == [before]
+
+
 @pytest.mark.parametrize("fault", [*UNKNOWN_OUTCOME, *REFUSALS])
 @pytest.mark.parametrize("verb", ["end_member"])
 def test_a_member_is_not_ended_on_a_look_that_failed(grouped: Grouped, verb: str, fault: Fault) -> None:

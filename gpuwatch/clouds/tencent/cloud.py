@@ -1,26 +1,26 @@
 """CVM and its Auto Scaling groups, in several accounts and regions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
-from gpuwatch.clouds import AuthFailedError, CloudError, Leftover, NotFoundError
+from gpuwatch.clouds import CloudError, Leftover, NotFoundError
 from gpuwatch.clouds import refuse_foreign_tags as refuse_foreign
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
-from gpuwatch.clouds.tencent import actions, launches, permissions, unused
+from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.clouds.tencent import actions, launches, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.tencent import groups as scaling
 from gpuwatch.clouds.tencent import instances as machines
 from gpuwatch.clouds.tencent.history import History
 from gpuwatch.clouds.tencent.instances import UNKNOWN_ID, Instance, Translator
 from gpuwatch.clouds.tencent.line import TIMEOUTS
-from gpuwatch.clouds.tencent.places import Place, Places, enabled
+from gpuwatch.clouds.tencent.places import Place, Places
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings
 from gpuwatch.clouds.tencent.tag_limits import check_tag_value
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
-_AT_ONCE = 8  # regions beyond the settings that are looked at together
 _NO_GROUP = "GroupNotFound"
 
 
@@ -70,6 +70,7 @@ class TencentCloud:
                 listed[node.id] = node
                 self._homes[node.id] = place
         self._history.keep(listed)
+        self._homes = {each: home for each, home in self._homes.items() if each in listed or self._history.last(each)}
         return tuple(listed[node_id] for node_id in sorted(listed))
 
     def node(self, node_id: str) -> Node:
@@ -199,14 +200,29 @@ class TencentCloud:
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions of our accounts that the settings do not name; they are never acted on."""
         apart = Translator(fleet=self._fleet, clock=self._clock)  # what other regions say of types stays there
-        others = [
-            home.beside(region)
-            for home in self._places.homes
-            for region in enabled(home)
-            if not any(place.signer is home.signer and place.region == region for place in self._places.all)
-        ]
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            return tuple(pool.map(lambda place: _looked(place, apart), others))
+        return other_regions.looked_for(self._places, apart)
+
+    # For people who look for forgotten machines.
+
+    def survey(self) -> Sequence[Surveyed]:
+        """GPU machines in every region of each account, those of the settings first."""
+        return other_regions.surveyed(self._places, Translator(fleet=self._fleet, clock=self._clock))
+
+    @property
+    def monitor(self) -> str:
+        """Its name."""
+        return monitor.NAME
+
+    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
+        """In the region and the account of each."""
+        found: dict[str, CloudUse] = {}
+        end = self._clock.now()
+        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
+            place = other_regions.place_of(self._places, region, account or None)
+            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
+            if place is not None:
+                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+        return found
 
     # Within one place.
 
@@ -271,8 +287,10 @@ class TencentCloud:
         raise NotFoundError(f"Tencent Cloud lists no instance {node_id} in {self._places}", code=UNKNOWN_ID)
 
     def _home_of_group(self, group_id: str) -> Place:
-        """The place of a group; its id does not name one."""
-        for place in [self._group_homes[group_id]] if group_id in self._group_homes else self._places.all:
+        """The place of a group; its id does not name one, so each is asked that may have it."""
+        if group_id in self._group_homes:
+            return self._group_homes[group_id]
+        for place in self._places.all:
             try:
                 scaling.known(place.reading, group_id)
             except NotFoundError:
@@ -280,16 +298,3 @@ class TencentCloud:
             self._group_homes[group_id] = place
             return place
         raise NotFoundError(f"there is no Auto Scaling group {group_id} in {self._places}", code=_NO_GROUP)
-
-
-def _looked(place: Place, translator: Translator) -> OtherRegion:
-    """One region. A refused answer shows no machine, and does not prove that no machine runs there."""
-    try:
-        instances = [each for each in machines.listed(place.reading) if each.state is not NodeState.TERMINATED]
-        nodes = list(translator.nodes(place, instances, {}, {}))
-    except AuthFailedError as error:
-        return OtherRegion(where=place.name, refused=error.code)
-    except CloudError as error:
-        return OtherRegion(where=place.name, trouble=str(error))
-    shown = tuple(f"{node.id} ({node.instance_type})" for node in nodes)
-    return OtherRegion(where=place.name, region=place.region, machines=shown, nodes=tuple(nodes))

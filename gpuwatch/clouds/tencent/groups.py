@@ -86,9 +86,9 @@ def members(place: Place) -> dict[str, Member]:
 
 def member(line: Line, node_id: str) -> Member | None:
     """A machine as a member of its group; None: it is in none. Source: DescribeAutoScalingInstances."""
-    answer = line.ask("as", _MEMBERS, InstanceIds=[node_id])
-    with asking(line.asked(_MEMBERS)):
-        return _members(line, list(answer["AutoScalingInstanceSet"])).get(node_id)
+    by_id = [{"Name": "instance-id", "Values": [node_id]}]  # a call by ids may refuse one that is in no group
+    own = line.listed("as", _MEMBERS, "AutoScalingInstanceSet", "InstanceId", Filters=by_id)
+    return _members(line, own).get(node_id)
 
 
 def listed(place: Place, known: Mapping[str, Member]) -> list[Group]:

@@ -50,6 +50,17 @@ _OBSERVE = (
         ),
     ),
 )
+_SCAN = (
+    Statement(
+        actions=(
+            "cvm:DescribeInstanceTypeConfigs",
+            "cvm:DescribeInstances",
+            "cvm:DescribeRegions",
+            "monitor:GetMonitorData",
+            "sts:GetCallerIdentity",
+        ),
+    ),
+)
 _RECLAIM = (
     *_OBSERVE,
     Statement(
@@ -93,6 +104,7 @@ _ASSUME = (Statement(actions=("sts:AssumeRole",), resources=("qcs::cam::uin/*:ro
 
 ROLES: Mapping[str, tuple[Statement, ...]] = {
     "observe": _OBSERVE,
+    "scan": _SCAN,
     "reclaim": _RECLAIM,
     "scale": _SCALE,
     "shield": _SHIELD,

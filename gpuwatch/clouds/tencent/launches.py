@@ -116,6 +116,11 @@ def template_of(line: Line, arguments: Mapping[str, str]) -> Template:
     if version == _LATEST:
         wanted = {"LaunchTemplateVersions": [_found(line, template_id)["LatestVersionNumber"]]}
     elif version != _DEFAULT:
+        if not version.isdecimal():
+            raise CloudError(
+                f"the version {version!r} of the launch template {named} is not a number, {_DEFAULT} or {_LATEST}",
+                code="NoTemplate",
+            )
         wanted = {"LaunchTemplateVersions": [int(version)]}
     call = "DescribeLaunchTemplateVersions"
     answer = line.ask("cvm", call, LaunchTemplateId=template_id, **wanted)

@@ -52,6 +52,7 @@ ACTIONS = {
 }
 TEMPLATE, CPU_TEMPLATE = "gpu-node", "cpu-node"
 ACCOUNT = "123456789012"
+NOWHERE = "i-0123456789abcdef0"
 _WORLDS_OF_PROVIDERS = ROOT / "tests/support/clouds"
 
 
@@ -67,7 +68,7 @@ class Words:
     template: str = TEMPLATE  # of a machine with a GPU
     cpu_template: str = CPU_TEMPLATE
     no_template: str = "lt-0123456789abcdef0"
-    nowhere: str = "i-0123456789abcdef0"  # the id of no machine
+    nowhere: str = NOWHERE  # the id of no machine
     no_group: str = f"arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:0:autoScalingGroupName/nobody"
     volume_type: str = "gp3"
     volume_bytes: int = 8 * 1024**3

@@ -30,7 +30,7 @@ REFUSED = {
     "secret": (
         "cloud: {secret_key: hush}",
         "FILE:1: cloud.secret_key: is not a key of the configuration (its value is (hidden))",
-        "one of provider, regions, endpoint_url, aws",
+        "one of provider, regions, endpoint_url, aws, tencent",
     ),
     "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is not one of the choices', "one of observe, enforce"),
     "no duration": (

@@ -1,14 +1,18 @@
 """controller/timings.py: what the controller asks of others is counted with the time that it took."""
 
 from decimal import Decimal
+from inspect import getattr_static
 from typing import Any
 
 import pytest
 
 from gpuwatch.clouds import Cloud, CloudUnavailableError
+from gpuwatch.clouds.permissions import Diagnosable, Quotas, Searchable
 from gpuwatch.controller.timings import OPERATIONS, Timings, timed
 from gpuwatch.runtime.clock import ManualClock
 from gpuwatch.runtime.metrics.histogram import Histogram
+from gpuwatch.simulate.cloud import SimulatedCloud
+from tests.support.fakes.several_clouds import Region
 
 
 class SlowCloud:
@@ -66,3 +70,13 @@ def test_the_operations_are_those_of_the_protocol() -> None:
     """A new one is timed without a change here."""
     assert {"nodes", "node", "stop", "terminate", "launch", "groups", "tag"} <= OPERATIONS
     assert all(callable(getattr(Cloud, name)) for name in OPERATIONS)
+
+
+def test_a_timed_cloud_can_do_what_the_cloud_can() -> None:
+    """Also by the attributes themselves: from Python 3.12 on isinstance() asks no `__getattr__`."""
+    timings, plain = Timings(), SimulatedCloud(fleet="lab", clock=ManualClock())
+    for protocol, method in ((Diagnosable, "may"), (Searchable, "elsewhere"), (Quotas, "quotas")):
+        able = timed(Region("bj"), "bj", ManualClock(), timings.cloud_calls)
+        assert isinstance(able, protocol)
+        assert getattr_static(able, method, None) is not None
+        assert not isinstance(timed(plain, "bj", ManualClock(), timings.cloud_calls), protocol)

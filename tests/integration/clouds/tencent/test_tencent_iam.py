@@ -16,7 +16,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.tencent.description import FOLDERS, description
 from tests.support.clouds.tencent.fake import SECRET_ID, SECRET_KEY
-from tests.support.clouds.tencent.world import REGION, a_world
+from tests.support.clouds.tencent.world import GPU_TYPE, REGION, a_world
 from tests.support.fakes.cloud_worlds import FLEET, MINE, TEMPLATE
 from tests.support.paths import ROOT
 
@@ -48,6 +48,7 @@ def sent() -> dict[str, set[str]]:
     """What TencentCloud sends for each role's work."""
     found: dict[str, set[str]] = {}
     with a_world(ManualClock()) as world:
+        world.fake.state.add_machine("ap-beijing", GPU_TYPE)
         cloud, seen = world.cloud, world.fake.seen
         assert isinstance(cloud, TencentCloud)
         group_id = world.add_group("train", MINE, size=2)
@@ -69,6 +70,9 @@ def sent() -> dict[str, set[str]]:
         list(cloud.may(Needs(act=True, terminate=True, groups=True)))
         list(cloud.unfit([{"template": TEMPLATE}]))
         done("observe")
+
+        cloud.use_of([node for place in cloud.survey() for node in place.nodes], 86400.0)
+        done("scan")
 
         cloud.tag(node_id, {STOP_AT: "then"}, "key")
         cloud.stop(stopped, "key", permit=a_permit())
@@ -98,10 +102,13 @@ def test_no_policy_allows_more_than_the_code_names() -> None:
     assert set().union(*(allowed(role) for role in ROLES)) == written()
 
 
-@pytest.mark.parametrize(("role", "below"), [("observe", None), ("reclaim", "observe"), ("scale", "reclaim")])
+@pytest.mark.parametrize(
+    ("role", "below"), [("observe", None), ("scan", None), ("reclaim", "observe"), ("scale", "reclaim")]
+)
 def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: str, below: str | None) -> None:
     """What is sent while a role works is what its policy allows beyond the role below it."""
     base = allowed(below) if below else {PRICES}
+    base |= {"sts:GetCallerIdentity"} if role == "scan" else set()  # asked once in a process
 
     assert sent[role] <= allowed(role)
     assert allowed(role) - base <= sent[role]

@@ -57,6 +57,12 @@ def test_a_version_is_a_number_or_a_word(world: TencentWorld, version: str, numb
     }
 
 
+def test_a_version_that_is_no_version_is_told(world: TencentWorld) -> None:
+    """With what it could be."""
+    with pytest.raises(CloudError, match=r"'newest' of the launch template gpu-node is not a number"):
+        world.cloud.launch({"template": TEMPLATE, "version": "newest"}, "key-1")
+
+
 def test_a_template_that_buys_a_month_is_refused(world: TencentWorld) -> None:
     """Nobody gets that money back."""
     world.add_template("lt-month", "month", InstanceType=GPU_TYPE, InstanceChargeType="PREPAID")

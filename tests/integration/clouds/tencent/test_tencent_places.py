@@ -78,6 +78,37 @@ def test_machines_elsewhere_are_found_and_left_alone(world: TencentWorld) -> Non
     assert cloud.nodes() == ()
 
 
+def test_a_survey_has_the_places_of_the_settings_first_and_what_the_monitor_says(world: TencentWorld) -> None:
+    """One region that is refused hides no other."""
+    mine, forgotten = world.launch(MINE), world.fake.state.add_machine("na-siliconvalley", GPU_TYPE).id
+    world.server.plan.strike(Fault.EXPIRED, when(region="ap-beijing"), times=None)
+    cloud = a_cloud(world)
+
+    places = cloud.survey()
+    use = cloud.use_of([node for place in places for node in place.nodes], 7 * 86400.0)
+
+    assert [(each.region, each.watched, [node.id for node in each.nodes]) for each in places] == [
+        (REGION, True, [mine]),
+        ("ap-beijing", False, []),
+        ("ap-shanghai", False, []),
+        ("na-siliconvalley", False, [forgotten]),
+    ]
+    assert places[1].refused == "AuthFailure.TokenFailure"
+    assert use.keys() == {mine, forgotten}
+    assert (use[mine].cpu_mean_ratio, use[mine].cpu_max_ratio, use[mine].gpu_mean_ratio) == (0.5, 1.0, 0.25)
+
+
+def test_the_monitor_is_asked_within_its_limits(world: TencentWorld) -> None:
+    """Fifty machines and 7,200 points a call; a machine without values is left out."""
+    nodes = [world.shown(world.launch(MINE)) for _ in range(60)]
+    cloud = a_cloud(world)
+    gone = nodes[0].id
+    del world.fake.state.machines[gone]
+
+    assert set(cloud.use_of(nodes, 7 * 86400.0)) == {node.id for node in nodes[1:]}
+    assert {len(each["Instances"]) for each in world.sent("GetMonitorData")} == {42, 18}
+
+
 def test_a_region_that_is_not_in_the_settings_is_no_place_for_a_launch(world: TencentWorld) -> None:
     """The key of the setting is named."""
     with pytest.raises(NotFoundError, match=r"ap-beijing is not among cloud\.regions"):

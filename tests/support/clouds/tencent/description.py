@@ -17,6 +17,7 @@ FOLDERS = {
     "as": "autoscaling/v20180419",
     "cbs": "cbs/v20170312",
     "cvm": "cvm/v20170312",
+    "monitor": "monitor/v20180724",
     "sts": "sts/v20180813",
     "tag": "tag/v20180813",
     "vpc": "vpc/v20170312",

@@ -79,6 +79,32 @@ class Others:
             "Type": "CAMUser",
         }
 
+    def get_monitor_data(self, region: str, asked: Parameters) -> dict[str, Any]:
+        """GetMonitorData: a busy CPU, GPUs at a quarter; of a machine that is not there no values."""
+        points = []
+        for instance in asked["Instances"]:
+            (dimension,) = instance["Dimensions"]
+            there = self.state.machines.get(dimension["Value"])
+            own = there is not None and there.region == region
+            mean = {"BaseCpuUsage": 50.0, "GpuUtil": 25.0}[asked["MetricName"]]
+            points.append(
+                {
+                    "Dimensions": [dimension],
+                    "Timestamps": [1767225600.0] if own else [],
+                    "Values": [],
+                    "AvgValues": [mean] if own else [],
+                    "MaxValues": [2 * mean] if own else [],
+                }
+            )
+        return {
+            "StartTime": asked["StartTime"],
+            "EndTime": asked["EndTime"],
+            "Period": asked["Period"],
+            "MetricName": asked["MetricName"],
+            "DataPoints": points,
+            "Msg": "",
+        }
+
     def tag_resources(self, region: str, asked: Parameters) -> dict[str, Any]:
         """TagResources."""
         del region  # the tag service knows all of them

@@ -23,7 +23,8 @@ class Scaling:
 
     def describe_auto_scaling_instances(self, region: str, asked: Parameters) -> dict[str, Any]:
         """DescribeAutoScalingInstances."""
-        by_group = filters(asked, "", values=_VALUES).get("auto-scaling-group-id")
+        wanted = filters(asked, "", values=_VALUES)
+        by_group, by_id = wanted.get("auto-scaling-group-id"), wanted.get("instance-id")
         shown = [
             {
                 "InstanceId": node_id,
@@ -44,7 +45,7 @@ class Scaling:
             for group in self.state.groups.values()
             if group.region == region and (by_group is None or group.id in by_group)
             for node_id, state in group.members.items()
-            if "InstanceIds" not in asked or node_id in asked["InstanceIds"]
+            if by_id is None or node_id in by_id
         ]
         return page(shown, asked, "AutoScalingInstanceSet")
 
