@@ -58,6 +58,7 @@ class LeftoverKind(StrEnum):
     STOPPED_VOLUME = "volume_of_a_stopped_machine"
     UNUSED_ADDRESS = "unused_address"
     STOPPED_ADDRESS = "address_of_a_stopped_machine"
+    SNAPSHOT = "snapshot_of_a_volume_that_is_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

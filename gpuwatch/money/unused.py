@@ -15,6 +15,7 @@ _WORDS = {
     LeftoverKind.STOPPED_VOLUME: "volume of the stopped {node}",
     LeftoverKind.UNUSED_ADDRESS: "address, used by nothing",
     LeftoverKind.STOPPED_ADDRESS: "address of the stopped {node}",
+    LeftoverKind.SNAPSHOT: "snapshot of a volume that is gone",
 }
 _GIB = 1024**3
 _CENT = Decimal("0.01")
@@ -26,7 +27,7 @@ def usd_per_month(left: Leftover) -> Decimal | None:
         return None
     if left.kind in {LeftoverKind.UNUSED_ADDRESS, LeftoverKind.STOPPED_ADDRESS}:
         return prices.address_usd_per_month()
-    if left.size_bytes is None:
+    if left.size_bytes is None or left.kind is LeftoverKind.SNAPSHOT:
         return None
     return prices.volume_usd_per_month(
         left.type, size_bytes=left.size_bytes, iops=left.iops, bytes_per_second=left.throughput_bytes_per_second

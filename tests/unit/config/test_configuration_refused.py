@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.clouds.settings import CLOUDS
 from gpuwatch.config import ConfigError, load
 from gpuwatch.model.metric_groups import NAMES
 from tests.support.builders.configurations import mistakes
@@ -30,7 +31,7 @@ REFUSED = {
     "secret": (
         "cloud: {secret_key: hush}",
         "FILE:1: cloud.secret_key: is not a key of the configuration (its value is (hidden))",
-        "one of provider, regions, endpoint_url, aws, tencent",
+        f"one of provider, regions, endpoint_url, {', '.join(CLOUDS)}",
     ),
     "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is not one of the choices', "one of observe, enforce"),
     "no duration": (

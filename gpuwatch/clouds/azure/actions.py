@@ -1,0 +1,131 @@
+"""What is done to machines and scale sets on Azure: one target a call, sent once, and only while its permit holds.
+
+A path may lead to another machine by now: a new one of the same name. So the machine is looked at right
+before, and nothing is sent unless it has the id that was decided about; the permit is checked after that.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from gpuwatch.clouds import FLEET_TAG, START_IS_DONE, TERMINATE_IS_DONE, CloudError, NotFoundError, ProtectedError
+from gpuwatch.clouds.azure.errors import NOT_FOUND
+from gpuwatch.clouds.azure.groups import ScaleSet
+from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.places import Subscription
+from gpuwatch.clouds.azure.resource_ids import name_of
+from gpuwatch.clouds.permit import Permit, permit_in_force
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import NodeState
+
+WRONG_STATE = "IncorrectMachineState"  # our own word: Azure itself would let the two operations fight
+
+
+def now_at(place: Subscription, path: str, node_id: str, *, urgent: bool) -> Machine:
+    """The machine as it is; `urgent`: right before a change.
+
+    Raises:
+        NotFoundError: the path leads to no machine, or to another one.
+        CloudError: no answer.
+
+    """
+    machine = one(place, path, urgent=urgent)
+    if machine.id != node_id:
+        raise NotFoundError(f"{path} is another machine now, not {node_id}", code=NOT_FOUND)
+    return machine
+
+
+def stop(place: Subscription, machine: Machine, permit: Permit) -> None:
+    """End the bill of a machine. Source: Deallocate, never PowerOff: that one keeps the bill running."""
+    if machine.state in TERMINATE_IS_DONE:
+        return
+    if machine.state is NodeState.PENDING:
+        raise CloudError(f"{machine.name} is starting: it is not stopped now", code=WRONG_STATE)
+    place.change("POST", f"{machine.path}/deallocate", permit)
+
+
+def start(place: Subscription, machine: Machine) -> None:
+    """Source: Start."""
+    if machine.state in START_IS_DONE:
+        return
+    if machine.state in TERMINATE_IS_DONE or machine.state is NodeState.STOPPING:
+        raise CloudError(f"{machine.name} is on its way down: it is not started now", code=WRONG_STATE)
+    place.change("POST", f"{machine.path}/start", permit_in_force())
+
+
+def terminate(place: Subscription, machine: Machine, permit: Permit) -> None:
+    """Source: Delete, without force. Disks and interfaces go with it only where they were made so (deleteOption)."""
+    if machine.state not in TERMINATE_IS_DONE:
+        place.change("DELETE", machine.path, permit)
+
+
+def terminate_member(
+    place: Subscription, machine: Machine, group: ScaleSet, permit: Permit, *, fleet: str, now: datetime, members: int
+) -> None:
+    """End a member with its place. Source: VirtualMachineScaleSets DeleteInstances, with this one's number or name."""
+    if machine.state in TERMINATE_IS_DONE:
+        return
+    if machine.group != group.id:
+        raise CloudError(f"{machine.name} is no member of {group.name} any more: it is left alone", code="NotAMember")
+    refuse_group(group, fleet=fleet)
+    size = members if group.desired is None else group.desired
+    if group.bounds is not None and size - 1 < group.bounds.least:
+        raise CloudError(
+            f"{group.name} would fall below its minimum: it wants {size} machines, at least {group.bounds.least}",
+            code="MinSize",
+        )
+    protected = claims(machine.tags, fleet=fleet, now=now)["protected"]
+    if protected:
+        raise ProtectedError(f"{machine.name}: {protected}")
+    number = machine.described.get("instanceId") if machine.uniform else machine.name
+    body = {"instanceIds": [str(number or name_of(machine.path))]}
+    place.change("POST", f"{group.path}/delete", permit, body=body)
+
+
+def grow(place: Subscription, group: ScaleSet, size: int, *, fleet: str) -> None:
+    """Raise the desired size, where it is smaller at this moment. Source: VirtualMachineScaleSets Update of its sku.
+
+    The answer's etag makes Azure refuse where somebody has changed the scale set since it was read.
+    """
+    refuse_group(group, fleet=fleet)
+    if group.desired is None:
+        raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
+    if group.desired >= size:
+        return
+    if group.bounds is not None and size > group.bounds.most:
+        raise CloudError(f"{group.name} may have {group.bounds.most} machines at most, not {size}", code="MaxSize")
+    sku = {**group.described["sku"], "capacity": size}
+    place.change("PATCH", group.path, permit_in_force(), body={"sku": sku}, headers=_unchanged(group.described))
+
+
+def protect(place: Subscription, machine: Machine, group: ScaleSet, *, on: bool, fleet: str) -> None:
+    """Source: VirtualMachineScaleSetVMs Update of its protectionPolicy; Flexible scale sets have no such policy."""
+    refuse_group(group, fleet=fleet)
+    if not machine.uniform:
+        raise CloudError(
+            f"{group.name} is Flexible: Azure protects no member of it from a scale-in; a resource lock does",
+            code="NoProtection",
+        )
+    policy = {**(machine.properties.get("protectionPolicy") or {}), "protectFromScaleIn": on}
+    body = {"location": machine.region, "tags": machine.tags, "properties": {"protectionPolicy": policy}}
+    place.change("PUT", machine.path, permit_in_force(), body=body, headers=_unchanged(machine.described))
+
+
+def tag(place: Subscription, machine: Machine, tags: Mapping[str, str]) -> None:
+    """Add to a machine's tags; the others stay. Source: Tags UpdateAtScope, which needs no right over the machine."""
+    body = {"operation": "Merge", "properties": {"tags": dict(tags)}}
+    path = f"{machine.path}/providers/Microsoft.Resources/tags/default"
+    place.change("PATCH", path, permit_in_force(), version="tags", body=body)
+
+
+def refuse_group(group: ScaleSet, *, fleet: str) -> None:
+    """Touch no scale set without its owner's consent."""
+    if not group.enrolled(fleet):
+        whose = f"belongs to {group.owner}" if group.owner else f"has no tag {FLEET_TAG}={fleet}"
+        raise CloudError(f"the scale set {group.name} {whose}: it is left alone", code="NotEnrolled")
+
+
+def _unchanged(described: Mapping[str, Any]) -> dict[str, str]:
+    """What makes Azure refuse a change where somebody else has changed the same resource since it was read."""
+    etag = described.get("etag")
+    return {"If-Match": str(etag)} if etag else {}

@@ -1,0 +1,397 @@
+"""Azure's virtual machines and scale sets, in several subscriptions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from azure.core.credentials import TokenCredential
+
+from gpuwatch.clouds import (
+    NO_GPU,
+    CloudError,
+    Leftover,
+    NotFoundError,
+    refuse_foreign_tags,
+)
+from gpuwatch.clouds.azure import actions, groups, launch, machines, monitor, other_places, permissions, quotas, unused
+from gpuwatch.clouds.azure import locks as azure_locks
+from gpuwatch.clouds.azure.credentials import default_credential
+from gpuwatch.clouds.azure.errors import NOT_FOUND
+from gpuwatch.clouds.azure.groups import ScaleSet
+from gpuwatch.clouds.azure.launch import Order
+from gpuwatch.clouds.azure.machines import Machine
+from gpuwatch.clouds.azure.nodes import Surroundings, Translator
+from gpuwatch.clouds.azure.paths import Paths
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions
+from gpuwatch.clouds.azure.resource_ids import same
+from gpuwatch.clouds.azure.settings import MANAGERS, SubscriptionSettings, TemplateSettings
+from gpuwatch.clouds.azure.sizes import Sizes
+from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.survey import CloudUse, Surveyed
+from gpuwatch.model.fleet import Node, NodeGroup, NodeState
+from gpuwatch.runtime.clock import Clock
+
+
+class AzureCloud:
+    """The GPU machines and scale sets of some subscriptions. Credentials are found by azure-identity's own rules."""
+
+    def __init__(  # noqa: PLR0913  the settings of a cloud are many
+        self,
+        *,
+        fleet: str,
+        clock: Clock,
+        subscriptions: Mapping[str, SubscriptionSettings],
+        regions: Sequence[str] = (),
+        templates: Mapping[str, TemplateSettings] | None = None,
+        national_cloud: str = "public",
+        endpoint_url: str | None = None,
+        credential: TokenCredential | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Nothing is sent yet; `options` are those of azure-core's transport.
+
+        Raises:
+            CloudError: there is no subscription.
+
+        """
+        self._fleet = fleet
+        self._clock = clock
+        self._templates = dict(templates or {})
+        self._scope = f"{MANAGERS[national_cloud]}/.default"
+        self._credential = credential or default_credential(national_cloud)
+        self._sizes = Sizes(clock)
+        self._translator = Translator(fleet=fleet, clock=clock, sizes=self._sizes)
+        self._views: Views[Subscription] = Views(clock, cloud="Azure")
+        self._paths = Paths(clock)
+        self._places = Subscriptions(
+            credential=self._credential,
+            subscriptions=subscriptions,
+            regions=regions,
+            base=endpoint_url or MANAGERS[national_cloud],
+            scope=self._scope,
+            clock=clock,
+            options=options or {},
+        )
+
+    # Reading.
+
+    def nodes(self) -> Sequence[Node]:
+        """All GPU machines that exist, in every subscription; of a silent one as last seen."""
+        listed: dict[str, Node] = {}
+        for _, nodes in anywhere(self._places.all, self._nodes, self._views.last_nodes):
+            listed |= {node.id: node for node in nodes}
+        return tuple(listed[node_id] for node_id in sorted(listed))
+
+    def node(self, node_id: str) -> Node:
+        """One machine as Azure sees it now; in the state TERMINATED where it was seen to go, or is gone for long."""
+        try:
+            place, machine = self._look_for(node_id)
+        except NotFoundError:
+            gone = self._paths.gone(node_id)
+            if gone is None:
+                raise
+            return gone
+        return self._node_of(place, machine)
+
+    def find(self, key: str) -> Node | None:
+        """The machine launched with that key, by its name in the resource groups of the templates."""
+        name = launch.name_for(key)
+        targets = {(self._places.at(each.subscription), each.resource_group or "") for each in self._templates.values()}
+        for place, group in sorted(targets, key=lambda each: (each[0].id, each[1])):
+            machine = launch.found(place, group, key)
+            if machine is not None and machine.id:
+                return self._node_of(place, machine)
+        return self._paths.gone_by_name(name)
+
+    def groups(self) -> Sequence[NodeGroup]:
+        """The scale sets of this fleet, and all others that have GPU machines."""
+        by_place = anywhere(self._places.all, self._groups, self._views.last_groups)
+        return tuple(sorted((group for _, found in by_place for group in found), key=lambda group: group.id))
+
+    def group(self, group_id: str) -> NodeGroup:
+        """One scale set as it is now."""
+        place, group = self._group(group_id)
+        members = [
+            node.id
+            for node in self._translator.nodes(place, self._members(place, group), Surroundings())
+            if node.state is not NodeState.TERMINATING
+        ]
+        return group.as_node_group(tuple(sorted(members)), fleet=self._fleet, now=self._clock.now())
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """Disks, addresses and snapshots that no running machine uses, in every subscription."""
+        stopped = {node.id for node in self.nodes() if node.state is NodeState.STOPPED}
+        paths = {same(path): node_id for node_id, path in self._paths.of(stopped).items()}
+        by_place = everywhere(self._places.all, lambda place: unused.listed(place, paths))
+        return tuple(sorted((each for place in by_place for each in place), key=lambda each: each.id))
+
+    # Acting. The keys are for launches alone: asking twice for the rest changes nothing more.
+
+    def stop(self, node_id: str, key: str, *, permit: Permit) -> None:
+        """Ask for a deallocation."""
+        del key
+        found = self._target(node_id)
+        if found is not None:
+            actions.stop(*found, permit)
+
+    def start(self, node_id: str, key: str) -> None:
+        """Ask for a start."""
+        del key
+        found = self._target(node_id)
+        if found is None:
+            raise CloudError(f"{node_id} is gone: it is not started", code=actions.WRONG_STATE)
+        actions.start(*found)
+
+    def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
+        """Ask for the end of a machine; with a group, of its place there too."""
+        del key
+        found = self._target(node_id)
+        if found is None:
+            return
+        place, machine = found
+        if group is None:
+            actions.terminate(place, machine, permit)
+        else:
+            home, scale_set = self._group(group)
+            size = 0 if scale_set.desired is not None else len(self._members(home, scale_set))
+            actions.terminate_member(
+                place, machine, scale_set, permit, fleet=self._fleet, now=self._clock.now(), members=size
+            )
+        self._paths.ends(node_id)
+
+    def launch(self, arguments: Mapping[str, str], key: str) -> str:
+        """Ask for one machine from a template of the settings."""
+        order = launch.ordered(self._places, self._templates, arguments, key)
+        why = self._no_gpu(order, arguments["template"])
+        if why is not None:
+            raise CloudError(why, code=NO_GPU)
+        machine = launch.launched(order, key, arguments.get("pool"), fleet=self._fleet, clock=self._clock)
+        self._paths.learn(machine.id, machine.path)
+        return machine.id
+
+    def grow(self, group_id: str, size: int, key: str) -> None:
+        """Raise a scale set's desired size."""
+        del key
+        place, group = self._group(group_id)
+        actions.grow(place, group, size, fleet=self._fleet)
+
+    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
+        """Set a member's protection against its scale set's own scale-in, or lift it."""
+        del key
+        _, group = self._group(group_id)
+        place, machine = self._look_for(node_id, urgent=True)
+        actions.protect(place, machine, group, on=on, fleet=self._fleet)
+
+    def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
+        """Set tags of the allow-list."""
+        del key
+        refuse_foreign_tags(tags)
+        place, machine = self._look_for(node_id, urgent=True)
+        actions.tag(place, machine, tags)
+
+    # Our own standing; nothing is carried out.
+
+    def may(self, needs: Needs) -> Iterator[Permission]:
+        """By the actions that our roles allow, in every subscription."""
+        paths = self._paths.of(needs.node_ids)
+        for place in self._places.all:
+            yield from permissions.reads(place)
+            if needs.act:
+                tried = next((path for path in paths.values() if same(path).startswith(same(place.root))), None)
+                yield from permissions.acts(place, tried, terminate=needs.terminate)
+                yield from permissions.of_groups(place) if needs.groups else ()
+        for arguments in needs.launches:
+            template = self._templates.get(arguments["template"])
+            if template is not None:
+                place = self._places.at(arguments.get("account") or template.subscription)
+                yield from permissions.launch(place, template.resource_group or "")
+
+    def unfit(self, launches: Sequence[Mapping[str, str]]) -> Iterator[str]:
+        """Why templates do not fit: they cannot be read, or their size has no GPU of NVIDIA."""
+        for arguments in launches:
+            try:
+                order = launch.ordered(self._places, self._templates, arguments, "gpuwatch-doctor")
+            except CloudError as error:
+                yield str(error)
+                continue
+            why = self._no_gpu(order, arguments["template"])
+            if why is not None:
+                yield why
+
+    def identity(self) -> Identity:
+        """In the first subscription."""
+        return permissions.identity(self._places.all[0], self._credential, self._scope)
+
+    def unencrypted(self, node_ids: Sequence[str]) -> Sequence[str]:
+        """None: Azure encrypts every managed disk at rest."""
+        del node_ids
+        return ()
+
+    def quotas(self) -> Sequence[Quota]:
+        """In the regions of the settings; where these name none, in those that have machines of ours."""
+        seen = {(node.account, node.region) for node in self.nodes()}
+        found = [
+            quota
+            for place in self._places.all
+            for quota in quotas.listed(
+                place, self._sizes, place.regions or {region for account, region in seen if account == place.id}
+            )
+        ]
+        return tuple(sorted(found, key=lambda each: (each.region, each.name)))
+
+    def elsewhere(self) -> Sequence[OtherRegion]:
+        """GPU machines in regions and subscriptions that the settings do not name."""
+        return other_places.looked_for(self._places, self._apart(), self._paths)
+
+    def survey(self) -> Sequence[Surveyed]:
+        """Every region with GPU machines of every subscription that the credentials may see."""
+        return other_places.surveyed(self._places, self._apart(), self._paths)
+
+    @property
+    def monitor(self) -> str:
+        """Azure Monitor."""
+        return monitor.NAME
+
+    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
+        """Use of CPU and network, by Azure Monitor; a machine with an unknown path is left out."""
+        end = self._clock.now()
+        begin, found = end - timedelta(seconds=seconds), {}
+        for node_id, path in self._paths.of(node.id for node in nodes).items():
+            use = monitor.use_of(self._places.all[0].beside_path(path), path, begin, end)
+            if use is not None:
+                found[node_id] = use
+        return found
+
+    def _apart(self) -> Translator:
+        """What other places show is no news of the fleet."""
+        return Translator(fleet=self._fleet, clock=self._clock, sizes=self._sizes)
+
+    # Within one place.
+
+    def _nodes(self, place: Subscription) -> list[Node]:
+        """The place's GPU machines; what was there before and is not listed is asked for by itself."""
+        scale_sets = groups.listed(place)
+        found = machines.listed(place)
+        uniform = [group for group in scale_sets if self._looked_into(place, group)]
+        for group in uniform:
+            found += machines.members(place, group.described)
+        self._paths.saw(found)
+        answered = {machine.id for machine in found}
+        for node_id in self._views.left_out(place, answered):
+            again = attempt(lambda node_id=node_id: self._at_its_path(node_id)[1])  # type: ignore[misc]  # a default
+            if isinstance(again, Machine):
+                found.append(again)
+                answered.add(node_id)
+            elif isinstance(again, NotFoundError) and self._paths.gone(node_id) is not None:
+                answered.add(node_id)
+        around = Surroundings(
+            groups={group.id: group for group in scale_sets},
+            locks=azure_locks.of(place),
+            addresses=machines.addresses(place, [group.path for group in uniform]),
+        )
+        nodes = list(self._translator.nodes(place, found, around))
+        self._paths.showed(nodes)
+        return self._views.keep(place, nodes, answered)
+
+    def _looked_into(self, place: Subscription, group: ScaleSet) -> bool:
+        """Whether the members of a Uniform scale set may be nodes; those without GPUs are not listed at all."""
+        if not group.uniform or not place.covers(group.region):
+            return False
+        return group.size is None or group.enrolled(self._fleet) or self._has_gpus(place, group)
+
+    def _has_gpus(self, place: Subscription, group: ScaleSet) -> bool:
+        return self._translator.has_gpus(place, group.region, group.size)
+
+    def _groups(self, place: Subscription) -> list[NodeGroup]:
+        shown = []
+        flexible: list[Machine] | None = None
+        for group in groups.listed(place):
+            if not place.covers(group.region) or not (group.enrolled(self._fleet) or self._has_gpus(place, group)):
+                continue
+            if not group.uniform and flexible is None:
+                flexible = machines.listed(place)
+            there = machines.members(place, group.described) if group.uniform else flexible or []
+            members = [each for each in there if each.group == group.id and each.state is not NodeState.TERMINATING]
+            ids = tuple(sorted(node.id for node in self._translator.nodes(place, members, Surroundings())))
+            shown.append(group.as_node_group(ids, fleet=self._fleet, now=self._clock.now()))
+        return self._views.keep_groups(place, shown)
+
+    def _members(self, place: Subscription, group: ScaleSet) -> list[Machine]:
+        there = machines.members(place, group.described) if group.uniform else machines.listed(place)
+        return [each for each in there if each.group == group.id]
+
+    def _group(self, group_id: str) -> tuple[Subscription, ScaleSet]:
+        place = self._places.of_path(group_id)
+        return place, groups.known(place, group_id)
+
+    def _node_of(self, place: Subscription, machine: Machine) -> Node:
+        """One machine with its scale set, locks and address, as the list would tell it."""
+        self._paths.saw([machine])
+        scale_sets = {}
+        if machine.group is not None:
+            found = attempt(lambda: groups.known(place, machine.group or ""))
+            scale_sets = {found.id: found} if isinstance(found, ScaleSet) else {}
+        paths = [group.path for group in scale_sets.values() if machine.uniform]
+        around = Surroundings(
+            groups=scale_sets, locks=azure_locks.of(place), addresses=machines.addresses(place, paths)
+        )
+        node = self._translator.node(place, machine, around)
+        self._paths.showed([node])
+        return node
+
+    def _no_gpu(self, order: Order, template: str) -> str | None:
+        """Why a launch would bring no node; None also where nobody can tell before it."""
+        try:
+            size = self._sizes.size(order.place, order.region, order.size) if order.size and order.region else None
+        except CloudError:
+            return None
+        if size is None or (size.gpu_count > 0 and size.nvidia):
+            return None
+        return f"the template {template} makes a machine of the size {order.size}, which has no GPU of NVIDIA"
+
+    # Which machine.
+
+    def _target(self, node_id: str) -> tuple[Subscription, Machine] | None:
+        """The machine right before a change; None: it is gone, and was seen to go."""
+        try:
+            return self._look_for(node_id, urgent=True)
+        except NotFoundError:
+            if self._paths.gone(node_id) is None:
+                raise
+            return None
+
+    def _look_for(self, node_id: str, *, urgent: bool = False) -> tuple[Subscription, Machine]:
+        """The machine at the path where it was last; where it is not there, wherever else it is."""
+        try:
+            return self._at_its_path(node_id, urgent=urgent)
+        except NotFoundError:
+            return self._anywhere(node_id)
+
+    def _at_its_path(self, node_id: str, *, urgent: bool = False) -> tuple[Subscription, Machine]:
+        path = self._paths.of([node_id]).get(node_id)
+        if path is None:
+            raise NotFoundError(f"the path of {node_id} is not known yet", code=NOT_FOUND)
+        place = self._places.of_path(path)
+        return self._noted(place, actions.now_at(place, path, node_id, urgent=urgent))
+
+    def _noted(self, place: Subscription, machine: Machine) -> tuple[Subscription, Machine]:
+        """Remember a machine, so that its end can be reported later."""
+        self._paths.saw([machine])
+        if not self._paths.has_shown(machine.id):
+            self._paths.showed([self._translator.node(place, machine, Surroundings())])
+        return place, machine
+
+    def _anywhere(self, node_id: str) -> tuple[Subscription, Machine]:
+        """A machine in all lists: it is new to us, or was moved to another resource group, which keeps its id."""
+        for place in self._places.all:
+            found = machines.listed(place)
+            for group in groups.listed(place):
+                if group.uniform:
+                    found += machines.members(place, group.described)
+            self._paths.saw(found)
+            for machine in found:
+                if machine.id == node_id:
+                    return self._noted(place, machine)
+        raise NotFoundError(f"Azure knows no machine {node_id} in {self._places}", code=NOT_FOUND)

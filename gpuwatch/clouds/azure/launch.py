@@ -1,0 +1,172 @@
+"""Launches: a PUT of one machine. Its name is made of the ledger's key. The same key is the same name.
+
+A template is a file with the body that Resource Manager takes. What a launch adds to it are the tags, and by its
+arguments the size, the region and the subnet. Azure accepts a machine before it has found a place for it, so the answer
+is followed for some seconds: most of what fails, fails then.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, CloudUnavailableError, NotFoundError
+from gpuwatch.clouds.azure.errors import said, typed
+from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.places import Subscription, Subscriptions
+from gpuwatch.clouds.azure.resource_ids import machine
+from gpuwatch.clouds.azure.settings import TemplateSettings
+from gpuwatch.clouds.permit import permit_in_force
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
+from gpuwatch.runtime.clock import Clock
+
+_FOLLOW_SECONDS, _LOOK_SECONDS = 20.0, 5.0
+_LONGEST_TAG = 256  # a tag's value
+_OVER = frozenset({"Succeeded", "Failed", "Canceled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One launch: where, under which name, and the body without the fleet's tags."""
+
+    place: Subscription
+    path: str
+    body: Mapping[str, Any]
+
+    @property
+    def size(self) -> str | None:
+        """The machine type that it asks for."""
+        found = ((self.body.get("properties") or {}).get("hardwareProfile") or {}).get("vmSize")
+        return None if found is None else str(found)
+
+    @property
+    def region(self) -> str:
+        """Where it would be."""
+        return str(self.body.get("location") or "")
+
+
+def name_for(key: str) -> str:
+    """The machine's name for a key: letters and digits, and as long as a host's name may be."""
+    return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+
+
+def ordered(
+    places: Subscriptions, templates: Mapping[str, TemplateSettings], arguments: Mapping[str, str], key: str
+) -> Order:
+    """What a launch with these arguments asks for.
+
+    Raises:
+        CloudError: the template is not there or cannot be read.
+
+    """
+    name = arguments["template"]
+    if name not in templates:
+        named = ", ".join(sorted(templates)) or "none"
+        raise CloudError(
+            f"no template is named {name!r} in cloud.azure.templates; there are: {named}", code="NoTemplate"
+        )
+    template = templates[name]
+    place = places.at(arguments.get("account") or template.subscription)
+    body = _filled(_read(name, template.body or ""), arguments)
+    return Order(place=place, path=machine(place.id, template.resource_group or "", name_for(key)), body=body)
+
+
+def launched(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clock) -> Machine:
+    """Ask for the machine; where one of that name is there, it is that one. Source: VirtualMachines CreateOrUpdate.
+
+    Raises:
+        CloudError: it was not accepted, or failed while it was watched.
+
+    """
+    try:
+        return _usable(one(order.place, order.path, urgent=True))
+    except NotFoundError:
+        pass
+    tags = {**(order.body.get("tags") or {}), FLEET_TAG: fleet, POOL_TAG: pool or DEFAULT_POOL, DECISION_TAG: key}
+    too_long = next((name for name in tags if len(str(tags[name])) > _LONGEST_TAG), None)
+    if too_long is not None:
+        raise ValueError(f"the tag {too_long} is longer than the {_LONGEST_TAG} characters that Azure takes")
+    answer = order.place.change(
+        "PUT",
+        order.path,
+        permit_in_force(),
+        body={**order.body, "tags": tags},
+        headers={"If-None-Match": "*"},  # whatever has come under this name since is not changed
+    )
+    described = answer.body if isinstance(answer.body, dict) else {}
+    if not (described.get("properties") or {}).get("vmId"):
+        raise CloudUnavailableError(f"PUT {order.path}: an answer without the machine's id", code="NoObject")
+    _follow(order, answer.headers.get("azure-asyncoperation"), clock)
+    return Machine(path=str(described.get("id") or order.path), described=described, view=None)
+
+
+def found(place: Subscription, resource_group: str, key: str) -> Machine | None:
+    """The machine that was launched with that key; None: it does not exist now."""
+    try:
+        return one(place, machine(place.id, resource_group, name_for(key)))
+    except NotFoundError:
+        return None
+
+
+def _follow(order: Order, operation: str | None, clock: Clock) -> None:
+    """Look after the launch for some seconds. Source: the operation that Azure-AsyncOperation names.
+
+    Raises:
+        CloudError: it has failed; what is left of the machine stays in Azure under its name.
+
+    """
+    path = None if operation is None else urlsplit(operation).path
+    waited = 0.0
+    while path is not None and waited < _FOLLOW_SECONDS:
+        clock.sleep(_LOOK_SECONDS)
+        waited += _LOOK_SECONDS
+        try:
+            status = order.place.get(path, urgent=True).body
+        except CloudError:
+            return  # the machine is accepted: the next list shows what became of it
+        if status.get("status") == "Failed":
+            code, message = said(status.get("error") or {})
+            raise typed(f"PUT {order.path}", code or "OperationFailed", message)
+        if status.get("status") in _OVER:
+            return
+
+
+def _usable(there: Machine) -> Machine:
+    """A machine of an earlier try; raises its own failure where it could not be made."""
+    if there.failure is not None and not there.power and there.state is not NodeState.TERMINATING:
+        code, message = there.failure
+        raise typed(f"launch of {there.name}", code, message)
+    return there
+
+
+def _read(name: str, path: str) -> dict[str, Any]:
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CloudError(f"the template {name} cannot be read: {path}: {error}", code="NoTemplate") from None
+    if not isinstance(body, dict) or not isinstance(body.get("properties"), dict):
+        raise CloudError(f"the template {name} in {path} has no properties of a virtual machine", code="NoTemplate")
+    return {key: value for key, value in body.items() if key not in {"id", "name", "type", "etag"}}
+
+
+def _filled(template: dict[str, Any], arguments: Mapping[str, str]) -> dict[str, Any]:
+    """The template with a launch's own size, region and subnet."""
+    body = deepcopy(template)
+    properties = body["properties"]
+    if arguments.get("region"):
+        body["location"] = arguments["region"]
+    if arguments.get("instance_type"):
+        properties["hardwareProfile"] = {
+            **(properties.get("hardwareProfile") or {}),
+            "vmSize": arguments["instance_type"],
+        }
+    if arguments.get("subnet"):
+        for interface in (properties.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ():
+            for each in (interface.get("properties") or {}).get("ipConfigurations") or ():
+                each.setdefault("properties", {})["subnet"] = {"id": arguments["subnet"]}
+    return body

@@ -1,0 +1,237 @@
+"""One way to ask Azure Resource Manager: azure-core's pipeline and azure-identity's tokens, one pace, strict answers.
+
+azure-mgmt-compute is not used for this. Its lists take an answer without `value` for an empty list, follow a `nextLink`
+to whatever host it names, and register resource providers by themselves; more than half of the calls here are of other
+services. Its models are what the tests check every request and answer against.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core.credentials import TokenCredential
+from azure.core.pipeline.policies import RequestIdPolicy, UserAgentPolicy
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest, HttpResponse
+from azure.mgmt.core import ARMPipelineClient
+from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
+from requests import Session
+
+from gpuwatch.clouds.azure.errors import asking, refusal
+from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.rate_limit import RateLimiter
+from gpuwatch.clouds.requests_sending import watched
+from gpuwatch.clouds.sending import sending
+from gpuwatch.runtime.clock import Clock
+
+# Half of what a new subscription's bucket refills for one principal (page "Understand how Azure Resource Manager
+# throttles requests"): 25 reads and 10 changes a second, buckets of 250 and 200.
+_READS_PER_SECOND, _READS_AT_ONCE = 12.0, 125
+_ACTS_PER_SECOND, _ACTS_AT_ONCE = 5.0, 100
+_CONNECT_SECONDS, _READ_SECONDS = 5, 30  # a page of the list of machines may take many seconds
+
+_ATTEMPTS = 3  # of a read
+_LONGEST_WAIT = 10.0  # for which a read waits when Azure says how long; a longer wait is an error at once
+_FIRST_WAIT = 0.5
+_MOST_PAGES = 1000
+_OK, _DONE = 200, frozenset({200, 201, 202, 204})
+
+# One version for each service: old enough for the national clouds, new enough for what is asked.
+VERSIONS: Mapping[str, str] = {
+    "compute": "2024-07-01",
+    "disks": "2024-03-02",
+    "skus": "2021-07-01",
+    "network": "2023-11-01",
+    "member_network": "2018-10-01",  # what the members of Uniform scale sets have in the network
+    "locks": "2016-09-01",
+    "tags": "2021-04-01",
+    "permissions": "2022-04-01",
+    "autoscale": "2022-10-01",
+    "metrics": "2018-01-01",
+    "subscriptions": "2022-12-01",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, with the names of the headers in small letters."""
+
+    status: int
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Line:
+    """Reads are tried up to three times; a change is sent once: the ledger decides about trying again."""
+
+    def __init__(
+        self, credential: TokenCredential, base: str, *, scope: str, clock: Clock, options: Mapping[str, Any]
+    ) -> None:
+        """Nothing is sent yet; `base` is the address of Resource Manager, `scope` that of its tokens."""
+        self._base = base.rstrip("/")
+        self._clock = clock
+        self._reads = RateLimiter(clock, per_second=_READS_PER_SECOND, burst=_READS_AT_ONCE)
+        self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
+        usual = {"connection_timeout": _CONNECT_SECONDS, "read_timeout": _READ_SECONDS}
+        self._client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+            base_url=self._base,
+            transport=RequestsTransport(session=watched(Session()), **{**usual, **options}),
+            policies=[
+                RequestIdPolicy(),
+                UserAgentPolicy(user_agent="gpuwatch"),
+                ARMChallengeAuthenticationPolicy(credential, scope),
+            ],
+        )
+
+    def get(self, path: str, *, version: str, where: str, urgent: bool = False, **query: str) -> Answer:
+        """A read of one thing. `urgent`: right before a change; no number of lists makes it wait.
+
+        Raises:
+            CloudError: it could not be had.
+
+        """
+        url = self._url(path, version, query)
+        answer = self._read(f"GET {_spoken(path)} in {where}", url, urgent=urgent)
+        if not isinstance(answer.body, dict):
+            raise CloudUnavailableError(
+                f"GET {_spoken(path)} in {where}: no usable answer (no object)", code="NoObject"
+            )
+        return answer
+
+    def listed(self, path: str, *, version: str, where: str, **query: str) -> list[dict[str, Any]]:
+        """A list to its last page.
+
+        Raises:
+            CloudError: a page could not be had, has no list, comes again, or is at another server.
+
+        """
+        asked = f"GET {_spoken(path)} in {where}"
+        url: str | None = self._url(path, version, query)
+        found: dict[str, dict[str, Any]] = {}
+        seen: set[str] = set()
+        while url is not None:
+            if url in seen or len(seen) >= _MOST_PAGES:
+                raise CloudUnavailableError(f"{asked}: a page leads back to one before it", code="RepeatedPage")
+            seen.add(url)
+            page = self._read(asked, url, urgent=False).body
+            for each in _items(asked, page):
+                key = str(each.get("id") or f"{each.get('name')}{len(found)}").lower()
+                if key in found:
+                    raise CloudUnavailableError(f"{asked}: {key} is on two pages", code="RepeatedPage")
+                found[key] = each
+            url = self._following(asked, page)
+        return list(found.values())
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        *,
+        version: str,
+        where: str,
+        permit: Permit | None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """A change; returns when Azure has accepted it. It is sent once, and only while the permit holds.
+
+        Raises:
+            PermitExpiredError: it did not hold; nothing was sent.
+            CloudUnavailableError: nobody knows whether it was accepted.
+            CloudError: it was not accepted.
+
+        """
+        asked = f"{method} {_spoken(path)} in {where}"
+        self._acts.wait()
+        with sending(asked, permit), self._slowing():
+            return self._send(asked, method, self._url(path, version, {}), body=body, headers=headers)
+
+    # One request.
+
+    def _read(self, asked: str, url: str, *, urgent: bool) -> Answer:
+        for attempt in range(1, _ATTEMPTS + 1):
+            (self._acts if urgent else self._reads).wait()
+            try:
+                with self._slowing(reads=not urgent):
+                    return self._send(asked, "GET", url)
+            except (CloudUnavailableError, ThrottledError) as error:
+                wait = getattr(error, "retry_after", None)
+                wait = _FIRST_WAIT * 2 ** (attempt - 1) if wait is None else wait
+                if attempt == _ATTEMPTS or wait > _LONGEST_WAIT:
+                    raise
+                self._clock.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def _send(
+        self, asked: str, method: str, url: str, *, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        request = HttpRequest(method, url, headers={"Accept": "application/json", **(headers or {})})
+        if body is not None:
+            request = HttpRequest(method, url, headers={"Accept": "application/json", **(headers or {})}, json=body)
+        with asking(asked):
+            response = self._client.send_request(request)
+            text = response.text()
+        if response.status_code not in ({_OK} if method == "GET" else _DONE):
+            error = refusal(asked, response.status_code, text)
+            later = response.headers.get("Retry-After", "")
+            error.retry_after = float(later) if later.isdigit() else None  # type: ignore[attr-defined]
+            raise error
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(status=response.status_code, body=_decoded(asked, text), headers=found)
+
+    @contextmanager
+    def _slowing(self, *, reads: bool = False) -> Iterator[None]:
+        """Slow down where Azure says that we should."""
+        try:
+            yield
+        except ThrottledError:
+            (self._reads if reads else self._acts).slow_down()
+            raise
+
+    def _url(self, path: str, version: str, query: Mapping[str, str]) -> str:
+        pairs = {"api-version": VERSIONS[version], **{_PARAMETERS.get(name, name): query[name] for name in query}}
+        return HttpRequest("GET", f"{self._base}{path}", params=pairs).url
+
+    def _following(self, asked: str, page: Mapping[str, Any]) -> str | None:
+        """The next page; it must be at the same server, because it is asked for with our token."""
+        url = page.get("nextLink")
+        if not url:
+            return None
+        if not isinstance(url, str) or urlsplit(url)[:2] != urlsplit(self._base)[:2]:
+            raise CloudUnavailableError(f"{asked}: its next page is at another server", code="ForeignPage")
+        return url
+
+
+_PARAMETERS = {"filter_": "$filter", "expand": "$expand"}
+
+
+def _items(asked: str, page: Any) -> list[dict[str, Any]]:  # noqa: ANN401  whatever came
+    """The list of a page: an answer without it is no answer, and never an empty list."""
+    items = page.get("value") if isinstance(page, dict) else None
+    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
+        raise CloudUnavailableError(f"{asked}: no usable answer (no list)", code="NoList")
+    return items
+
+
+def _decoded(asked: str, text: str) -> Any:  # noqa: ANN401  JSON
+    """The body; nothing is None."""
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise CloudUnavailableError(f"{asked}: no usable answer (no JSON)", code="NoJson") from None
+
+
+def _spoken(path: str) -> str:
+    """The end of a path, for people."""
+    return path.partition("/providers/")[2] or path
+
+
+def no_answer(error: CloudError) -> bool:
+    """Whether the error leaves open what is there."""
+    return isinstance(error, CloudUnavailableError | ThrottledError)

@@ -1,0 +1,248 @@
+"""Azure's virtual machines, and the members of its Uniform scale sets, as Resource Manager describes them.
+
+Their states come with another list than their tags: `statusOnly` gives no tags, and the list with tags gives no states.
+Both are read and joined by the resource's id. A machine that only one of them shows is asked for by itself. Members of
+Flexible scale sets are virtual machines like all others.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuwatch.clouds.azure.places import Subscription
+from gpuwatch.clouds.azure.resource_ids import name_of, same, scale_set_of
+from gpuwatch.clouds.errors import NotFoundError
+from gpuwatch.model.fleet import NodeState
+
+_STATES = {
+    "starting": NodeState.PENDING,
+    "running": NodeState.RUNNING,
+    "stopping": NodeState.STOPPING,
+    "deallocating": NodeState.STOPPING,
+    "stopped": NodeState.STOPPED,
+    "deallocated": NodeState.STOPPED,
+}
+# A power-off keeps the machine's place in Azure's racks, and its price.
+_KEPT = frozenset({"stopped", "stopping"})
+KEPT_PLACE = "it was powered off and not deallocated: Azure goes on billing it"
+_POWER, _PROVISIONING = "PowerState/", "ProvisioningState/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine: what Azure says of it (`described`), and its instance view, None where nobody has shown it."""
+
+    path: str
+    described: Mapping[str, Any]
+    view: Mapping[str, Any] | None
+    scale_set: Mapping[str, Any] | None = None  # of a Uniform member: its scale set, which has what all members share
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """Its properties."""
+        found: Mapping[str, Any] = self.described.get("properties") or {}
+        return found
+
+    @property
+    def id(self) -> str:
+        """The vmId, in small letters: what the machine itself reads of its metadata service. "" before it has one."""
+        return str(self.properties.get("vmId") or "").lower()
+
+    @property
+    def name(self) -> str:
+        """Its name in Azure."""
+        return str(self.described.get("name") or name_of(self.path))
+
+    @property
+    def size(self) -> str:
+        """Its machine type."""
+        own = (self.properties.get("hardwareProfile") or {}).get("vmSize")
+        return str(own or (self.described.get("sku") or {}).get("name") or "")
+
+    @property
+    def region(self) -> str:
+        """Where it is."""
+        return str(self.described.get("location") or "")
+
+    @property
+    def zone(self) -> str:
+        """Region and number of its zone; "" outside of zones."""
+        zones = self.described.get("zones") or ()
+        return f"{self.region}-{zones[0]}" if zones else ""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags."""
+        return {key: str(value or "") for key, value in (self.described.get("tags") or {}).items()}
+
+    @property
+    def group(self) -> str | None:
+        """The scale set that it is a member of, in small letters."""
+        path = scale_set_of(self.path) or (self.properties.get("virtualMachineScaleSet") or {}).get("id")
+        return None if not path else f"/{same(path)}"
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it is a member of a Uniform scale set."""
+        return scale_set_of(self.path) is not None
+
+    @property
+    def shared(self) -> Mapping[str, Any]:
+        """Where what it was bought as is said: its own properties, or the profile of its Uniform scale set."""
+        if self.scale_set is None:
+            return self.properties
+        properties: Mapping[str, Any] = self.scale_set.get("properties") or {}
+        return {**properties, **(properties.get("virtualMachineProfile") or {})}
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When it was made."""
+        return moment(self.properties.get("timeCreated"))
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When the last operation on it began to hold: a start, or any other change. Azure does not say which."""
+        return next((moment(each.get("time")) for each in self.statuses if _coded(each, _PROVISIONING)), None)
+
+    @property
+    def statuses(self) -> tuple[Mapping[str, Any], ...]:
+        """Of its instance view."""
+        return tuple((self.view or {}).get("statuses") or ())
+
+    @property
+    def power(self) -> str:
+        """Its power state in Azure's word; "" where Azure names no state."""
+        return next((_coded(each, _POWER) for each in self.statuses if _coded(each, _POWER)), "")
+
+    @property
+    def state(self) -> NodeState:
+        """Its state; without a power state it is only known to be made, or to go."""
+        if str(self.properties.get("provisioningState", "")).lower() == "deleting":
+            return NodeState.TERMINATING
+        if any(_coded(each, _PROVISIONING).startswith("deleting") for each in self.statuses):
+            return NodeState.TERMINATING
+        if not self.whole:
+            return NodeState.UNKNOWN
+        if not self.power and str(self.properties.get("provisioningState", "")).lower() == "creating":
+            return NodeState.PENDING
+        return _STATES.get(self.power, NodeState.UNKNOWN)
+
+    @property
+    def keeps_its_place(self) -> bool:
+        """Whether it is off and billed all the same."""
+        return self.power in _KEPT
+
+    @property
+    def whole(self) -> bool:
+        """Whether its description has the parts that decisions rest on."""
+        tags = self.described.get("tags") or {}
+        return bool(self.id and self.size and self.region) and all(isinstance(value, str) for value in tags.values())
+
+    @property
+    def failure(self) -> tuple[str, str] | None:
+        """Code and message of a failed operation: of a machine that could not be made, why."""
+        for each in self.statuses:
+            word = _coded(each, f"{_PROVISIONING}failed/")
+            if word:
+                return str(each.get("code", "")).rpartition("/")[2], str(each.get("message") or "")
+        return None
+
+
+def listed(place: Subscription) -> list[Machine]:
+    """Every virtual machine of a subscription. Sources: VirtualMachines ListAll, twice.
+
+    Raises:
+        CloudError: a part of it could not be had.
+
+    """
+    described = {same(str(each.get("id", ""))): each for each in place.everything("virtualMachines")}
+    states = {same(str(each.get("id", ""))): each for each in place.everything("virtualMachines", statusOnly="true")}
+    found = [
+        _joined(described[path], states[path])
+        for path in described.keys() & states.keys()
+        if _agree(described[path], states[path])
+    ]
+    known = {same(each.path) for each in found}
+    for path in sorted((described.keys() | states.keys()) - known):
+        try:
+            found.append(one(place, str((described.get(path) or states[path])["id"])))
+        except NotFoundError:
+            continue  # it went between the two lists
+    return found
+
+
+def one(place: Subscription, path: str, *, urgent: bool = False) -> Machine:
+    """A machine by its path, whatever machine is there now. Source: VirtualMachines Get with its instance view.
+
+    Raises:
+        NotFoundError: the path leads to no machine.
+        CloudError: no answer.
+
+    """
+    described = place.get(path, urgent=urgent, expand="instanceView").body
+    scale_set = scale_set_of(path)
+    shared = None if scale_set is None else place.get(scale_set, urgent=urgent).body
+    return _machine(described, path=path, scale_set=shared)
+
+
+def members(place: Subscription, scale_set: Mapping[str, Any]) -> list[Machine]:
+    """The members of a Uniform scale set. Source: VirtualMachineScaleSetVMs List with the instance views."""
+    path = str(scale_set["id"])
+    listed = place.listed(f"{path}/virtualMachines", expand="instanceView")
+    return [_machine(each, path=str(each["id"]), scale_set=scale_set) for each in listed]
+
+
+def addresses(place: Subscription, scale_sets: Iterable[str]) -> dict[str, str]:
+    """The private address of each machine, by `same` of its path. Source: NetworkInterfaces ListAll.
+
+    `scale_sets` are the Uniform ones; the interfaces of their members are in lists of their own.
+    """
+    kind = "networkInterfaces"
+    interfaces = place.everything(kind, provider="Microsoft.Network", version="network")
+    for path in scale_sets:
+        interfaces += place.listed(f"{path}/{kind}", version="member_network")
+    found: dict[str, str] = {}
+    for each in interfaces:
+        properties = each.get("properties") or {}
+        machine = (properties.get("virtualMachine") or {}).get("id")
+        address = _address(properties)
+        if machine and address and (properties.get("primary") is not False or same(machine) not in found):
+            found[same(machine)] = address
+    return found
+
+
+def moment(text: object) -> datetime | None:
+    """A time of Azure's in UTC."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC) if text else None
+    except ValueError:
+        return None
+
+
+def _address(interface: Mapping[str, Any]) -> str | None:
+    parts = [each.get("properties") or {} for each in interface.get("ipConfigurations") or ()]
+    parts.sort(key=lambda each: not each.get("primary"))
+    return next((str(each["privateIPAddress"]) for each in parts if each.get("privateIPAddress")), None)
+
+
+def _agree(described: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Whether two lists show the same machine: under one name another one may have been made in between."""
+    ids = {str((each.get("properties") or {}).get("vmId") or "").lower() for each in (described, state)}
+    return len(ids - {""}) <= 1 and "instanceView" in (state.get("properties") or {})
+
+
+def _joined(described: Mapping[str, Any], state: Mapping[str, Any]) -> Machine:
+    view = (state.get("properties") or {}).get("instanceView")
+    return Machine(path=str(described["id"]), described=described, view=view)
+
+
+def _machine(described: Mapping[str, Any], *, path: str, scale_set: Mapping[str, Any] | None) -> Machine:
+    view = (described.get("properties") or {}).get("instanceView")
+    return Machine(path=str(described.get("id") or path), described=described, view=view, scale_set=scale_set)
+
+
+def _coded(status: Mapping[str, Any], prefix: str) -> str:
+    """The word behind the prefix of a status' code; "" if it is another one's."""
+    code = str(status.get("code") or "")
+    return code[len(prefix) :].lower() if code.lower().startswith(prefix.lower()) else ""

@@ -1,0 +1,145 @@
+"""Machines of Azure in our words."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gpuwatch.clouds.azure.groups import ScaleSet
+from gpuwatch.clouds.azure.locks import Locks
+from gpuwatch.clouds.azure.machines import KEPT_PLACE, Machine
+from gpuwatch.clouds.azure.owners import managed_by
+from gpuwatch.clouds.azure.places import Subscription
+from gpuwatch.clouds.azure.resource_ids import group_of, same
+from gpuwatch.clouds.azure.sizes import Size, Sizes
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.runtime.clock import Clock
+
+_ON = frozenset({NodeState.PENDING, NodeState.RUNNING})
+_EPHEMERAL = "its system disk is ephemeral, and Azure deallocates no such machine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What of a subscription goes into its nodes, besides the machines themselves."""
+
+    groups: Mapping[str, ScaleSet] = field(default_factory=dict)  # by id
+    locks: Locks = field(default_factory=lambda: Locks([]))
+    addresses: Mapping[str, str] = field(default_factory=dict)  # by `same` of the machine's path
+
+
+class Translator:
+    """Makes nodes of machines, and remembers when each was started, which Azure does not report."""
+
+    def __init__(self, *, fleet: str, clock: Clock, sizes: Sizes) -> None:
+        """Begin without any machine."""
+        self.fleet = fleet
+        self._clock = clock
+        self._sizes = sizes
+        self._starts: dict[str, tuple[datetime | None, bool]] = {}  # by the id: the last start, and whether it is on
+
+    def nodes(self, place: Subscription, machines: Iterable[Machine], around: Surroundings) -> Iterator[Node]:
+        """The GPU machines among these, in the regions that are looked at."""
+        for machine in machines:
+            if not place.covers(machine.region) or not machine.id:
+                continue
+            node = self.node(place, machine, around)
+            if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled):
+                yield node
+
+    def node(self, place: Subscription, machine: Machine, around: Surroundings) -> Node:
+        """One machine."""
+        size = self._sizes.size(place, machine.region, machine.size) if machine.size and machine.region else None
+        group = around.groups.get(machine.group or "")
+        cannot_stop = _EPHEMERAL if _ephemeral(machine) else around.locks.against_stop(machine.path)
+        return Node(
+            id=machine.id,
+            name=machine.name,
+            state=machine.state,
+            instance_type=machine.size,
+            gpu_count=None if size is None else size.gpu_count,
+            region=machine.region,
+            zone=machine.zone,
+            capacity_type=_capacity_type(machine),
+            launched_at=self._started(machine),
+            address=around.addresses.get(same(machine.path)),
+            managed_by=self._managed_by(machine, group),
+            instance_store=_local_disks(machine, size),
+            account=place.id,
+            group=machine.group,
+            scale_in_protected=_protected_from_scale_in(machine),
+            cannot_stop=cannot_stop,
+            cannot_terminate=around.locks.against_end(machine.path),
+            still_billed=_still_billed(machine),
+            tags=machine.tags,
+            **claims(machine.tags, fleet=self.fleet, now=self._clock.now()),
+        )
+
+    def has_gpus(self, place: Subscription, region: str, size: str | None) -> bool:
+        """Whether a size is known to have GPUs."""
+        found = self._sizes.size(place, region, size) if size else None
+        return found is not None and found.gpu_count > 0
+
+    def _started(self, machine: Machine) -> datetime | None:
+        """The time of its last start.
+
+        Azure reports the time of the last change alone. As long as this process has seen the machine on, a later change
+        is no start, such as a new tag. Where nobody has seen it before, the last change is the latest possible start.
+        """
+        on = machine.state in _ON
+        before, was_on = self._starts.get(machine.id, (None, False))
+        if on and not (was_on and before is not None):
+            before = machine.changed_at or before or machine.created_at
+        if machine.state is not NodeState.UNKNOWN:
+            self._starts[machine.id] = (before, on)
+        return before or machine.created_at
+
+    def _managed_by(self, machine: Machine, group: ScaleSet | None) -> str | None:
+        """Which other system owns it: not its scale set, if that one's owner consents."""
+        manager = machine.described.get("managedBy")
+        if machine.group is not None:
+            if group is None or not group.enrolled(self.fleet):
+                name = machine.group.rpartition("/")[2] if group is None else group.name
+                return (group.owner if group is not None else None) or f"scale set {name}"
+            manager = None  # of a Flexible member it is the scale set
+        return managed_by(machine.tags, group_of(machine.path), manager)
+
+
+def _capacity_type(machine: Machine) -> CapacityType:
+    """How it was bought. A host and a reservation are paid for whether it runs or not."""
+    shared = machine.shared
+    if shared.get("host") or shared.get("hostGroup"):
+        return CapacityType.DEDICATED_HOST
+    if _reservation(machine):
+        return CapacityType.RESERVED
+    spot = str(shared.get("priority") or "").lower() in {"spot", "low"}
+    return CapacityType.SPOT if spot else CapacityType.ON_DEMAND
+
+
+def _reservation(machine: Machine) -> bool:
+    found = machine.properties.get("capacityReservation") or machine.shared.get("capacityReservation") or {}
+    return bool(found.get("capacityReservationGroup"))
+
+
+def _still_billed(machine: Machine) -> str | None:
+    """Why a deallocation would not end what it costs per hour, or did not."""
+    if _capacity_type(machine) is CapacityType.DEDICATED_HOST:
+        return "its dedicated host is billed whether it runs or not"
+    if _reservation(machine):
+        return "its capacity reservation is billed whether it runs or not"
+    return KEPT_PLACE if machine.keeps_its_place else None
+
+
+def _ephemeral(machine: Machine) -> bool:
+    """Whether its system disk is on the host. Source: osDisk.diffDiskSettings."""
+    disk = (machine.properties.get("storageProfile") or machine.shared.get("storageProfile") or {}).get("osDisk") or {}
+    return bool(disk.get("diffDiskSettings"))
+
+
+def _local_disks(machine: Machine, size: Size | None) -> bool:
+    """Whether a deallocation empties disks: the size's temporary disk, its NVMe disks, or an ephemeral system disk."""
+    return True if size is None else size.local_disks or _ephemeral(machine)
+
+
+def _protected_from_scale_in(machine: Machine) -> bool:
+    return bool((machine.properties.get("protectionPolicy") or {}).get("protectFromScaleIn"))

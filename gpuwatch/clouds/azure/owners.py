@@ -1,0 +1,41 @@
+"""Which other system owns a machine on Azure, by what such systems leave. Any doubt makes it theirs.
+
+Services of Azure make machines in resource groups of their own; the names of these are of each service's documentation.
+"""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+# Patterns of a tag's key in small letters, and what owns the machine. The first match wins.
+_TAGS: tuple[tuple[str, str], ...] = (
+    ("aks-managed-*", "AKS cluster"),
+    ("karpenter*", "Karpenter"),
+    ("kubernetes.io*cluster*", "Kubernetes cluster"),
+    ("k8s.io*cluster-autoscaler*", "cluster autoscaler"),
+    ("databricks*", "Databricks"),
+    ("azurebatch*", "Azure Batch"),
+    ("batchaccountname", "Azure Batch"),
+    ("clusterid", "Azure CycleCloud"),
+    ("cyclecloud*", "Azure CycleCloud"),
+    ("cm-resource-parent", "Azure Virtual Desktop"),
+    ("ray-cluster-name", "Ray cluster"),
+    ("hidden-devtestlabs-*", "Azure DevTest Labs"),
+)
+# Patterns of a resource group's name in small letters, and what makes it.
+_GROUPS: tuple[tuple[str, str], ...] = (
+    ("mc_*", "AKS cluster of the resource group"),
+    ("databricks-rg-*", "Databricks' resource group"),
+    ("azureml*", "Azure Machine Learning's resource group"),
+)
+
+
+def managed_by(tags: Mapping[str, str], resource_group: str, manager: str | None = None) -> str | None:
+    """Which other system owns a machine or a scale set; None if none does. `manager` is its `managedBy`."""
+    for pattern, owner in _GROUPS:
+        if fnmatchcase(resource_group.lower(), pattern):
+            return f"{owner} {resource_group}"
+    for pattern, owner in _TAGS:
+        for key in sorted(tags):
+            if fnmatchcase(key.lower(), pattern):
+                return f"{owner} {tags[key]}".strip()
+    return None if not manager else f"the resource {manager}"

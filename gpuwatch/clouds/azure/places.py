@@ -1,0 +1,141 @@
+"""Subscriptions: each is a place that is asked by itself, with its own pace. A list is of all its regions together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from azure.core.credentials import TokenCredential
+
+from gpuwatch.clouds.azure.line import Answer, Line
+from gpuwatch.clouds.azure.resource_ids import COMPUTE, subscription_of
+from gpuwatch.clouds.azure.settings import SubscriptionSettings
+from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.runtime.clock import Clock
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # a place is equal to itself alone
+class Subscription:
+    """One subscription. `regions` are those that are looked at, in small letters; none: all."""
+
+    id: str
+    account: str  # its name in the settings
+    regions: frozenset[str]
+    line: Line = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"subscription {self.account}"
+
+    @property
+    def root(self) -> str:
+        """The path of the subscription."""
+        return f"/subscriptions/{self.id}"
+
+    def covers(self, region: str) -> bool:
+        """Whether machines there are looked at."""
+        return not self.regions or region.lower() in self.regions
+
+    def get(self, path: str, *, version: str = "compute", urgent: bool = False, **query: str) -> Answer:
+        """A read of one thing."""
+        return self.line.get(path, version=version, where=self.name, urgent=urgent, **query)
+
+    def listed(self, path: str, *, version: str = "compute", **query: str) -> list[dict[str, Any]]:
+        """A list to its last page."""
+        return self.line.listed(path, version=version, where=self.name, **query)
+
+    def everything(
+        self, kind: str, *, provider: str = COMPUTE, version: str = "compute", **query: str
+    ) -> list[dict[str, Any]]:
+        """All resources of a kind in the subscription."""
+        return self.listed(f"{self.root}/providers/{provider}/{kind}", version=version, **query)
+
+    def change(
+        self,
+        method: str,
+        path: str,
+        permit: Permit | None,
+        *,
+        version: str = "compute",
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """A change, sent once."""
+        return self.line.change(
+            method, path, version=version, where=self.name, permit=permit, body=body, headers=headers
+        )
+
+    def beside(self, number: str, account: str) -> "Subscription":
+        """Another subscription that the same credentials may see."""
+        return Subscription(number, account, frozenset(), self.line)
+
+    def beside_path(self, path: str) -> "Subscription":
+        """The subscription of a resource, for a read."""
+        return self.beside(subscription_of(path), subscription_of(path))
+
+
+class Subscriptions:
+    """All places, in the order of the settings; the first is where a launch goes that names none."""
+
+    def __init__(
+        self,
+        *,
+        credential: TokenCredential,
+        subscriptions: Mapping[str, SubscriptionSettings],
+        regions: Sequence[str],
+        base: str,
+        scope: str,
+        clock: Clock,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Nothing is sent yet.
+
+        Raises:
+            CloudError: there is no subscription: every list would be empty, and look like an empty fleet.
+
+        """
+        if not subscriptions:
+            raise CloudError(
+                "no subscription is known; set cloud.azure.subscriptions, for example {main: {id: 00000000-0000-0000-"
+                "0000-000000000000}}, or AZURE_SUBSCRIPTION_ID"
+            )
+        self.all = [
+            Subscription(
+                (each.id or "").lower(),
+                name,
+                _looked_at(each.regions or regions),
+                Line(credential, base, scope=scope, clock=clock, options=options),
+            )
+            for name, each in subscriptions.items()
+        ]
+
+    def __str__(self) -> str:
+        """Their names."""
+        return ", ".join(place.name for place in self.all)
+
+    def at(self, account: str | None) -> Subscription:
+        """The place with that name or id; None: the first.
+
+        Raises:
+            NotFoundError: the settings have no such place.
+
+        """
+        for place in self.all:
+            if account is None or account.lower() in (place.account.lower(), place.id):
+                return place
+        raise NotFoundError(f"{account!r} is not among cloud.azure.subscriptions: {self}")
+
+    def of_path(self, path: str) -> Subscription:
+        """The place of a resource's id; raises likewise."""
+        number = subscription_of(path)
+        if not number:
+            raise NotFoundError(f"{path!r} is no id of a resource in Azure", code="ResourceNotFound")
+        return self.at(number)
+
+
+def _looked_at(regions: Sequence[str]) -> frozenset[str]:
+    named = frozenset(region.lower() for region in regions)
+    return frozenset() if ALL in named else named

@@ -1,0 +1,115 @@
+"""Launches on Azure: a PUT under a name that is made of the key, and what becomes of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.clouds import CloudError, InsufficientCapacityError, QuotaExceededError
+from gpuwatch.clouds.azure.launch import name_for
+from gpuwatch.clouds.azure.settings import TemplateSettings
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.clouds.azure import sizes
+from tests.support.clouds.azure.state import Operation
+from tests.support.clouds.azure.world import NETWORK, RG, AzureWorld, an_azure
+
+ARGUMENTS = {"template": "gpu-node", "pool": "train", "region": "eastus"}
+
+
+@pytest.fixture
+def world() -> Iterator[AzureWorld]:
+    """An empty subscription."""
+    with an_azure(ManualClock()) as world:
+        yield world
+
+
+def test_a_launch_is_the_template_with_tags_and_the_launchs_own_arguments(world: AzureWorld) -> None:
+    """Size, region and subnet replace the template's; the rest is as in the file."""
+    subnet = f"{NETWORK}/virtualNetworks/net/subnets/other"
+    own = {"region": "westeurope", "instance_type": sizes.LARGER, "subnet": subnet}
+
+    world.cloud.launch({**ARGUMENTS, **own}, "key")
+
+    sent = world.server.changes()[0].request
+    assert (sent.method, sent.path.rpartition("/")[2], sent.headers["if-none-match"]) == ("PUT", name_for("key"), "*")
+    body = sent.json
+    (interface,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    (address,) = interface["properties"]["ipConfigurations"]
+    assert (body["location"], body["zones"], address["properties"]["subnet"]) == ("westeurope", ["1"], {"id": subnet})
+    assert body["properties"]["hardwareProfile"] == {"vmSize": sizes.LARGER}
+    assert body["properties"]["storageProfile"]["osDisk"]["deleteOption"] == "Delete"
+    assert body["tags"] == {"gpuwatch:fleet": "lab", "gpuwatch:pool": "train", "gpuwatch:decision-id": "key"}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("AllocationFailed", InsufficientCapacityError),
+        ("ZonalAllocationFailed", InsufficientCapacityError),
+        ("OverconstrainedAllocationRequest", InsufficientCapacityError),
+        ("OperationNotAllowed", QuotaExceededError),
+    ],
+)
+def test_a_launch_that_azure_accepts_and_cannot_carry_out_says_why(
+    world: AzureWorld, code: str, kind: type[CloudError]
+) -> None:
+    """Azure finds out after it has accepted: the operation tells, and later the machine; nothing is made twice."""
+    message = "Operation results in exceeding approved quota." if kind is QuotaExceededError else "No capacity."
+    error = {"code": code, "message": message}
+    world.state.operations = _Failing(error)
+
+    with pytest.raises(kind) as caught:
+        world.cloud.launch(ARGUMENTS, "key")
+
+    assert caught.value.code == code
+    (vm,) = world.state.vms.values()
+    vm.provisioning, vm.arrives_at, vm.failure = "Failed", None, (code, message)
+    with pytest.raises(kind):
+        world.cloud.launch(ARGUMENTS, "key")
+    assert [entry.request.method for entry in world.server.changes()] == ["PUT"]
+
+
+def test_a_launch_is_watched_for_some_seconds_only(world: AzureWorld) -> None:
+    """A machine takes minutes; a round does not wait for it."""
+    before = world.clock.monotonic()
+
+    world.cloud.launch(ARGUMENTS, "key")
+
+    assert world.clock.monotonic() - before == 20.0
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(None, "cannot be read"), ("{", "cannot be read"), ('{"location": "eastus"}', "has no properties")],
+)
+def test_a_template_that_is_none_is_refused_by_name(world: AzureWorld, content: str | None, why: str) -> None:
+    """Nothing is asked of Azure; doctor says the same before."""
+    path = Path(world.folder) / "broken.json"
+    if content is not None:
+        path.write_text(content)
+    cloud = world.connect(templates={"gpu-node": TemplateSettings(body=str(path), resource_group=RG)})
+
+    with pytest.raises(CloudError, match=why):
+        cloud.launch(ARGUMENTS, "key")
+
+    assert world.server.changes() == []
+    (said,) = cloud.unfit([ARGUMENTS])
+    assert "the template gpu-node" in said
+
+
+def test_an_amd_gpu_is_no_gpu_that_the_agent_can_read(world: AzureWorld) -> None:
+    """The SKUs count it all the same; its size's name tells."""
+    with pytest.raises(CloudError, match="no GPU of NVIDIA"):
+        world.cloud.launch({**ARGUMENTS, "instance_type": sizes.AMD}, "key")
+
+
+class _Failing(dict[str, Operation]):
+    """Every operation fails."""
+
+    def __init__(self, error: dict[str, str]) -> None:
+        super().__init__()
+        self._error = error
+
+    def __setitem__(self, name: str, operation: Operation) -> None:
+        operation.error = self._error
+        super().__setitem__(name, operation)

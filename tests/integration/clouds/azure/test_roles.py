@@ -1,0 +1,122 @@
+"""The custom roles in iam/azure/ against the calls that the code makes: none is missing, none is superfluous."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpuwatch.clouds import STOP_AT
+from gpuwatch.clouds.azure import roles
+from gpuwatch.clouds.azure.cloud import AzureCloud
+from gpuwatch.clouds.azure.roles import RIDES_ALONG, ROLES, render, role
+from gpuwatch.clouds.permissions import Needs
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import a_permit
+from tests.support.clouds.azure.actions import actions_of
+from tests.support.clouds.azure.world import AzureWorld, an_azure
+from tests.support.fakes.cloud_worlds import MINE
+from tests.support.paths import ROOT
+
+LAUNCH = {"template": "gpu-node", "pool": "train", "region": "eastus"}
+
+
+@pytest.fixture
+def world() -> Iterator[AzureWorld]:
+    """An empty subscription."""
+    with an_azure(ManualClock()) as world:
+        yield world
+
+
+def observes(world: AzureWorld, cloud: AzureCloud) -> None:
+    """All that a controller asks that only looks, and its doctor."""
+    node_id = cloud.nodes()[0].id
+    cloud.node(node_id)
+    cloud.group(cloud.groups()[0].id)
+    cloud.leftovers()
+    cloud.quotas()
+    cloud.elsewhere()
+    cloud.identity()
+    list(cloud.may(Needs(act=True, terminate=True, groups=True, node_ids=(node_id,), launches=(LAUNCH,))))
+    del world
+
+
+def reclaims(world: AzureWorld, cloud: AzureCloud) -> None:
+    """Each change of a machine, of a member of either kind, and of a place in a group."""
+    observes(world, cloud)
+    alone = next(node.id for node in cloud.nodes() if node.group is None)
+    first, second = (node for node in cloud.nodes() if node.group is not None)
+    for node_id in (alone, first.id):
+        cloud.stop(node_id, "key", permit=a_permit())
+        world.settle(node_id)
+        cloud.start(node_id, "key")
+        world.settle(node_id)
+        cloud.tag(node_id, {STOP_AT: "then"}, "key")
+        cloud.terminate(node_id, "key", permit=a_permit())
+    cloud.terminate(second.id, "key", permit=a_permit(), group=second.group)
+
+
+def scales(world: AzureWorld, cloud: AzureCloud) -> None:
+    """And what makes machines."""
+    reclaims(world, cloud)
+    cloud.grow(cloud.groups()[0].id, 5, "key")
+    cloud.launch(LAUNCH, "key")
+    cloud.find("key")
+
+
+def shields(world: AzureWorld, cloud: AzureCloud) -> None:
+    """The one change alone: what it reads, the role that looks allows."""
+    (member, *_) = (node for node in cloud.nodes() if node.group is not None)
+    done = len(world.server.log)
+    cloud.protect(member.id, member.group or "", "key", on=True)
+    del world.server.log[:done]
+    world.server.log[:] = world.server.changes()
+
+
+def scans(world: AzureWorld, cloud: AzureCloud) -> None:
+    """Everywhere, with what the monitor says."""
+    del world
+    cloud.use_of([node for place in cloud.survey() for node in place.nodes], 3600.0)
+
+
+DOES: dict[str, Callable[[AzureWorld, AzureCloud], None]] = {
+    "observe": observes,
+    "reclaim": reclaims,
+    "scale": scales,
+    "shield": shields,
+    "scan": scans,
+}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_allows_what_the_code_asks_and_no_more(world: AzureWorld, name: str) -> None:
+    """Every request of a controller with this role, and no action beside those; Azure's own on the way excepted."""
+    world.launch(MINE)
+    world.add_scale_set("train", MINE, size=2)
+
+    DOES[name](world, world.connect(regions=("eastus",)))
+
+    asked = {action.lower() for entry in world.server.log for action in actions_of(entry.request)}
+    assert asked == {action.lower() for action in ROLES[name]} - {action.lower() for action in RIDES_ALONG}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_no_role_powers_off_or_gives_rights(name: str) -> None:
+    """A power-off would leave a machine that is off and billed; rights, locks and disks are nobody's of ours."""
+    forbidden = ("poweroff", "roleassignments", "locks/write", "locks/delete", "disks/delete", "runcommand", "*")
+
+    assert not [action for action in ROLES[name] for word in forbidden if word in action.lower()]
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_the_files_are_what_the_table_says(name: str) -> None:
+    """iam/azure/ROLE.json, and `python -m gpuwatch.clouds.azure.roles ROLE` prints it."""
+    assert (ROOT / "iam" / "azure" / f"{name}.json").read_text() == render(role(name))
+
+
+def test_a_role_is_printed_for_ones_own_scopes(capsys: pytest.CaptureFixture[str]) -> None:
+    """By subscription, or by resource group, where a fleet's own is to be all that gpuwatch may touch."""
+    roles.main(["reclaim", "--subscription", "a", "--subscription", "b"])
+    assert json.loads(capsys.readouterr().out)["AssignableScopes"] == ["/subscriptions/a", "/subscriptions/b"]
+
+    roles.main(["observe", "--scope", "/subscriptions/a/resourceGroups/fleet"])
+    assert json.loads(capsys.readouterr().out)["AssignableScopes"] == ["/subscriptions/a/resourceGroups/fleet"]

@@ -1,0 +1,30 @@
+"""Microsoft's directory at the same address: tokens for an application's secret, as azure-identity asks for them."""
+
+from tests.support.clouds.azure.handlers import Call
+from tests.support.clouds.azure.state import State
+from tests.support.clouds.server import Response
+
+TENANT, CLIENT, SECRET = "44444444-4444-4444-8444-444444444444", "gpuwatch-app", "hunter2"
+ISSUED = "the-token"
+
+
+def configuration(state: State, call: Call) -> Response:
+    """Where tokens are."""
+    del state
+    root = f"https://{call.request.host}/{call.parts['tenant']}"
+    return Response(
+        body={
+            "issuer": f"{root}/v2.0",
+            "authorization_endpoint": f"{root}/oauth2/v2.0/authorize",
+            "token_endpoint": f"{root}/oauth2/v2.0/token",
+        }
+    )
+
+
+def token(state: State, call: Call) -> Response:
+    """For the right secret, for as long as the test says."""
+    form = call.request.form
+    if (form.get("client_id"), form.get("client_secret")) != (CLIENT, SECRET):
+        said = {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}
+        return Response(status=401, body=said)
+    return Response(body={"token_type": "Bearer", "expires_in": state.token_seconds, "access_token": ISSUED})

@@ -1,0 +1,89 @@
+"""Azure's words as typed errors."""
+
+import json
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.clouds import (
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.azure.errors import asking, refusal
+
+CASES = {
+    "AllocationFailed": (409, InsufficientCapacityError),
+    "ZonalAllocationFailed": (409, InsufficientCapacityError),
+    "OverconstrainedZonalAllocationRequest": (409, InsufficientCapacityError),
+    "SkuNotAvailable": (409, InsufficientCapacityError),
+    "QuotaExceeded": (409, QuotaExceededError),
+    "OperationNotAllowed": (409, CloudError),
+    "ScopeLocked": (409, ProtectedError),
+    "AuthorizationFailed": (403, AuthFailedError),
+    "InvalidAuthenticationTokenTenant": (401, AuthFailedError),
+    "SubscriptionNotFound": (404, AuthFailedError),
+    "ResourceNotFound": (404, NotFoundError),
+    "ResourceGroupNotFound": (404, NotFoundError),
+    "TooManyRequests": (429, ThrottledError),
+    "SubscriptionRequestsThrottled": (429, ThrottledError),
+    "InternalServerError": (500, CloudUnavailableError),
+    "ServerTimeout": (503, CloudUnavailableError),
+    "SomethingNew": (502, CloudUnavailableError),
+    "SomethingElse": (400, CloudError),
+}
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_each_code_is_its_own_error(code: str) -> None:
+    """With Azure's word, its sentence, and what was asked."""
+    status, kind = CASES[code]
+    error = refusal("GET x", status, json.dumps({"error": {"code": code, "message": "Because.\nmore"}}))
+
+    assert (type(error), error.code, str(error)) == (kind, code, f"GET x: Because. ({code})")
+
+
+def test_a_quota_hides_behind_a_general_code() -> None:
+    """OperationNotAllowed says many things: its sentence says which."""
+    said = {"error": {"code": "OperationNotAllowed", "message": "exceeding approved standardNC Cores Quota"}}
+
+    assert isinstance(refusal("PUT x", 409, json.dumps(said)), QuotaExceededError)
+
+
+def test_the_innermost_reason_counts() -> None:
+    """A failed deployment has its reason in its details; details that say nothing new do not count."""
+    inner = {"code": "AllocationFailed", "message": "No room."}
+    outer = {"code": "DeploymentFailed", "message": "See details.", "details": [inner]}
+    assert refusal("PUT x", 409, json.dumps({"error": outer})).code == "AllocationFailed"
+
+    outer = {"code": "Conflict", "message": "Busy.", "details": [{"code": "Other", "message": ""}]}
+    assert refusal("PUT x", 409, json.dumps({"error": outer})).code == "Conflict"
+
+
+@given(st.sampled_from([400, 404, 409, 500, 502]), st.text())
+def test_whatever_a_gateway_says_proves_nothing(status: int, body: str) -> None:
+    """Without Azure's own form nobody knows what happened, and nothing is gone."""
+    assert type(refusal("GET x", status, f"<{body}")) is CloudUnavailableError
+
+
+@pytest.mark.parametrize("raised", [ServiceRequestError("reset"), ServiceResponseError("cut")])
+def test_a_broken_connection_tells_nothing_of_the_change(raised: Exception) -> None:
+    """azure-core calls a connection that is reset after the effect an error of the request."""
+    with pytest.raises(CloudUnavailableError), asking("POST x"):
+        raise raised
+
+
+def test_credentials_fail_without_their_secrets() -> None:
+    """The text of azure-identity is cut off."""
+    with pytest.raises(AuthFailedError) as caught, asking("GET x"):
+        raise ClientAuthenticationError("secret hunter2")
+
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None
