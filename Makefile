@@ -37,7 +37,7 @@ $(VENV)/demo: $(VENV)/python pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/demo pyproject.toml
-	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[aws,azure,tencent]' --group dev
+	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[aws,azure,gcp,tencent]' --group dev
 	@sh tools/install.sh $(BIN)/python "Tencent Cloud's description of its APIs" --no-deps 'tccli>=3.1'
 	@touch $@
 

@@ -9,6 +9,7 @@ from annotated_types import MinLen
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.azure.settings import AzureSettings
+from gpuwatch.clouds.gcp.settings import GcpSettings
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
@@ -33,6 +34,7 @@ class CloudSettings:
     # The table of clouds: one field for each, by its name.
     aws: AwsSettings = field(default_factory=AwsSettings)
     azure: AzureSettings = field(default_factory=AzureSettings)
+    gcp: GcpSettings = field(default_factory=GcpSettings)
     tencent: TencentSettings = field(default_factory=TencentSettings)
 
     @property

@@ -83,7 +83,8 @@ def test_tags_say_whose_a_machine_is(world: World) -> None:
     node, other = seen(world, tagged), seen(world, foreign)
 
     assert (node.enrolled, node.pool, node.owner, node.name) == (True, "train", "anna", "gpu-1")
-    assert (other.enrolled, other.pool, other.owner, other.name) == (False, "default", None, foreign)
+    assert (other.enrolled, other.pool, other.owner) == (False, "default", None)
+    assert other.name == foreign or world.words.always_named
 
 
 def test_a_machine_is_placed_and_sized(world: World) -> None:
@@ -105,10 +106,10 @@ def test_list_and_single_answer_agree(world: World) -> None:
 
 def test_protection_by_tag_ends_with_its_time(world: World) -> None:
     """A protection until a time is told while it holds, and ends with it without anybody's call."""
-    until = world.clock.now() + timedelta(hours=1)
-    node_id = world.launch({**MINE, PROTECT_TAG: until.isoformat()})
+    until = world.words.time(world.clock.now() + timedelta(hours=1))
+    node_id = world.launch({**MINE, PROTECT_TAG: until})
 
-    assert seen(world, node_id).protected == f"tag gpuwatch:protect protects it until {until.isoformat()}"
+    assert seen(world, node_id).protected == f"tag gpuwatch:protect protects it until {until}"
     assert world.cloud.nodes()[0].protected is not None
 
     world.clock.advance(3601)
@@ -122,15 +123,15 @@ def test_a_protection_set_later_is_seen(world: World) -> None:
     node_id = world.launch(MINE)
     assert world.cloud.nodes()[0].protected is None
 
-    world.set_tags(node_id, {PROTECT_TAG: "true", SNOOZE_TAG: "2100-01-01T00:00Z"})
+    world.set_tags(node_id, {PROTECT_TAG: "true", SNOOZE_TAG: "2100-01-01T00:00:00Z"})
 
     node = world.cloud.nodes()[0]
-    assert (node.protected, node.snoozed) == ("tag gpuwatch:protect protects it", "2100-01-01T00:00Z")
+    assert (node.protected, node.snoozed) == ("tag gpuwatch:protect protects it", "2100-01-01T00:00:00Z")
 
 
 def test_a_snooze_ends_with_its_time(world: World) -> None:
     """What people postponed until a time is told until then, without anybody's call."""
-    until = (world.clock.now() + timedelta(hours=1)).isoformat()
+    until = world.words.time(world.clock.now() + timedelta(hours=1))
     world.launch({**MINE, SNOOZE_TAG: until})
     assert world.cloud.nodes()[0].snoozed == until
 

@@ -260,6 +260,8 @@ def test_a_group_that_cannot_grow_says_why(
 
 def test_a_member_is_kept_from_its_groups_own_choice(world: World) -> None:
     """protect() is seen on the member and on no other, and is lifted again."""
+    if not world.words.protects_members:
+        pytest.skip("its groups protect nobody")
     group_id = world.add_group("train", MINE, size=2)
     kept, other = (node.id for node in world.cloud.nodes())
 
@@ -360,6 +362,8 @@ ADDITIONS: dict[str, Callable[[World, str], object]] = {
 @pytest.mark.parametrize("call", sorted(ADDITIONS))
 def test_a_refused_addition_is_typed_and_nothing_happens(world: World, call: str, kind: type[CloudError]) -> None:
     """Each refusal comes as its own error with the cloud's code; asked again, it happens."""
+    if call == "protect" and not world.words.protects_members:
+        pytest.skip("its groups protect nobody")
     group_id = world.add_group("train", MINE, size=1)
     before = world.cloud.nodes()
     world.refuse(call, kind)

@@ -4,9 +4,10 @@ The simulated cloud and EC2 on moto are here. Every other cloud has `tests/suppo
 `a_world(clock)` is a context manager that yields its `World`; it is found by its folder.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 from gpuwatch.clouds import (
@@ -74,6 +75,12 @@ class Words:
     volume_bytes: int = 8 * 1024**3
     unknown_id: str = "InvalidInstanceID.NotFound"
     wrong_state: frozenset[str] = frozenset({"IncorrectInstanceState"})
+    group_kind: str = "Auto Scaling group"
+    has_processes: bool = True  # of its groups, which can be suspended one by one
+    replaces_members: bool = True  # its groups replace a member that goes without its place
+    protects_members: bool = True  # its groups can be told to leave a member alone
+    always_named: bool = False  # its machines have names without the tag Name
+    time: Callable[[datetime], str] = datetime.isoformat  # a tag's time as the cloud gives it back
     key_of_another_launch: str | None = "IdempotentParameterMismatch"  # None: it gives the first launch's machine
     group_kind: str = "Auto Scaling group"
     has_processes: bool = True  # of its groups, which can be suspended one by one

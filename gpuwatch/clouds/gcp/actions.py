@@ -1,0 +1,216 @@
+"""What is done to machines and groups on Google Cloud: one target a call.
+
+A call names its machine by project, zone and name, and a name may belong to another machine later. So each change reads
+the machine first and goes on only where the number is still the same: a machine needs seconds to be deleted, and a
+permit is checked after that read. Each change is sent once; what Compute Engine accepted may still fail, and a start is
+followed for some seconds for that.
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    START_IS_DONE,
+    STOP_IS_DONE,
+    CloudError,
+    CloudUnavailableError,
+    NotFoundError,
+    ProtectedError,
+)
+from gpuwatch.clouds.gcp.calls import (
+    DELETE,
+    DELETE_MEMBERS,
+    GET_INSTANCE,
+    RESIZE,
+    RESUME,
+    SET_LABELS,
+    START,
+    STOP,
+    Call,
+)
+from gpuwatch.clouds.gcp.client import Client, Json
+from gpuwatch.clouds.gcp.errors import NOT_FOUND, NOT_READY, STALE
+from gpuwatch.clouds.gcp.groups import Group, known, members
+from gpuwatch.clouds.gcp.labels import labels_of, tags_of
+from gpuwatch.clouds.gcp.machines import Instance
+from gpuwatch.clouds.gcp.operations import being_deleted, follow
+from gpuwatch.clouds.permit import Permit, permit_in_force
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import Clock
+
+NOT_SUPPORTED = "NotSupported"  # our own word
+_LABEL_TRIES = 4
+_NO_ACTION = "NONE"
+_LEAVING = frozenset({"DELETING", "ABANDONING"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """Where a machine is: what a call needs in addition to its number."""
+
+    client: Client
+    zone: str
+    name: str
+
+
+def described(home: Home, node_id: str) -> Instance:
+    """The machine of that number as it is now. Source: instances.get.
+
+    Raises:
+        NotFoundError: it is gone for good; another machine of its name is another machine.
+        CloudError: no answer.
+
+    """
+    answer = home.client.read(GET_INSTANCE, zone=home.zone, instance=home.name)
+    if str(answer.get("id")) != node_id:
+        raise NotFoundError(f"{node_id} is gone: {home.name} in {home.zone} is {answer.get('id')} now", code=NOT_FOUND)
+    return Instance(described=answer, project=home.client.project)
+
+
+def stop(home: Home, node_id: str, permit: Permit) -> None:
+    """Source: instances.stop. Whether local SSDs may be lost is the guard's question; here the loss must be named."""
+    instance = described(home, node_id)
+    if instance.state in STOP_IS_DONE and not instance.suspended:
+        return
+    if instance.state is NodeState.PENDING:
+        raise CloudError(f"{node_id} is {instance.described['status']}: it cannot be stopped yet", code=NOT_READY)
+    query = {"discardLocalSsd": "true"} if instance.local_ssds else {}
+    _change(home, node_id, STOP, permit, query)
+
+
+def start(home: Home, node_id: str, clock: Clock) -> None:
+    """Sources: instances.start; instances.resume where somebody suspended it."""
+    instance = described(home, node_id)
+    leaving = instance.state is NodeState.STOPPING and node_id in being_deleted(home.client, home.zone)
+    if instance.state in START_IS_DONE:
+        return
+    if leaving or instance.state is not NodeState.STOPPED:
+        raise CloudError(f"{node_id} is {instance.described['status']}: it cannot be started now", code=NOT_READY)
+    operation = _change(home, node_id, RESUME if instance.suspended else START, permit_in_force(), {})
+    follow(home.client, clock, home.zone, operation)
+
+
+def terminate(home: Home, node_id: str, permit: Permit) -> None:
+    """Source: instances.delete, which changes nothing where the machine is on its way out."""
+    instance = described(home, node_id)
+    if instance.deletion_protected:
+        raise ProtectedError(f"{node_id}: its deletion protection is on", code="deletionProtection")
+    if instance.state is NodeState.STOPPING and node_id in being_deleted(home.client, home.zone):
+        return
+    _change(home, node_id, DELETE, permit, {})
+
+
+def tag(home: Home, node_id: str, tags: Mapping[str, str]) -> None:
+    """Source: instances.setLabels, which replaces all labels, and only those that were read before.
+
+    Where somebody was faster, Compute Engine refuses with 412, and the labels are read again.
+    """
+    new = labels_of(tags)
+    for number in range(_LABEL_TRIES):
+        instance = described(home, node_id)
+        if {**instance.labels, **new} == instance.labels:
+            return
+        body = {
+            "labels": {**instance.labels, **new},
+            "labelFingerprint": instance.described.get("labelFingerprint", ""),
+        }
+        try:
+            _change(home, node_id, SET_LABELS, permit_in_force(), {}, body)
+        except CloudError as error:
+            if error.code != STALE or number == _LABEL_TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _change(
+    home: Home, node_id: str, call: Call, permit: Permit | None, query: Mapping[str, str], body: object = None
+) -> Json:
+    """Send it, and see whether it went where it should."""
+    path = {"zone": home.zone, "instance": home.name}
+    operation = home.client.change(call, permit, query=query, body=body, **path)
+    if operation.get("targetId") not in {None, node_id}:
+        raise CloudUnavailableError(
+            f"{call.name}: {node_id} was asked for, and Compute Engine says {operation['targetId']}", code="WrongTarget"
+        )
+    return operation
+
+
+# Groups.
+
+
+def terminate_member(
+    home: Home, node_id: str, group_id: str, permit: Permit, *, key: str, fleet: str, now: datetime
+) -> None:
+    """End a member with its place. Source: instanceGroupManagers.deleteInstances, which lowers the target size.
+
+    Machine and group are looked at first: the group would also end a machine that its owner protects by a label, and
+    it knows no minimum where its autoscaler is switched off.
+    """
+    instance = described(home, node_id)
+    group = known(home.client, group_id)
+    member = next((each for each in members(home.client, group) if each.id == node_id), None)
+    if member is not None and member.action in _LEAVING:
+        return
+    if instance.state is NodeState.STOPPING and node_id in being_deleted(home.client, home.zone):
+        return
+    if member is None:
+        raise CloudError(f"{node_id} is no member of {group.name} any more: it is left alone", code="NotAMember")
+    _refuse_group(group, fleet=fleet)
+    if member.action != _NO_ACTION:
+        raise CloudError(f"{node_id} is {member.action} in {group.name}: it is left alone", code=NOT_READY)
+    if group.desired - 1 < group.bounds[0]:
+        raise CloudError(
+            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.bounds[0]}",
+            code="MinSize",
+        )
+    protected = claims(tags_of(instance.labels), fleet=fleet, now=now)["protected"]
+    if protected or instance.deletion_protected:
+        raise ProtectedError(
+            f"{node_id}: {protected or 'its deletion protection is on'}",
+            code="" if protected else "deletionProtection",
+        )
+    home.client.change(
+        DELETE_MEMBERS,
+        permit,
+        query={"requestId": request_id(key, group_id, node_id)},
+        body={"instances": [f"zones/{home.zone}/instances/{member.name}"], "skipInstancesOnValidationError": False},
+        group=group.path,
+    )
+
+
+def grow(client: Client, group_id: str, size: int, *, fleet: str) -> None:
+    """Raise the target size, where it is smaller at this moment. Source: instanceGroupManagers.resize."""
+    group = known(client, group_id)
+    if group.desired >= size:
+        return
+    if size > group.bounds[1]:
+        raise CloudError(f"{group.name} may have {group.bounds[1]} machines at most, not {size}", code="MaxSize")
+    _refuse_group(group, fleet=fleet)
+    client.change(RESIZE, permit_in_force(), query={"size": str(size)}, group=group.path)
+
+
+def protect(client: Client, group_id: str, *, fleet: str) -> None:
+    """Refuse: a managed instance group has no protection of a member; without an autoscaler it never chooses one."""
+    _refuse_group(known(client, group_id), fleet=fleet)
+    raise CloudError(
+        "Google Cloud has no protection of a member from its group's scale-in; without an autoscaler a group of "
+        "Google's never chooses a member by itself",
+        code=NOT_SUPPORTED,
+    )
+
+
+def request_id(*parts: str) -> str:
+    """A UUID that is the same for the same parts: Compute Engine does what it names once within an hour."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, "gpuwatch:" + "\0".join(parts)))
+
+
+def _refuse_group(group: Group, *, fleet: str) -> None:
+    """Touch no group without its owner's consent, and none that another system drives."""
+    if not group.enrolled(fleet):
+        whose = f"belongs to {group.owner}" if group.owner else f"does not set the label of {FLEET_TAG}={fleet}"
+        raise CloudError(f"the managed instance group {group.name} {whose}: it is left alone", code="NotEnrolled")

@@ -1,0 +1,151 @@
+"""PURE: every call that gpuwatch makes of Google's APIs, with the permission that each needs.
+
+`clouds/gcp/iam.py` makes the roles of this table, and the tests hold it to Google's own description of the API.
+"""
+
+from dataclasses import dataclass
+
+COMPUTE, PROJECTS = "compute", "cloudresourcemanager"
+HOSTS = {COMPUTE: "https://compute.googleapis.com", PROJECTS: "https://cloudresourcemanager.googleapis.com"}
+
+_COMPUTE = "/compute/v1/projects/{project}"
+_INSTANCE = f"{_COMPUTE}/zones/{{zone}}/instances/{{instance}}"
+# A group's own path: "zones/Z/instanceGroupManagers/N", or the same of a region.
+_GROUP = f"{_COMPUTE}/{{group}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One method of an API. `name` is Google's, `also` the name of its twin for regions, `items` the list in a page."""
+
+    name: str
+    method: str
+    path: str
+    permissions: tuple[str, ...] = ()
+    items: str = ""
+    changes: bool = False
+    api: str = COMPUTE
+    also: str = ""
+
+
+def _get(name: str, path: str, *permissions: str, also: str = "") -> Call:
+    return Call(name=name, method="GET", path=path, permissions=permissions, also=also)
+
+
+def _list(name: str, path: str, items: str, *permissions: str) -> Call:
+    return Call(name=name, method="GET", path=path, items=items, permissions=permissions)
+
+
+def _change(name: str, path: str, *permissions: str, method: str = "POST", also: str = "") -> Call:
+    return Call(name=name, method=method, path=path, permissions=permissions, changes=True, also=also)
+
+
+LIST_INSTANCES = _list(
+    "compute.instances.aggregatedList", f"{_COMPUTE}/aggregated/instances", "instances", "compute.instances.list"
+)
+GET_INSTANCE = _get("compute.instances.get", _INSTANCE, "compute.instances.get")
+GET_TYPE = _get(
+    "compute.machineTypes.get", f"{_COMPUTE}/zones/{{zone}}/machineTypes/{{type}}", "compute.machineTypes.get"
+)
+LIST_TYPES = _list(
+    "compute.machineTypes.aggregatedList",
+    f"{_COMPUTE}/aggregated/machineTypes",
+    "machineTypes",
+    "compute.machineTypes.list",
+)
+GET_TEMPLATE = _get(
+    "compute.instanceTemplates.get",
+    f"{_COMPUTE}/{{template}}",
+    "compute.instanceTemplates.get",
+    also="compute.regionInstanceTemplates.get",
+)
+LIST_REGIONS = _list("compute.regions.list", f"{_COMPUTE}/regions", "", "compute.regions.list")
+GET_PROJECT = _get("compute.projects.get", _COMPUTE, "compute.projects.get")
+LIST_ZONE_OPERATIONS = _list(
+    "compute.zoneOperations.list", f"{_COMPUTE}/zones/{{zone}}/operations", "", "compute.zoneOperations.list"
+)
+LIST_OPERATIONS = _list(
+    "compute.globalOperations.aggregatedList",
+    f"{_COMPUTE}/aggregated/operations",
+    "operations",
+    "compute.globalOperations.list",
+)
+GET_OPERATION = _get(
+    "compute.zoneOperations.get", f"{_COMPUTE}/zones/{{zone}}/operations/{{operation}}", "compute.zoneOperations.get"
+)
+LIST_GROUPS = _list(
+    "compute.instanceGroupManagers.aggregatedList",
+    f"{_COMPUTE}/aggregated/instanceGroupManagers",
+    "instanceGroupManagers",
+    "compute.instanceGroupManagers.list",
+)
+GET_GROUP = _get(
+    "compute.instanceGroupManagers.get",
+    _GROUP,
+    "compute.instanceGroupManagers.get",
+    also="compute.regionInstanceGroupManagers.get",
+)
+LIST_MEMBERS = Call(
+    name="compute.instanceGroupManagers.listManagedInstances",
+    method="POST",  # and changes nothing
+    path=f"{_GROUP}/listManagedInstances",
+    permissions=("compute.instanceGroupManagers.get",),
+    items="managedInstances",
+    also="compute.regionInstanceGroupManagers.listManagedInstances",
+)
+LIST_AUTOSCALERS = _list(
+    "compute.autoscalers.aggregatedList",
+    f"{_COMPUTE}/aggregated/autoscalers",
+    "autoscalers",
+    "compute.autoscalers.list",
+)
+LIST_DISKS = _list("compute.disks.aggregatedList", f"{_COMPUTE}/aggregated/disks", "disks", "compute.disks.list")
+LIST_ADDRESSES = _list(
+    "compute.addresses.aggregatedList", f"{_COMPUTE}/aggregated/addresses", "addresses", "compute.addresses.list"
+)
+LIST_SNAPSHOTS = _list("compute.snapshots.list", f"{_COMPUTE}/global/snapshots", "", "compute.snapshots.list")
+TEST_INSTANCE = Call(
+    name="compute.instances.testIamPermissions",
+    method="POST",  # and changes nothing
+    path=f"{_INSTANCE}/testIamPermissions",
+)
+TEST_PROJECT = Call(
+    name="cloudresourcemanager.projects.testIamPermissions",
+    method="POST",  # and changes nothing
+    path="/v3/projects/{project}:testIamPermissions",
+    api=PROJECTS,
+)
+
+STOP = _change("compute.instances.stop", f"{_INSTANCE}/stop", "compute.instances.stop")
+START = _change("compute.instances.start", f"{_INSTANCE}/start", "compute.instances.start")
+RESUME = _change("compute.instances.resume", f"{_INSTANCE}/resume", "compute.instances.resume")
+DELETE = _change("compute.instances.delete", _INSTANCE, "compute.instances.delete", method="DELETE")
+SET_LABELS = _change("compute.instances.setLabels", f"{_INSTANCE}/setLabels", "compute.instances.setLabels")
+INSERT = _change(
+    "compute.instances.insert",
+    f"{_COMPUTE}/zones/{{zone}}/instances",
+    "compute.instances.create",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.instances.setTags",
+    "compute.instanceTemplates.useReadOnly",
+    "compute.disks.create",
+    "compute.images.useReadOnly",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+)
+RESIZE = _change(
+    "compute.instanceGroupManagers.resize",
+    f"{_GROUP}/resize",
+    "compute.instanceGroupManagers.update",
+    also="compute.regionInstanceGroupManagers.resize",
+)
+DELETE_MEMBERS = _change(
+    "compute.instanceGroupManagers.deleteInstances",
+    f"{_GROUP}/deleteInstances",
+    "compute.instanceGroupManagers.update",
+    also="compute.regionInstanceGroupManagers.deleteInstances",
+)
+
+CALLS: tuple[Call, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Call))

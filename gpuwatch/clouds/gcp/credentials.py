@@ -1,0 +1,105 @@
+"""Google's credentials by google-auth, and the token that they give; a token is fetched before a change, never within.
+
+Without a file they are found as every program of Google finds them: GOOGLE_APPLICATION_CREDENTIALS, the file of
+`gcloud auth application-default login`, the service account of the machine.
+"""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import google.auth
+import google.auth.transport.urllib3
+from google.auth import exceptions
+from google.oauth2 import service_account
+
+from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
+from gpuwatch.clouds.gcp.sending import Wire
+
+_SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+_TOKENS = "https://oauth2.googleapis.com"
+
+
+class Credentials:
+    """One identity for all projects; nothing is read or asked before the first call."""
+
+    def __init__(self, file: Path | None = None, *, given: Any = None) -> None:  # noqa: ANN401  google-auth's own
+        """`given` are credentials that somebody has made already."""
+        self._file = file
+        self._found: tuple[Any, str | None] | None = None if given is None else (given, None)
+        self._lock = threading.Lock()
+        self._wire = Wire(_TOKENS)
+
+    @property
+    def project(self) -> str | None:
+        """The project that the credentials name.
+
+        Raises:
+            AuthFailedError: there are no credentials.
+
+        """
+        with self._lock:
+            return self._load()[1]
+
+    @property
+    def name(self) -> str | None:
+        """The service account's address; None: they are a person's, and do not tell."""
+        with self._lock:
+            found = self._load()[0]
+        name = getattr(found, "service_account_email", None)
+        return name if isinstance(name, str) and "@" in name else None
+
+    def headers(self) -> dict[str, str]:
+        """What proves who asks; the token is renewed before it expires.
+
+        Raises:
+            AuthFailedError: there are no credentials, or Google does not take them.
+            CloudUnavailableError: no token could be fetched.
+
+        """
+        headers: dict[str, str] = {}
+        with self._lock:
+            found, _ = self._load()
+            try:
+                found.before_request(_request(self._wire), "GET", "", headers)
+            except exceptions.TransportError as error:
+                raise CloudUnavailableError("no token could be fetched", code=type(error).__name__) from None
+            except exceptions.GoogleAuthError as error:  # its text may quote what the token's service answered
+                if getattr(error, "retryable", False):
+                    raise CloudUnavailableError("no token could be fetched", code=type(error).__name__) from None
+                raise _unusable(error) from None
+        return headers
+
+    def forget(self) -> None:
+        """Google does not take the token any more: the next call fetches another."""
+        with self._lock:
+            if self._found is not None and getattr(self._found[0], "token", None) and self._found[0].expiry is not None:
+                self._found[0].token = None
+
+    def _load(self) -> tuple[Any, str | None]:
+        if self._found is None:
+            try:
+                if self._file is None:
+                    self._found = google.auth.default(scopes=_SCOPES)
+                else:
+                    self._found = _from_file(self._file)
+            except (exceptions.GoogleAuthError, OSError, ValueError) as error:
+                raise _unusable(error) from None
+        return self._found
+
+
+def _request(wire: Wire) -> Any:  # noqa: ANN401  google-auth's own
+    return google.auth.transport.urllib3.Request(wire.manager)  # type: ignore[no-untyped-call]
+
+
+def _from_file(file: Path) -> tuple[Any, str | None]:
+    """A service account's key; google-auth advises against guessing the kind of a file that somebody names."""
+    make: Any = service_account.Credentials.from_service_account_file
+    found = make(str(file), scopes=_SCOPES)
+    return found, found.project_id
+
+
+def _unusable(error: Exception) -> AuthFailedError:
+    name = type(error).__name__
+    hint = "see `gcloud auth application-default print-access-token`"
+    return AuthFailedError(f"no usable credentials of Google Cloud ({name}); {hint}", code=name)

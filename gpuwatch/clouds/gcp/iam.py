@@ -1,0 +1,63 @@
+"""What Google Cloud must allow for what the code does, and no more: custom roles, made of the table of calls.
+
+    python -m gpuwatch.clouds.gcp.iam reclaim > reclaim.json
+    gcloud iam roles create gpuwatchReclaim --project=PROJECT --file=reclaim.json
+
+The files in iam/gcp/ are these. IAM's conditions know no labels, so a role holds for all machines of a project; where
+that is too much, put the machines' tag (of the Resource Manager) into the condition of the role's binding.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+
+from gpuwatch.clouds.gcp import calls
+from gpuwatch.clouds.gcp.calls import CALLS, Call
+
+# A start is followed by its operation. To end a group's member and to grow the group is one permission of Google's.
+_RECLAIM = (calls.STOP, calls.START, calls.RESUME, calls.SET_LABELS, calls.GET_OPERATION)
+_TERMINATE = (calls.DELETE, calls.DELETE_MEMBERS)
+# `iam.serviceAccounts.actAs` is not among these: it is given on the machines' own service account, not on the project.
+
+ROLES: Mapping[str, tuple[str, tuple[Call, ...]]] = {
+    "observe": (
+        "gpuwatch observe: look at machines",
+        tuple(each for each in CALLS if not (each.changes or each in _RECLAIM)),
+    ),
+    "reclaim": ("gpuwatch reclaim: also stop and start machines", _RECLAIM),
+    "terminate": ("gpuwatch terminate: also delete machines, and members of groups", (*_RECLAIM, *_TERMINATE)),
+    "scale": (
+        "gpuwatch scale: also launch machines and grow groups",
+        (*_RECLAIM, *_TERMINATE, calls.INSERT, calls.RESIZE),
+    ),
+}
+
+
+def role(name: str) -> dict[str, object]:
+    """A custom role's definition, as `gcloud iam roles create --file` takes it."""
+    title, own = ROLES[name]
+    every = {*own, *ROLES["observe"][1]}
+    return {
+        "title": title.partition(":")[0],
+        "description": title,
+        "stage": "GA",
+        "includedPermissions": sorted({permission for call in every for permission in call.permissions}),
+    }
+
+
+def render(document: Mapping[str, object]) -> str:
+    """As the files in iam/gcp/ are written."""
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a role."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gpuwatch.clouds.gcp.iam", description="Print a custom role of Google Cloud's IAM."
+    )
+    parser.add_argument("role", choices=ROLES)
+    print(render(role(parser.parse_args(arguments).role)), end="")  # noqa: T201  a program
+
+
+if __name__ == "__main__":
+    main()

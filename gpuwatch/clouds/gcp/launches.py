@@ -1,0 +1,173 @@
+"""One new machine from an instance template. Its name is made of the ledger's key: asked again it is the same machine.
+
+Compute Engine takes a name once in a zone, for as long as the machine is there, and a request's UUID once within an
+hour. So what was launched under a key is looked for by its name in all zones before anything is asked. The key and what
+was asked for are in the machine's description, since labels may be anybody's.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuwatch.clouds import FLEET_TAG, NO_GPU, POOL_TAG, CloudError, CloudUnavailableError
+from gpuwatch.clouds.gcp.actions import request_id
+from gpuwatch.clouds.gcp.calls import INSERT, LIST_INSTANCES
+from gpuwatch.clouds.gcp.client import Client
+from gpuwatch.clouds.gcp.errors import CONFLICT
+from gpuwatch.clouds.gcp.groups import Template, Templates, path_in_project
+from gpuwatch.clouds.gcp.labels import labels_of
+from gpuwatch.clouds.gcp.machine_types import MachineTypes, region_of, zones_with
+from gpuwatch.clouds.gcp.machines import Instance
+from gpuwatch.clouds.gcp.operations import follow
+from gpuwatch.clouds.permit import permit_in_force
+from gpuwatch.model.decision import DECISION_TAG
+from gpuwatch.model.fleet import DEFAULT_POOL
+from gpuwatch.runtime.clock import Clock
+
+MISMATCH = "IdempotentParameterMismatch"  # our own word: a key that launched something else
+_DESCRIBED = re.compile(r"gpuwatch launch (?P<asked>[0-9a-f]{32}) of (?P<key>.*)", re.DOTALL)
+_NO_VERSION = frozenset({"", "$Default", "$Latest"})  # Google's templates have no versions: each is one template
+_TEMPLATE_PATH = re.compile(r"(?:global|regions/[^/]+)/instanceTemplates/[^/]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a machine is to be launched: a zone, and a subnet of its region where one is named."""
+
+    zone: str
+    subnet: str | None = None
+
+
+def name_of(key: str) -> str:
+    """The name of the machine that a key launches."""
+    return f"gpuwatch-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def existing(client: Client, key: str) -> Instance | None:
+    """The machine that was launched with that key, in whatever zone; None: it is not there now.
+
+    Raises:
+        CloudError: the list could not be had whole.
+
+    """
+    found = client.scopes(LIST_INSTANCES, query={"filter": f'name = "{name_of(key)}"'})
+    for instances in found.values():
+        for each in instances if not isinstance(instances, CloudError) else ():
+            match = _DESCRIBED.fullmatch(each.get("description", ""))
+            if match is not None and match["key"] == key:
+                return Instance(described=each, project=client.project)
+    for content in found.values():
+        if isinstance(content, CloudError):
+            raise CloudUnavailableError(str(content), code=content.code)
+    return None
+
+
+def template_path(arguments: Mapping[str, str]) -> str:
+    """The template's path within the project, of its name, its path or its link.
+
+    Raises:
+        CloudError: a version is asked for, which Google's templates do not have.
+
+    """
+    version = arguments.get("version", "")
+    if version not in _NO_VERSION:
+        raise CloudError(f"an instance template has no version {version!r}: name another template", code="NoVersion")
+    template = arguments["template"]
+    path = path_in_project(template) if "/projects/" in template else template
+    return path if _TEMPLATE_PATH.fullmatch(path) else f"global/instanceTemplates/{template}"
+
+
+def place_of(client: Client, arguments: Mapping[str, str], template: Template, region: str) -> Place:
+    """The zone that the arguments name ("us-central1-a", or "us-central1-a/subnet"), or the first that has the type.
+
+    Raises:
+        CloudError: no zone of the region offers the type; or no answer.
+
+    """
+    named = arguments.get("subnet", "")
+    if named:
+        zone, _, subnet = named.partition("/")
+        return Place(zone=zone, subnet=subnet or None)
+    kind = arguments.get("instance_type") or template.machine_type
+    zones = zones_with(client, region, kind)
+    if not zones:
+        raise CloudError(f"no zone of {region} offers the machine type {kind}", code="NoZone")
+    return Place(zone=zones[0])
+
+
+def no_gpu(
+    client: Client, types: MachineTypes, arguments: Mapping[str, str], template: Template, place: Place
+) -> str | None:
+    """Why a launch would bring no node; None also where nobody can tell before it."""
+    kind = arguments.get("instance_type") or template.machine_type
+    try:
+        facts = types.get(client, place.zone, kind)
+    except CloudError:
+        return None
+    if template.gpu_count > 0 or facts is None or facts.gpu_count > 0:
+        return None
+    return f"the instance template {arguments['template']} makes a machine of type {kind}, which has no GPU of NVIDIA"
+
+
+def launch(  # noqa: PLR0913  a launch has many parts
+    client: Client,
+    clock: Clock,
+    templates: Templates,
+    types: MachineTypes,
+    arguments: Mapping[str, str],
+    key: str,
+    *,
+    fleet: str,
+    region: str,
+) -> tuple[str, str]:
+    """Its id and zone. Source: instances.insert, with the template's own properties but for name and labels."""
+    labels = labels_of({FLEET_TAG: fleet, POOL_TAG: arguments.get("pool") or DEFAULT_POOL, DECISION_TAG: key})
+    there = existing(client, key)
+    if there is not None:
+        return _same(there, arguments, key)
+    path = template_path(arguments)
+    template = templates.read(client, path)
+    place = place_of(client, arguments, template, region)
+    why = no_gpu(client, types, arguments, template, place)
+    if why is not None:
+        raise CloudError(why, code=NO_GPU)
+    body: dict[str, object] = {
+        "name": name_of(key),
+        "description": f"gpuwatch launch {_asked(arguments)} of {key}",
+        "labels": {**template.labels, **labels},  # the body's labels take the place of the template's
+    }
+    if arguments.get("instance_type"):
+        body["machineType"] = f"zones/{place.zone}/machineTypes/{arguments['instance_type']}"
+    if place.subnet is not None:
+        subnet = f"projects/{client.project}/regions/{region_of(place.zone)}/subnetworks/{place.subnet}"
+        body["networkInterfaces"] = [{"subnetwork": subnet}]
+    query = {
+        "sourceInstanceTemplate": f"projects/{client.project}/{path}",
+        "requestId": request_id("launch", key, _asked(arguments)),
+    }
+    try:
+        operation = client.change(INSERT, permit_in_force(), query=query, body=body, zone=place.zone)
+    except CloudError as error:
+        there = existing(client, key) if error.code == CONFLICT else None
+        if there is None:
+            raise
+        return _same(there, arguments, key)
+    if not operation.get("targetId"):
+        raise CloudUnavailableError(f"{INSERT.name}: the operation names no machine", code="NoOperation")
+    follow(client, clock, place.zone, operation)
+    return str(operation["targetId"]), place.zone
+
+
+def _same(there: Instance, arguments: Mapping[str, str], key: str) -> tuple[str, str]:
+    """The machine that the key launched before, if these arguments did it."""
+    match = _DESCRIBED.fullmatch(there.described.get("description", ""))
+    if match is None or match["asked"] != _asked(arguments):
+        raise CloudError(f"the key {key} launched something else: {there.id}", code=MISMATCH)
+    return there.id, there.zone
+
+
+def _asked(arguments: Mapping[str, str]) -> str:
+    """What a launch asks for, as 32 characters."""
+    return hashlib.sha256(json.dumps(sorted(arguments.items())).encode()).hexdigest()[:32]

@@ -1,0 +1,163 @@
+"""The machines of one project, zone by zone: whole, or as last seen where a zone gave no answer."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.gcp import groups as gcp_groups
+from gpuwatch.clouds.gcp.actions import Home, described
+from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
+from gpuwatch.clouds.gcp.client import Client
+from gpuwatch.clouds.gcp.groups import Group
+from gpuwatch.clouds.gcp.machine_types import region_of
+from gpuwatch.clouds.gcp.machines import Instance, Translator
+from gpuwatch.clouds.gcp.operations import being_deleted, ended
+from gpuwatch.clouds.places import Views
+from gpuwatch.model.fleet import Node, NodeState
+
+_ZONE = "zones/"
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One zone of one project: the part of Google Cloud that fails by itself."""
+
+    project: str
+    zone: str
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.zone} of project {self.project}"
+
+
+class Memberships:
+    """The project's groups of this fleet, and who is in them; asked for at most once in a round, where it matters."""
+
+    def __init__(self, client: Client, wanted: Callable[[str], bool], fleet: str) -> None:
+        """Nothing is asked yet."""
+        self._client, self._wanted, self._fleet = client, wanted, fleet
+        self._groups: dict[str, Group] | None = None
+        self._members: dict[str, frozenset[str]] = {}
+
+    def groups(self, instances: Iterable[Instance]) -> Mapping[str, Group]:
+        """By path; none where no instance says that a group made it."""
+        if not any(instance.group for instance in instances):
+            return {}
+        if self._groups is None:
+            found = gcp_groups.listed(self._client, self._wanted)
+            self._groups = {group.path: group for group in found.values()}
+        return self._groups
+
+    def has(self, groups: Mapping[str, Group], instance: Instance) -> bool:
+        """Whether its group still has it; where the group's owner does not consent, nobody asks."""
+        group = groups.get(instance.group[0]) if instance.group is not None else None
+        if group is None or not group.enrolled(self._fleet):
+            return True
+        if group.path not in self._members:
+            self._members[group.path] = frozenset(each.id for each in gcp_groups.members(self._client, group))
+        return instance.id in self._members[group.path]
+
+
+class Listing:
+    """One project's machines, with what each zone showed last."""
+
+    def __init__(
+        self, client: Client, translator: Translator, views: Views[Zone], wanted: Callable[[str], bool]
+    ) -> None:
+        """Nothing is asked yet; `wanted` says which regions are looked at."""
+        self.client, self.wanted = client, wanted
+        self._translator, self._views = translator, views
+        self._zones: set[Zone] = set()
+        self.homes: dict[str, Home] = {}
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return self.client.name
+
+    def nodes(self) -> list[Node]:
+        """The project's GPU machines.
+
+        Raises:
+            CloudError: the list could not be had, or that of a zone that has shown nothing yet.
+
+        """
+        scopes = self.client.scopes(LIST_INSTANCES)
+        answers: dict[Zone, list[Instance] | CloudError] = {}
+        for scope, content in scopes.items():
+            zone = scope.removeprefix(_ZONE)
+            if scope.startswith(_ZONE) and self.wanted(region_of(zone)):
+                place = Zone(self.client.project, zone)
+                answers[place] = content if isinstance(content, CloudError) else self._instances(content)
+        answers = {**{place: [] for place in self._zones if place not in answers}, **answers}
+        memberships = Memberships(self.client, self.wanted, self._translator.fleet)
+        found: list[Node] = []
+        for place, answer in answers.items():
+            found += self._of_zone(place, answer, memberships)
+            self._zones.add(place)
+        return found
+
+    def last_nodes(self, error: CloudError) -> list[Node]:
+        """What a project without an answer showed last.
+
+        Raises:
+            CloudError: it has shown nothing yet.
+
+        """
+        if not self._zones:
+            raise error
+        return [
+            node
+            for place in sorted(self._zones, key=lambda each: each.zone)
+            for node in self._views.last_nodes(place, error)
+        ]
+
+    def one(self, instance: Instance) -> Node:
+        """One machine, with its group and what is being done to it."""
+        memberships = Memberships(self.client, self.wanted, self._translator.fleet)
+        return self._translated([instance], memberships)[0]
+
+    def remember(self, instance: Instance) -> None:
+        """Where it is."""
+        self.homes[instance.id] = Home(client=self.client, zone=instance.zone, name=instance.name)
+
+    def _instances(self, content: Iterable[Mapping[str, object]]) -> list[Instance]:
+        return [Instance(described=each, project=self.client.project) for each in content]
+
+    def _of_zone(self, place: Zone, answer: list[Instance] | CloudError, memberships: Memberships) -> list[Node]:
+        if isinstance(answer, CloudError):
+            return self._views.last_nodes(place, answer)
+        listed = [instance.id for instance in answer]
+        gone = []
+        for node_id in self._views.left_out(place, listed):
+            home = self.homes[node_id]
+            try:
+                answer.append(described(home, node_id))
+            except NotFoundError:
+                if ended(self.client, node_id, home.zone) is not None:
+                    gone.append(node_id)
+        for instance in answer:
+            self.remember(instance)
+        nodes = [node for node in self._translated(answer, memberships) if _shown(node)]
+        return self._views.keep(place, nodes, [*(instance.id for instance in answer), *gone])
+
+    def _translated(self, instances: list[Instance], memberships: Memberships) -> list[Node]:
+        groups = memberships.groups(instances)
+        stopping = {instance.zone for instance in instances if instance.state is NodeState.STOPPING}
+        leaving = {node_id for zone in sorted(stopping) for node_id in being_deleted(self.client, zone)}
+        return [
+            self._translator.node(
+                self.client,
+                instance,
+                groups,
+                leaving=instance.id in leaving and instance.state is NodeState.STOPPING,
+                member=memberships.has(groups, instance),
+            )
+            for instance in instances
+        ]
+
+
+def _shown(node: Node) -> bool:
+    """GPU machines, and machines of the fleet of which nobody knows what they have."""
+    return node.known_gpus > 0 or (node.gpu_count is None and node.enrolled)

@@ -1,0 +1,194 @@
+"""Compute Engine's instances in our words."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gpuwatch.clouds.gcp.client import Client, Json
+from gpuwatch.clouds.gcp.groups import Group
+from gpuwatch.clouds.gcp.labels import tags_of
+from gpuwatch.clouds.gcp.machine_types import MachineTypes, gpus_among, region_of
+from gpuwatch.clouds.gcp.owners import managed_by
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
+from gpuwatch.runtime.clock import Clock
+
+# `status` of an instance. TERMINATED is Google's word for stopped: a machine that is gone is not listed at all.
+_STATES = {
+    "PENDING": NodeState.PENDING,
+    "PROVISIONING": NodeState.PENDING,
+    "STAGING": NodeState.PENDING,
+    "RUNNING": NodeState.RUNNING,
+    "PENDING_STOP": NodeState.STOPPING,
+    "STOPPING": NodeState.STOPPING,
+    "SUSPENDING": NodeState.STOPPING,
+    "DEPROVISIONING": NodeState.STOPPING,
+    "TERMINATED": NodeState.STOPPED,
+    "STOPPED": NodeState.STOPPED,
+    "SUSPENDED": NodeState.STOPPED,
+}
+_SUSPENDED = frozenset({"SUSPENDED", "SUSPENDING"})
+_CREATED_BY = "created-by"  # of the metadata of a group's members
+_PAID_ANYWAY = {
+    CapacityType.RESERVED: "its reservation is billed whether it runs or not",
+    CapacityType.DEDICATED_HOST: "its sole-tenant node is billed whether it runs or not",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance as Compute Engine describes it, and its project."""
+
+    described: Json
+    project: str
+
+    @property
+    def id(self) -> str:
+        """Its number, which no other instance ever has; a name may come again."""
+        return str(self.described.get("id", ""))
+
+    @property
+    def name(self) -> str:
+        """Its name in its zone."""
+        return str(self.described.get("name", ""))
+
+    @property
+    def zone(self) -> str:
+        """Its zone."""
+        return _last(self.described.get("zone"))
+
+    @property
+    def type(self) -> str:
+        """Its machine type."""
+        return _last(self.described.get("machineType"))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels, as they are in the cloud."""
+        return dict(self.described.get("labels") or {})
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Its metadata, which may hold secrets: only keys that are known are looked at."""
+        items = (self.described.get("metadata") or {}).get("items") or ()
+        return {each.get("key", ""): each.get("value", "") for each in items}
+
+    @property
+    def deletion_protected(self) -> bool:
+        """Whether Compute Engine refuses its deletion."""
+        return bool(self.described.get("deletionProtection"))
+
+    @property
+    def local_ssds(self) -> bool:
+        """Whether it has disks that lose their data at a stop."""
+        return any(disk.get("type") == "SCRATCH" for disk in self.described.get("disks") or ())
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is suspended, or about to be."""
+        return self.described.get("status") in _SUSPENDED
+
+    @property
+    def group(self) -> tuple[str, str] | None:
+        """The group that made it: its path without the project (metadata names that by its number), and its name."""
+        made = self.metadata.get(_CREATED_BY, "")
+        if "/instanceGroupManagers/" not in made:
+            return None
+        path = made.partition("projects/")[2].partition("/")[2]
+        return path, _last(path)
+
+    @property
+    def state(self) -> NodeState:
+        """Its state; a word that we have never heard, or a description with holes, is a doubt about it alone."""
+        whole = self.id and self.name and self.zone and self.type and self.described.get("creationTimestamp")
+        return _STATES.get(str(self.described.get("status")), NodeState.UNKNOWN) if whole else NodeState.UNKNOWN
+
+
+class Translator:
+    """Makes nodes of instances. What a machine type brings is asked for where an instance does not say it by itself."""
+
+    def __init__(self, *, fleet: str, clock: Clock) -> None:
+        """Begin without any type."""
+        self.fleet = fleet
+        self.types = MachineTypes(clock)
+        self._clock = clock
+
+    def node(
+        self, client: Client, instance: Instance, groups: Mapping[str, Group], *, leaving: bool, member: bool = True
+    ) -> Node:
+        """One machine. `groups` are the project's by their paths; `leaving`: it is being deleted.
+
+        `member`: whether its group still counts it among its own, where that was asked for.
+        """
+        described, tags = instance.described, tags_of(instance.labels)
+        gpus = gpus_among(described.get("guestAccelerators") or ())
+        facts = self.types.get(client, instance.zone, instance.type) if instance.type and instance.zone else None
+        group = groups.get(instance.group[0]) if instance.group is not None and member else None
+        state = NodeState.TERMINATING if leaving else instance.state
+        capacity = _capacity_type(described)
+        return Node(
+            id=instance.id,
+            name=instance.name,
+            state=state,
+            instance_type=instance.type,
+            gpu_count=gpus or (None if facts is None else facts.gpu_count),
+            region=region_of(instance.zone),
+            zone=instance.zone,
+            capacity_type=capacity,
+            launched_at=_launched_at(described),
+            address=next((each.get("networkIP") for each in described.get("networkInterfaces") or ()), None),
+            managed_by=self._managed_by(instance, group, member=member),
+            instance_store=instance.local_ssds or (facts is not None and facts.local_disks),
+            account=instance.project,
+            group=None if group is None else group.id,
+            cannot_terminate="its deletion protection is on" if instance.deletion_protected else None,
+            still_billed=_still_billed(instance, capacity),
+            tags=tags,
+            **claims(tags, fleet=self.fleet, now=self._clock.now()),
+        )
+
+    def _managed_by(self, instance: Instance, group: Group | None, *, member: bool) -> str | None:
+        """Which other system owns it: not its group, where the group's owner consents."""
+        other = managed_by(instance.labels, instance.metadata)
+        if other is not None or instance.group is None or not member:
+            return other
+        if group is not None and group.enrolled(self.fleet):
+            return None
+        return (group and group.owner) or f"managed instance group {instance.group[1]}"
+
+
+def _still_billed(instance: Instance, capacity: CapacityType) -> str | None:
+    """Why a stop would not end what it costs per hour, or did not. Committed use is not seen here."""
+    if instance.suspended:
+        return "it is suspended, and a suspended machine goes on costing for its memory and local SSDs"
+    return _PAID_ANYWAY.get(capacity)
+
+
+def _capacity_type(described: Json) -> CapacityType:
+    """How it was bought, as far as an instance shows it."""
+    scheduling = described.get("scheduling") or {}
+    if scheduling.get("nodeAffinities"):
+        return CapacityType.DEDICATED_HOST
+    if scheduling.get("provisioningModel") == "SPOT" or scheduling.get("preemptible"):
+        return CapacityType.SPOT
+    wanted = (described.get("reservationAffinity") or {}).get("consumeReservationType")
+    consumed = ((described.get("resourceStatus") or {}).get("reservationConsumptionInfo") or {}).get(
+        "consumedReservation"
+    )
+    if scheduling.get("provisioningModel") == "RESERVATION_BOUND" or wanted == "SPECIFIC_RESERVATION" or consumed:
+        return CapacityType.RESERVED
+    return CapacityType.ON_DEMAND
+
+
+def _launched_at(described: Json) -> datetime | None:
+    """Its last start."""
+    told = described.get("lastStartTimestamp") or described.get("creationTimestamp")
+    try:
+        return None if told is None else datetime.fromisoformat(told).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _last(link: object) -> str:
+    """The name at the end of a link."""
+    return str(link or "").rpartition("/")[2]

@@ -1,0 +1,79 @@
+"""The section `cloud.gcp`. google-auth and urllib3 are loaded only by the calls that need them."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Annotated, ClassVar
+
+from annotated_types import MinLen
+
+from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.clock import Clock
+
+_PROJECT = re.compile(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcpSettings(ProviderSettings):
+    """What only Google Cloud needs."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    projects: Annotated[
+        tuple[Annotated[str, MinLen(1)], ...],
+        Setting("Projects to look at, by their ids; none given: the one that the credentials name."),
+    ] = ()
+    credentials_file: Annotated[
+        Annotated[str, MinLen(1)] | None,
+        Setting("The file with a service account's key. None: as every program of Google finds its credentials."),
+    ] = None
+
+    def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
+        """Compute Engine and its managed instance groups.
+
+        Raises:
+            CloudError: there is no region, or the fleet's name does not fit into a label.
+
+        """
+        cloud: Cloud = resolve_name("gpuwatch.clouds.gcp.cloud:GcpCloud")(
+            fleet=fleet,
+            clock=clock,
+            regions=regions,
+            projects=self.projects,
+            credentials_file=None if self.credentials_file is None else Path(self.credentials_file),
+            endpoint_url=endpoint_url,
+        )
+        return cloud
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Each project once, by an id that can exist."""
+        for project in self.projects:
+            if _PROJECT.fullmatch(project) is None:
+                yield Contradiction(
+                    keys=(("cloud", "gcp", "projects"),),
+                    wrong=f"{project!r} is no project's id",
+                    right="the id, such as my-project-123456, not the name or the number",
+                )
+        twice = sorted({project for project in self.projects if self.projects.count(project) > 1})
+        for project in twice:
+            yield Contradiction(
+                keys=(("cloud", "gcp", "projects"),), wrong=f"{project} stands there twice", right="each project once"
+            )
+
+    @staticmethod
+    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+        """Custom roles. Google's conditions know neither labels nor regions, so these hold for a whole project."""
+        from gpuwatch.clouds.gcp.iam import ROLES, render, role  # noqa: PLC0415  needed by one command only
+
+        del fleet, regions, partition
+        return {f"{name}.json": render(role(name)) for name in ROLES}
+
+    @staticmethod
+    def start_command(node_id: str, region: str | None) -> str:
+        """By Google's command line, which takes a machine's link and not its number."""
+        del region  # the number says it all
+        return f"gcloud compute instances start $(gcloud compute instances list --filter=id={node_id} --uri)"

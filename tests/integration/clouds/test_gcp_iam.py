@@ -1,0 +1,167 @@
+"""The roles in iam/gcp/ against the calls that the code makes: no permission is missing, none is superfluous."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gpuwatch.clouds import STOP_AT, AuthFailedError
+from gpuwatch.clouds.gcp.calls import CALLS
+from gpuwatch.clouds.gcp.cloud import GcpCloud
+from gpuwatch.clouds.gcp.iam import ROLES, main, render, role
+from gpuwatch.clouds.permissions import Needs
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import a_permit
+from tests.support.clouds.gcp.description import named
+from tests.support.clouds.gcp.world import GcpWorld, a_world
+from tests.support.fakes.cloud_worlds import MINE
+from tests.support.paths import ROOT
+
+
+def permissions(name: str) -> set[str]:
+    """What a role's file allows."""
+    held = role(name)["includedPermissions"]
+    assert isinstance(held, list)
+    return set(held)
+
+
+def observe(world: GcpWorld) -> None:
+    """Every look."""
+    cloud = world.cloud
+    assert isinstance(cloud, GcpCloud)
+    cloud.groups()
+    world.terminate(world.launch(MINE))
+    for node in cloud.nodes():
+        cloud.node(node.id)
+    for group in cloud.groups():
+        cloud.group(group.id)
+    cloud.find("nothing")
+    cloud.leftovers()
+    cloud.elsewhere()
+    cloud.quotas()
+    cloud.identity()
+    list(cloud.unfit([{"template": "gpu-node"}]))
+    list(cloud.may(Needs(act=True, groups=True, launches=({"template": "gpu-node"},))))
+
+
+def reclaim(world: GcpWorld) -> None:
+    """A stop, a start, a notice."""
+    node_id = world.launch(MINE)
+    world.cloud.tag(node_id, {STOP_AT: ""}, "key")
+    world.cloud.stop(node_id, "key", permit=a_permit())
+    world.settle(node_id)
+    world.cloud.start(node_id, "key")
+    world.settle(node_id)
+    world.told(node_id)["status"] = "SUSPENDED"
+    world.cloud.start(node_id, "key")
+
+
+def terminate(world: GcpWorld) -> None:
+    """The end of a machine, and of a group's member."""
+    node_id = world.launch(MINE)
+    world.cloud.terminate(node_id, "key", permit=a_permit())
+    group = next(group for group in world.cloud.groups() if group.node_ids)
+    world.settle("")
+    world.cloud.terminate(group.node_ids[0], "key", permit=a_permit(), group=group.id)
+
+
+def scale(world: GcpWorld) -> None:
+    """A launch, and a larger group."""
+    world.cloud.launch({"template": "gpu-node"}, "key")
+    group = next(iter(world.cloud.groups()))
+    world.cloud.grow(group.id, group.desired + 1, "key")
+
+
+WORK: dict[str, tuple[Callable[[GcpWorld], None], ...]] = {
+    "observe": (observe,),
+    "reclaim": (observe, reclaim),
+    "terminate": (observe, reclaim, terminate),
+    "scale": (observe, reclaim, terminate, scale),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ROLES))
+def test_the_file_is_the_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """iam/gcp/ROLE.json is what the table says, and `python -m gpuwatch.clouds.gcp.iam ROLE` prints it."""
+    main([name])
+
+    assert (ROOT / "iam/gcp" / f"{name}.json").read_text() == render(role(name)) == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_every_call_is_one_of_googles(call: object) -> None:
+    """The table's methods and paths are those of Google's own description."""
+    (each,) = [known for known in CALLS if known is call]
+    for name in filter(None, (each.name, each.also)):
+        described = named(name)
+        assert (described.verb, "response" in described.described) == (each.method, True)
+    filled = each.path.format_map(
+        dict.fromkeys(("project", "zone", "instance", "type", "operation"), "x1")
+        | {"group": "zones/x1/instanceGroupManagers/x1", "template": "global/instanceTemplates/x1"}
+    )
+    assert named(each.name).path.fullmatch(filled.lstrip("/"))
+
+
+@pytest.mark.parametrize("name", sorted(WORK))
+def test_a_role_suffices_for_its_work(name: str) -> None:
+    """With the role's permissions alone nothing is refused, and the doctor says so."""
+    with a_world(ManualClock()) as world:
+        for group, size in (("train", 2), ("empty", 0)):
+            world.add_group(group, MINE, size=size)
+        world.settle("")
+        world.fake.permissions = permissions(name)
+
+        for work in WORK[name]:
+            work(world)
+
+        assert not [entry for entry in world.server.log if entry.status == 403]
+
+
+@pytest.mark.parametrize("name", sorted(WORK))
+def test_a_role_allows_no_more_than_its_work_calls(name: str) -> None:
+    """Each permission belongs to a call that the work makes, and every method that is asked for is in the table."""
+    with a_world(ManualClock()) as world:
+        world.add_group("train", MINE, size=2)
+        world.settle("")
+        for work in WORK[name]:
+            work(world)
+        asked = set(world.fake.asked_for)
+
+    table = {name: call for call in CALLS for name in (call.name, call.also) if name}
+    assert asked <= table.keys()
+    assert permissions(name) == {permission for each in asked for permission in table[each].permissions}
+
+
+def test_without_a_permission_the_doctor_names_the_call() -> None:
+    """Reads are tried, changes asked for on one of the fleet's own machines, or in the project."""
+    with a_world(ManualClock()) as world:
+        node_id = world.launch(MINE)
+        world.cloud.nodes()
+        world.fake.permissions = permissions("observe") - {"compute.disks.list"}
+        assert isinstance(world.cloud, GcpCloud)
+
+        needs = Needs(act=True, terminate=True, node_ids=(node_id,), launches=({"template": "gpu-node"},))
+        found = {each.call: each for each in world.cloud.may(needs)}
+
+        assert not found["compute.disks.aggregatedList"].allowed
+        assert found["compute.instances.aggregatedList"].allowed
+        assert (found["compute.instances.stop"].allowed, found["compute.instances.stop"].reason) == (
+            False,
+            "missing: compute.instances.stop",
+        )
+        assert found["compute.instances.delete"].allowed is False
+        assert found["compute.instances.insert"].allowed is False
+        with pytest.raises(AuthFailedError, match=r"compute\.instances\.stop"):
+            world.cloud.stop(node_id, "key", permit=a_permit())
+        assert world.server.changes()[0].status == 403
+
+
+def test_a_doctor_that_gets_no_answer_says_neither_yes_nor_no() -> None:
+    """The Resource Manager's API may be switched off in a project."""
+    with a_world(ManualClock()) as world:
+        world.fake.refuse("cloudresourcemanager.projects.testIamPermissions", 403, "accessNotConfigured", "disabled")
+        assert isinstance(world.cloud, GcpCloud)
+
+        (launch,) = [each for each in world.cloud.may(Needs(launches=({},))) if each.call.endswith("insert")]
+
+        assert launch.allowed is None
+        assert "accessNotConfigured" in launch.reason
