@@ -30,7 +30,12 @@ for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
 
 # Folders of a provider's own tests, below tests/unit/clouds and tests/integration/clouds, and its SDK's module.
-_SDKS = {"tencent": "tencentcloud"}
+_SDKS = {
+    "alibaba": "alibabacloud_ecs20140526",
+    "azure": "azure.mgmt.compute",
+    "gcp": "googleapiclient",
+    "tencent": "tencentcloud",
+}
 
 # In a container, as in many a CI, the tests' own machines are to be hosts all the same; so are their processes'.
 if not pid_namespace.in_host_pids():

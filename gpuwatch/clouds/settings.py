@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, get_type_hints
 from annotated_types import MinLen
 
 from gpuwatch.clouds import Cloud
+from gpuwatch.clouds.alibaba.settings import AlibabaSettings
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.azure.settings import AzureSettings
 from gpuwatch.clouds.gcp.settings import GcpSettings
@@ -33,6 +34,7 @@ class CloudSettings:
     )
     # The table of clouds: one field for each, by its name.
     aws: AwsSettings = field(default_factory=AwsSettings)
+    alibaba: AlibabaSettings = field(default_factory=AlibabaSettings)
     azure: AzureSettings = field(default_factory=AzureSettings)
     gcp: GcpSettings = field(default_factory=GcpSettings)
     tencent: TencentSettings = field(default_factory=TencentSettings)

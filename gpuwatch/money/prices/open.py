@@ -104,6 +104,9 @@ def _fetcher(name: str, live: LivePriceSettings, clock: Clock, cloud: CloudSetti
         options["key_file"] = None if live.tencent_key_file is None else Path(live.tencent_key_file)
         options["cloud_key_file"] = cloud.tencent.key_file
         options["currency"] = live.tencent_currency or "CNY"
+    elif name == "alibaba":
+        options["key_file"] = None if live.alibaba_key_file is None else Path(live.alibaba_key_file)
+        options["profile"] = cloud.alibaba.profile
     elif name != "azure":
         options["key_file"] = Path(getattr(live, f"{name}_key_file") or "")
     fetcher: Fetcher = resolve_name(_FETCHERS[name])(**options)

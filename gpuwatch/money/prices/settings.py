@@ -32,11 +32,11 @@ class LivePriceSettings:
         _Text | None, Setting("The file that holds an API key with the Cloud Billing API; read at each refresh.")
     ] = None
     alibaba: Annotated[
-        bool, Setting("Ask Alibaba Cloud for what this account pays on demand and spot; wants alibaba_key_file.")
+        bool, Setting("Ask Alibaba Cloud for what this account pays on demand and spot, with the cloud's extra.")
     ] = False
     alibaba_key_file: Annotated[
         _Text | None,
-        Setting("The file with ID:SECRET of an access key that may ecs:DescribePrice; read at each refresh."),
+        Setting("The file with ID:SECRET of an access key that may ecs:DescribePrice. None: the cloud's own."),
     ] = None
     tencent: Annotated[bool, Setting("Ask Tencent Cloud for what this account pays; wants tencent_currency.")] = False
     tencent_key_file: Annotated[
@@ -98,7 +98,7 @@ def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
             wrong=f"prices.rates has no rate for {prices.currency}: no price of the file would be known",
             right=f'prices.rates: {{{prices.currency}: "what one is worth in US dollars"}}',
         )
-    for name, key in (("gcp", "gcp_key_file"), ("alibaba", "alibaba_key_file"), ("tencent", "tencent_currency")):
+    for name, key in (("gcp", "gcp_key_file"), ("tencent", "tencent_currency")):
         if name in prices.live.providers and getattr(prices.live, key) is None:
             yield Contradiction(
                 keys=(("prices", "live", name),),

@@ -71,6 +71,7 @@ class WithGroups(Protocol):
 # The table of providers: name -> where its context manager is.
 FAULT_WORLDS: dict[str, str] = {
     "aws": "tests.support.clouds.aws.world:fault_world",
+    "alibaba": "tests.support.clouds.alibaba.world:fault_world",
     "azure": "tests.support.clouds.azure.fault_world:fault_world",
     "gcp": "tests.support.clouds.gcp.world:fault_world",
     "tencent": "tests.support.clouds.tencent.fault_world:fault_world",

@@ -82,9 +82,6 @@ class Words:
     always_named: bool = False  # its machines have names without the tag Name
     time: Callable[[datetime], str] = datetime.isoformat  # a tag's time as the cloud gives it back
     key_of_another_launch: str | None = "IdempotentParameterMismatch"  # None: it gives the first launch's machine
-    group_kind: str = "Auto Scaling group"
-    has_processes: bool = True  # of its groups, which can be suspended one by one
-    replaces_members: bool = True  # its groups replace a member that goes without its place
     refusals: Mapping[type[CloudError], str] = field(
         default_factory=lambda: {kind: code for kind, (code, _) in REFUSALS.items()}
     )

@@ -1,0 +1,224 @@
+"""Alibaba Cloud's scaling groups in our words. A group is known by its id, which is its own in every region."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpuwatch.clouds import FLEET_TAG, NotFoundError
+from gpuwatch.clouds.alibaba.client import Client
+from gpuwatch.clouds.alibaba.errors import reading
+from gpuwatch.clouds.alibaba.owners import managed_by
+from gpuwatch.clouds.alibaba.pages import List, by_number, tags_of
+from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import NodeGroup
+
+NO_GROUP = "InvalidScalingGroupId.NotFound"
+_GROUPS = List(call="ess:DescribeScalingGroups", path=("ScalingGroups",), identity="ScalingGroupId")
+_MEMBERS = List(call="ess:DescribeScalingInstances", path=("ScalingInstances",), identity="InstanceId")
+_CONFIGURATIONS = "ess:DescribeScalingConfigurations"
+_VERSIONS = "ecs:DescribeLaunchTemplateVersions"
+_GROUPS_A_PAGE, _MEMBERS_A_PAGE = 50, 100  # the largest that the calls take
+_ACTIVE = "Active"
+_PROTECTED = "Protected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One instance of a group; `state` is its lifecycle state, such as InService or Removing:Wait.
+
+    `attached`: somebody put it into the group, and a removal from there does not release it.
+    """
+
+    state: str
+    attached: bool
+
+    @property
+    def protected(self) -> bool:
+        """Whether the group may not choose it for a scale-in."""
+        return self.state == _PROTECTED
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the group is releasing it."""
+        return self.state.startswith("Removing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One scaling group as ESS describes it. `desired` None: it has no desired size, only rules."""
+
+    id: str
+    name: str
+    min_size: int
+    max_size: int
+    desired: int | None
+    total: int
+    suspended: frozenset[str]
+    tags: Mapping[str, str]
+    members: Mapping[str, Member]
+    configuration: str | None  # of the machines that it makes
+    template: tuple[str, str] | None  # id and version of the launch template that it makes them from
+    types: frozenset[str]  # of the overrides of that template
+
+    @property
+    def owner(self) -> str | None:
+        """The other system that drives the group, whatever its tags consent to."""
+        return managed_by(self.tags, group=self.tags)
+
+    @property
+    def size(self) -> int:
+        """How many machines it is to have; without a desired size, how many it has."""
+        return self.total if self.desired is None else self.desired
+
+    def enrolled(self, fleet: str) -> bool:
+        """Whether its owner consents to this fleet's controller: by the group's tag, and only where it is theirs."""
+        return self.tags.get(FLEET_TAG) == fleet and self.owner is None
+
+    def as_node_group(
+        self, place: Region, *, fleet: str, now: datetime, types: Iterable[str], zones: Iterable[str]
+    ) -> NodeGroup:
+        """The group in our words. `types` and `zones` are of its members, or of what it would launch."""
+        claimed, types = claims(self.tags, fleet=fleet, now=now), frozenset(types)
+        return NodeGroup(
+            id=self.id,
+            name=self.name,
+            pool=claimed["pool"],
+            min_size=self.min_size,
+            max_size=self.max_size,
+            desired=self.size,
+            region=place.region,
+            zones=tuple(sorted(zones)),
+            enrolled=self.enrolled(fleet),
+            protected=claimed["protected"],
+            suspended=self.suspended,
+            instance_type=next(iter(types)) if len(types) == 1 else None,
+            account=place.account,
+            node_ids=tuple(sorted(self.members)),
+        )
+
+
+def listed(place: Region) -> list[Group]:
+    """Every group of the place with its members. Source: DescribeScalingGroups, DescribeScalingInstances."""
+    asked = {"RegionId": place.region}
+    groups = by_number(place.reading, _GROUPS, {**asked, "GroupType": "ECS"}, size=_GROUPS_A_PAGE)
+    members = by_number(place.reading, _MEMBERS, asked, size=_MEMBERS_A_PAGE) if groups else []
+    with reading(place.reading.asked(_GROUPS.call)):
+        return [
+            _group(each, [one for one in members if one["ScalingGroupId"] == each["ScalingGroupId"]]) for each in groups
+        ]
+
+
+def known(place: Region, line: Client, group_id: str) -> Group:
+    """The group of that id as it is now.
+
+    Raises:
+        NotFoundError: ESS knows no such group here.
+        CloudError: no answer.
+
+    """
+    asked = {"RegionId": place.region, "ScalingGroupIds": [group_id]}
+    groups = by_number(line, _GROUPS, asked, size=_GROUPS_A_PAGE)
+    if not any(each.get("ScalingGroupId") == group_id for each in groups):
+        raise NotFoundError(f"there is no scaling group {group_id} in {place.name}", code=NO_GROUP)
+    members = by_number(line, _MEMBERS, {"RegionId": place.region, "ScalingGroupId": group_id}, size=_MEMBERS_A_PAGE)
+    with reading(line.asked(_GROUPS.call)):
+        return _group(next(each for each in groups if each["ScalingGroupId"] == group_id), members)
+
+
+def group_of(place: Region, line: Client, node_id: str) -> Group | None:
+    """The group that a machine is a member of now; None where it is in none."""
+    members = by_number(line, _MEMBERS, {"RegionId": place.region, "InstanceIds": [node_id]}, size=_MEMBERS_A_PAGE)
+    with reading(line.asked(_MEMBERS.call)):
+        names = [each["ScalingGroupId"] for each in members if each["InstanceId"] == node_id]
+    return known(place, line, names[0]) if names else None
+
+
+def types_of(place: Region, group: Group) -> frozenset[str]:
+    """What a group launches. Sources: DescribeScalingConfigurations, DescribeLaunchTemplateVersions."""
+    if group.types:
+        return group.types
+    if group.configuration is not None:
+        answer = place.reading.ask(
+            _CONFIGURATIONS, {"RegionId": place.region, "ScalingConfigurationIds": [group.configuration]}
+        )
+        with reading(place.reading.asked(_CONFIGURATIONS)):
+            found = answer["ScalingConfigurations"]
+            names = [name for each in found for name in each.get("InstanceTypes") or [each.get("InstanceType")]]
+        return frozenset(filter(None, names))
+    if group.template is not None:
+        name, version = group.template
+        return frozenset(filter(None, [template_type(place, name, version)]))
+    return frozenset()
+
+
+def template_type(place: Region, template: str, version: str | None) -> str | None:
+    """The machine type that a launch template's version names; None where it leaves it open.
+
+    `version` is a number, Latest, or None or Default for the template's default.
+
+    Raises:
+        NotFoundError: there is no such template or version.
+        CloudError: no answer.
+
+    """
+    found = _newest(place, template, version)
+    with reading(place.reading.asked(_VERSIONS)):
+        return found["LaunchTemplateData"].get("InstanceType") or None
+
+
+def newest_version(place: Region, template: str) -> str:
+    """The number of a launch template's newest version; raises likewise."""
+    found = _newest(place, template, "Latest")
+    with reading(place.reading.asked(_VERSIONS)):
+        return str(found["VersionNumber"])
+
+
+def _newest(place: Region, template: str, version: str | None) -> dict[str, Any]:
+    """Source: DescribeLaunchTemplateVersions."""
+    asked: dict[str, object] = {"RegionId": place.region, "PageSize": 50, **named(template)}
+    if version in (None, "", "Default"):
+        asked["DefaultVersion"] = True
+    elif version != "Latest":
+        asked["LaunchTemplateVersion"] = [version]
+    answer = place.reading.ask(_VERSIONS, asked)
+    with reading(place.reading.asked(_VERSIONS)):
+        versions = answer["LaunchTemplateVersionSets"]["LaunchTemplateVersionSet"]
+        if not versions:
+            code = "InvalidLaunchTemplate.NotFound"
+            raise NotFoundError(f"there is no launch template {template} in {place.name}", code=code)
+        found: dict[str, Any] = max(versions, key=lambda each: int(each["VersionNumber"]))
+        return found
+
+
+def named(template: str) -> dict[str, str]:
+    """A launch template by its id, or by its name."""
+    return {"LaunchTemplateId" if template.startswith("lt-") else "LaunchTemplateName": template}
+
+
+def _group(described: Mapping[str, Any], members: Iterable[Mapping[str, Any]]) -> Group:
+    state = described.get("LifecycleState", _ACTIVE)
+    overrides = described.get("LaunchTemplateOverrides") or ()
+    template = described.get("LaunchTemplateId")
+    desired = described.get("DesiredCapacity")
+    return Group(
+        id=described["ScalingGroupId"],
+        name=described["ScalingGroupName"],
+        min_size=int(described["MinSize"]),
+        max_size=int(described["MaxSize"]),
+        desired=None if desired is None or described.get("EnableDesiredCapacity") is False else int(desired),
+        total=int(described["TotalCapacity"]),
+        # A group that is not active does nothing at all.
+        suspended=frozenset({*(described.get("SuspendedProcesses") or ()), *([] if state == _ACTIVE else [state])}),
+        tags=tags_of(described.get("Tags")),
+        members={each["InstanceId"]: _member(each) for each in members},
+        configuration=described.get("ActiveScalingConfigurationId") or None,
+        template=(template, str(described.get("LaunchTemplateVersion") or "")) if template else None,
+        types=frozenset(filter(None, (each.get("InstanceType") for each in overrides))),
+    )
+
+
+def _member(described: Mapping[str, Any]) -> Member:
+    # Whether a managed one (Entrusted) is released at a removal, Alibaba's own pages say both ways.
+    return Member(state=described["LifecycleState"], attached=described["CreationType"] != "AutoCreated")

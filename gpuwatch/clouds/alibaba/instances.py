@@ -1,0 +1,234 @@
+"""Alibaba Cloud's instances in our words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpuwatch.clouds import NotFoundError
+from gpuwatch.clouds.alibaba import billing
+from gpuwatch.clouds.alibaba.client import Client
+from gpuwatch.clouds.alibaba.errors import NO_INSTANCE, reading
+from gpuwatch.clouds.alibaba.groups import Group, Member
+from gpuwatch.clouds.alibaba.owners import managed_by
+from gpuwatch.clouds.alibaba.pages import List, at, by_token, first, tags_of
+from gpuwatch.clouds.alibaba.regions import Region
+from gpuwatch.clouds.alibaba.types import gpus_of
+from gpuwatch.clouds.tags import claims
+from gpuwatch.model.fleet import Node, NodeState
+
+DESCRIBE = List(call="ecs:DescribeInstances", path=("Instances", "Instance"), identity="InstanceId")
+PAGE_SIZE = 100  # the largest that DescribeInstances takes
+_IDS_A_CALL = 100
+
+_STATES = {
+    "Pending": NodeState.PENDING,
+    "Starting": NodeState.PENDING,
+    "Running": NodeState.RUNNING,
+    "Stopping": NodeState.STOPPING,
+    "Stopped": NodeState.STOPPED,
+}
+_RECYCLING = "recycling"  # the lock of a spot instance that is about to be released
+_SERVING = ("InService", "Pending", "Protected", "Removing")  # a member in another state is somebody's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """An instance as ECS describes it, and whether we know of an end that has been asked for."""
+
+    described: Mapping[str, Any]
+    ending: bool = False  # we have asked for its end: ECS shows that as a stop
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        name: str = self.described["InstanceId"]
+        return name
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Its tags, without those that are cut off."""
+        return tags_of(each for each in _entries(self.described, "Tags", "Tag") if _has(each, "TagKey", "TagValue"))
+
+    @property
+    def locks(self) -> tuple[str, ...]:
+        """Why Alibaba has locked it, in its words."""
+        reasons = _entries(self.described, "OperationLocks", "LockReason")
+        return tuple(str(each.get("LockReason", "")).lower() for each in reasons)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its description has the parts that decisions rest on; a tag that is cut off could be anything."""
+        parts = ("InstanceType", "ZoneId", "InstanceChargeType", "CreationTime")
+        tags = _entries(self.described, "Tags", "Tag")
+        return (
+            all(self.described.get(part) for part in parts)
+            and all(_has(tag, "TagKey", "TagValue") for tag in tags)
+            and self.launched_at is not None
+        )
+
+    @property
+    def launched_at(self) -> datetime | None:
+        """Its last start, to the minute, as Alibaba writes it; None: the description does not say."""
+        return _time(self.described.get("StartTime")) or _time(self.described.get("CreationTime"))
+
+    @property
+    def state(self) -> NodeState:
+        """Its state; a word that we have never heard, or a description with holes, is a doubt about this machine."""
+        state = _STATES.get(str(self.described.get("Status")), NodeState.UNKNOWN)
+        if not self.whole or state is NodeState.UNKNOWN:
+            return NodeState.UNKNOWN
+        return NodeState.TERMINATING if self.ending or _RECYCLING in self.locks else state
+
+
+def listed(place: Region, parameters: Mapping[str, object], *, size: int = PAGE_SIZE) -> list[Mapping[str, Any]]:
+    """Every instance of the place that matches. Source: DescribeInstances to its last page.
+
+    Raises:
+        CloudError: the list could not be had whole.
+
+    """
+    return list(by_token(place.reading, DESCRIBE, {"RegionId": place.region, **parameters}, size=size))
+
+
+def of_ids(place: Region, line: Client, ids: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Those of the instances that are there. Source: DescribeInstances by ids, which are then no list with pages."""
+    found: list[Mapping[str, Any]] = []
+    for begin in range(0, len(ids), _IDS_A_CALL):
+        batch = ids[begin : begin + _IDS_A_CALL]
+        quoted = ",".join(f'"{each}"' for each in batch)
+        asked = {"RegionId": place.region, "InstanceIds": f"[{quoted}]", "MaxResults": _IDS_A_CALL}
+        answer = line.ask(DESCRIBE.call, asked)
+        with reading(line.asked(DESCRIBE.call)):
+            found += [each for each in answer["Instances"]["Instance"] if each["InstanceId"] in batch]
+    return found
+
+
+def described(place: Region, line: Client, node_id: str) -> Mapping[str, Any]:
+    """One instance by its id.
+
+    Raises:
+        NotFoundError: ECS does not know it here.
+        CloudError: no answer.
+
+    """
+    found = of_ids(place, line, [node_id])
+    if not found:
+        raise NotFoundError(f"ECS knows no instance {node_id} in {place.name}", code=NO_INSTANCE)
+    return found[0]
+
+
+def gpu_count(described: Mapping[str, Any]) -> int | None:
+    """How many GPUs it has; None where its description does not tell."""
+    if described.get("GPUAmount") is None:
+        return None
+    try:
+        return gpus_of(dict(described))[0]
+    except ValueError:
+        return None
+
+
+class Translator:
+    """Makes nodes of instances."""
+
+    def __init__(self, *, fleet: str) -> None:
+        """For one fleet's tags."""
+        self.fleet = fleet
+
+    def nodes(
+        self, place: Region, instances: Sequence[Instance], groups: Mapping[str, Group], now: datetime
+    ) -> list[Node]:
+        """The GPU machines among the instances, and those of the fleet that may be some.
+
+        `groups` are the groups of the place, by the ids of their members.
+        """
+        with reading(place.reading.asked(DESCRIBE.call)):
+            found = [self.node(place, each, groups.get(each.id), now) for each in instances]
+        return [node for node in found if node.known_gpus > 0 or (node.gpu_count is None and node.enrolled)]
+
+    def node(self, place: Region, instance: Instance, group: Group | None, now: datetime) -> Node:
+        """Alibaba's words in ours; `group` is the scaling group that it is a member of.
+
+        Raises:
+            CloudError: the account's number could not be had.
+
+        """
+        described, tags = instance.described, instance.tags
+        member = None if group is None else group.members.get(instance.id)
+        local = described.get("LocalStorageAmount")
+        return Node(
+            id=instance.id,
+            name=described.get("InstanceName") or instance.id,
+            state=_leaving(member, instance.state),
+            instance_type=described.get("InstanceType", ""),
+            gpu_count=gpu_count(described),
+            region=place.region,
+            zone=described.get("ZoneId", ""),
+            capacity_type=billing.capacity_type(described),
+            launched_at=instance.launched_at,
+            address=first(at(described, "VpcAttributes", "PrivateIpAddress", "IpAddress")),
+            managed_by=self._managed_by(instance, group),
+            instance_store=bool(local),
+            account=place.account,
+            group=group.id if group is not None and member is not None else None,
+            scale_in_protected=member is not None and member.protected,
+            cannot_stop=_cannot_stop(instance),
+            cannot_terminate=_cannot_terminate(instance, group),
+            still_billed=billing.still_billed(described),
+            tags=tags,
+            **claims(tags, fleet=self.fleet, now=now),
+        )
+
+    def _managed_by(self, instance: Instance, group: Group | None) -> str | None:
+        """Which other system owns it: not its group, where the group's owner consents and it serves there."""
+        member = None if group is None else group.members.get(instance.id)
+        if group is None or member is None:
+            return managed_by(instance.tags)
+        if not group.enrolled(self.fleet):
+            other = managed_by({key: value for key, value in group.tags.items() if key != "acs:ros:stackId"})
+            return other or f"Auto Scaling group {group.name}"
+        if not member.state.startswith(_SERVING):
+            return f"Auto Scaling group {group.name} ({member.state})"
+        return managed_by(instance.tags, group=group.tags)
+
+
+def _leaving(member: Member | None, state: NodeState) -> NodeState:
+    """A member that its group is releasing is on its way out, whatever ECS shows meanwhile."""
+    known = state is not NodeState.UNKNOWN
+    return NodeState.TERMINATING if known and member is not None and member.leaving and not member.attached else state
+
+
+def _cannot_stop(instance: Instance) -> str | None:
+    """Why Alibaba refuses a stop."""
+    locks = [each for each in instance.locks if each != _RECYCLING]
+    return f"Alibaba Cloud has locked it ({', '.join(locks)})" if locks else None
+
+
+def _cannot_terminate(instance: Instance, group: Group | None) -> str | None:
+    """Why Alibaba refuses its end, or why that would not be its end."""
+    if instance.described.get("InstanceChargeType") == "PrePaid":
+        return "it is prepaid, and such a machine can only be refunded"
+    if instance.described.get("DeletionProtection"):
+        return "its deletion protection is on"
+    member = None if group is None else group.members.get(instance.id)
+    if member is not None and member.attached:
+        return "it was put into its scaling group by hand: the group would not release it, and it would go on running"
+    return _cannot_stop(instance)
+
+
+def _time(text: object) -> datetime | None:
+    """Alibaba's times, in UTC; None: it is no such time."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _entries(described: Mapping[str, Any], *path: str) -> list[Mapping[str, Any]]:
+    """A list of objects within a description, without what is no object."""
+    return [each for each in at(described, *path) or () if isinstance(each, Mapping)]
+
+
+def _has(entry: Mapping[str, Any], *names: str) -> bool:
+    return all(isinstance(entry.get(name), str) for name in names)

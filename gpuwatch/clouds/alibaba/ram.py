@@ -1,0 +1,149 @@
+"""What RAM must allow for what the code does, and no more: policies for three roles, and what may be added to them.
+
+    python -m gpuwatch.clouds.alibaba.ram reclaim --fleet lab --region cn-shanghai
+
+The files in iam/alibaba/ are these with the defaults; `tests/integration/clouds/alibaba/test_alibaba_ram.py` holds the
+table to the calls that the code makes. RAM has no operator for "the key exists": `StringLike "*"` says it.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_TAG
+
+# What has no permission of its own.
+NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
+# Of RunInstances, where the template names a role for the machine; asked for by the SDK, for another account.
+RIDES_ALONG = frozenset({"ram:PassRole", "sts:AssumeRole"})
+
+_MACHINES = "acs:ecs:{region}:*:instance/*"
+_GROUPS = "acs:ess:{region}:*:scalinggroup/*"
+_OWN = {"StringEquals": {f"acs:ResourceTag/{FLEET_TAG}": "{fleet}"}}
+_PROTECTED = {"StringLike": {f"acs:ResourceTag/{PROTECT_TAG}": "*"}}
+_NEW = {"StringEquals": {f"acs:RequestTag/{FLEET_TAG}": "{fleet}"}}
+# What a launch is made of beside the machine.
+_PARTS = ("disk", "image", "keypair", "securitygroup", "snapshot", "volume")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement of a policy; {fleet} and {region} are filled in."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...] = ("*",)
+    condition: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    effect: str = "Allow"
+
+
+_ACTS = ("ecs:DeleteInstance", "ecs:StartInstance", "ecs:StopInstance")
+_OBSERVE = (
+    Statement(
+        actions=(
+            "ecs:DescribeAccountAttributes",
+            "ecs:DescribeDisks",
+            "ecs:DescribeInstanceAttribute",
+            "ecs:DescribeInstanceTypes",
+            "ecs:DescribeInstances",
+            "ecs:DescribeLaunchTemplateVersions",
+            "ecs:DescribeRegions",
+            "ecs:DescribeSnapshots",
+            "ess:DescribeScalingConfigurations",
+            "ess:DescribeScalingGroups",
+            "ess:DescribeScalingInstances",
+            "vpc:DescribeEipAddresses",
+        ),
+    ),
+)
+_RECLAIM = (
+    *_OBSERVE,
+    Statement(actions=_ACTS, resources=(_MACHINES,), condition=_OWN),
+    Statement(actions=("ecs:TagResources",), resources=(_MACHINES,), condition=_OWN),
+    Statement(actions=("ess:RemoveInstances",), resources=(_GROUPS,), condition=_OWN),
+    Statement(effect="Deny", actions=_ACTS, resources=(_MACHINES,), condition=_PROTECTED),
+    Statement(
+        effect="Deny",
+        actions=("ess:RemoveInstances", "ess:ScaleWithAdjustment"),
+        resources=(_GROUPS,),
+        condition=_PROTECTED,
+    ),
+    # Never a tag that lifts a protection, hands a machine on, or postpones. The fleet's own tag is set by a launch.
+    *(
+        Statement(
+            effect="Deny",
+            actions=("ecs:TagResources",),
+            resources=(_MACHINES,),
+            condition={**_OWN, "StringLike": {f"acs:RequestTag/{key}": "*"}},
+        )
+        for key in (OWNER_TAG, PROTECT_TAG, SNOOZE_TAG, FLEET_TAG, POOL_TAG)
+    ),
+)
+_SHIELD = (
+    Statement(actions=("ess:SetInstancesProtection",), resources=(_GROUPS,), condition=_OWN),
+    Statement(effect="Deny", actions=("ess:SetInstancesProtection",), resources=(_GROUPS,), condition=_PROTECTED),
+)
+_SCALE = (
+    *_RECLAIM,
+    Statement(actions=("ess:ScaleWithAdjustment",), resources=(_GROUPS,), condition=_OWN),
+    Statement(actions=("ecs:RunInstances", "ecs:TagResources"), resources=(_MACHINES,), condition=_NEW),
+    Statement(actions=("ecs:RunInstances",), resources=("acs:ecs:{region}:*:launchtemplate/*",), condition=_OWN),
+    Statement(
+        actions=("ecs:RunInstances",),
+        resources=(*(f"acs:ecs:{{region}}:*:{part}/*" for part in _PARTS), "acs:vpc:{region}:*:vswitch/*"),
+    ),
+    Statement(actions=("ram:PassRole",), resources=("acs:ram::*:role/gpuwatch-node",)),
+)
+_ASSUME = (Statement(actions=("sts:AssumeRole",), resources=("acs:ram::*:role/gpuwatch-controller",)),)
+_PRICES = (Statement(actions=("ecs:DescribePrice", "ecs:DescribeSpotPriceHistory")),)
+
+ROLES: Mapping[str, tuple[Statement, ...]] = {
+    "observe": _OBSERVE,
+    "reclaim": _RECLAIM,
+    "scale": _SCALE,
+    "shield": _SHIELD,
+    "assume": _ASSUME,
+    "prices": _PRICES,
+}
+
+
+def policy(role: str, *, fleet: str = "default", regions: Sequence[str] = ()) -> dict[str, object]:
+    """The policy document of a role for one fleet; changes in these regions alone where any are given."""
+    return {"Version": "1", "Statement": [_statement(each, fleet, regions) for each in ROLES[role]]}
+
+
+def render(document: Mapping[str, object]) -> str:
+    """As the files in iam/alibaba/ are written."""
+    return json.dumps(document, indent=2) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a policy."""
+    parser = argparse.ArgumentParser(
+        prog="python -m gpuwatch.clouds.alibaba.ram", description="Print a policy of Alibaba Cloud's RAM."
+    )
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
+    parser.add_argument("--region", action="append", default=[], help="allow changes there alone; may be repeated")
+    asked = parser.parse_args(arguments)
+    print(render(policy(asked.role, fleet=asked.fleet, regions=asked.region)), end="")  # noqa: T201  a program
+
+
+def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str, object]:
+    """One statement; what is denied is denied everywhere."""
+    places = list(regions) if regions and each.effect == "Allow" else ["*"]
+    resources = [
+        resource.format(region=place)
+        for resource in each.resources
+        for place in (places if "{region}" in resource else ["*"])
+    ]
+    found: dict[str, object] = {"Effect": each.effect, "Action": list(each.actions), "Resource": resources}
+    filled = {
+        test: {key: value.format(fleet=fleet) for key, value in values.items()}
+        for test, values in each.condition.items()
+    }
+    return {**found, "Condition": filled} if filled else found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What else of Alibaba Cloud the fake knows: disks, addresses, regions, quotas, prices, who we are."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.support.clouds.alibaba.errors import Refusal
+from tests.support.clouds.alibaba.pages import page_of, values
+from tests.support.clouds.alibaba.state import ACCOUNT, TYPES, State
+
+
+def disks(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeDisks."""
+    del now
+    if query.get("DryRun") == "true":
+        raise Refusal(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
+    found = [
+        {
+            "DiskId": each.id,
+            "DiskName": "",
+            "RegionId": each.region,
+            "Category": each.category,
+            "PerformanceLevel": each.level,
+            "Size": each.size_gib,
+            "Status": "In_use" if each.machine else "Available",
+            "InstanceId": each.machine or "",
+            "Encrypted": each.encrypted,
+        }
+        for each in state.disks.values()
+        if each.region == query["RegionId"]
+    ]
+    page, told = page_of(found, query, largest=500)
+    return {"Disks": {"Disk": page}, **told}
+
+
+def snapshots(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeSnapshots."""
+    del now
+    if query.get("DryRun") == "true":
+        raise Refusal(400, "DryRunOperation", "Request validation has been passed with DryRun flag set.")
+    found = [
+        {
+            "SnapshotId": each.id,
+            "SnapshotName": "",
+            "RegionId": each.region,
+            "SourceDiskId": each.disk,
+            "SourceDiskSize": "40",
+            "Status": "accomplished",
+            "Usage": each.usage,
+        }
+        for each in state.snapshots.values()
+        if each.region == query["RegionId"]
+    ]
+    page, told = page_of(found, query, largest=100)
+    return {"Snapshots": {"Snapshot": page}, **told}
+
+
+def addresses(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeEipAddresses of VPC."""
+    del now
+    found = [
+        {
+            "AllocationId": each.id,
+            "IpAddress": "203.0.113.7",
+            "Name": "",
+            "RegionId": each.region,
+            "Status": "InUse" if each.machine else "Available",
+            "InstanceId": each.machine or "",
+            "InstanceType": "EcsInstance" if each.machine else "",
+        }
+        for each in state.addresses.values()
+        if each.region == query["RegionId"]
+    ]
+    page, told = page_of(found, query, largest=100)
+    return {"EipAddresses": {"EipAddress": page}, **told}
+
+
+def regions(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeRegions."""
+    del query, now
+    return {"Regions": {"Region": [{"RegionId": each, "LocalName": each} for each in state.regions]}}
+
+
+def attributes(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeAccountAttributes."""
+    del now
+    names = values(query, "AttributeName")
+    told = [
+        {"AttributeName": name, "AttributeValues": {"ValueItem": [{"Value": state.vcpus[name]}]}}
+        for name in names
+        if name in state.vcpus
+    ]
+    return {"AccountAttributeItems": {"AccountAttributeItem": told}}
+
+
+def identity(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """GetCallerIdentity."""
+    del state, query, now
+    return {"AccountId": ACCOUNT, "Arn": f"acs:ram::{ACCOUNT}:user/gpuwatch", "IdentityType": "RAMUser", "UserId": "2"}
+
+
+def price(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribePrice: the parts of an hour."""
+    del state, now
+    if query["InstanceType"] not in TYPES:
+        raise Refusal(400, "InvalidInstanceType.ValueNotSupported", "The specified InstanceType is not supported.")
+    parts = (("bandwidth", 0.0), ("image", 0.0), ("instanceType", 34.742), ("systemDisk", 0.06))
+    told = [{"Resource": name, "OriginalPrice": 50.0, "TradePrice": paid} for name, paid in parts]
+    return {"PriceInfo": {"Price": {"Currency": "CNY", "TradePrice": 34.802, "DetailInfos": {"DetailInfo": told}}}}
+
+
+def spot_prices(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeSpotPriceHistory: two zones, in two pages."""
+    del state
+    zones = [("b", 9.9, 2), ("c", 11.5, 3)] if query.get("Offset", "0") == "0" else [("b", 10.2, 1)]
+    told = [
+        {
+            "ZoneId": f"{query['RegionId']}-{zone}",
+            "InstanceType": query["InstanceType"],
+            "SpotPrice": paid,
+            "Timestamp": (now - timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        for zone, paid, hours in zones
+    ]
+    more = {"NextOffset": 2} if query.get("Offset", "0") == "0" else {}
+    return {"Currency": "CNY", "SpotPrices": {"SpotPriceType": told}, **more}
+
+
+HANDLERS: dict[str, Callable[[State, Mapping[str, str], datetime], dict[str, Any]]] = {
+    "DescribeDisks": disks,
+    "DescribeEipAddresses": addresses,
+    "DescribeSnapshots": snapshots,
+    "DescribeRegions": regions,
+    "DescribeAccountAttributes": attributes,
+    "GetCallerIdentity": identity,
+    "DescribePrice": price,
+    "DescribeSpotPriceHistory": spot_prices,
+}

@@ -1,0 +1,68 @@
+"""Alibaba Cloud's error codes as typed errors."""
+
+import pytest
+
+from gpuwatch.clouds import (
+    AuthFailedError,
+    CloudError,
+    CloudUnavailableError,
+    InsufficientCapacityError,
+    NotFoundError,
+    ProtectedError,
+    QuotaExceededError,
+    ThrottledError,
+)
+from gpuwatch.clouds.alibaba.errors import reading, refusal
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("Throttling", 400, ThrottledError),
+        ("Throttling.User", 400, ThrottledError),
+        ("Throttling.Api", 400, ThrottledError),
+        ("ScalingActivityInProgress", 400, ThrottledError),
+        ("AnythingNew", 429, ThrottledError),
+        ("InvalidOperation.DeletionProtection", 403, ProtectedError),
+        ("InstanceLockedForSecurity", 403, ProtectedError),
+        ("OperationDenied.NoStock", 403, InsufficientCapacityError),
+        ("Zone.NotOnSale", 403, InsufficientCapacityError),
+        ("InvalidResourceType.NotSupported", 403, InsufficientCapacityError),
+        ("QuotaExceed.ElasticQuota", 400, QuotaExceededError),
+        ("InstanceQuotaExceed", 403, QuotaExceededError),
+        ("InvalidInstanceId.NotFound", 404, NotFoundError),
+        ("InvalidScalingGroupId.NotFound", 404, NotFoundError),
+        ("InvalidAccessKeyId.NotFound", 404, AuthFailedError),
+        ("Forbidden.RAM", 403, AuthFailedError),
+        ("NoPermission", 403, AuthFailedError),
+        ("InvalidSecurityToken.Expired", 403, AuthFailedError),
+        ("InvalidTimeStamp.Expired", 400, AuthFailedError),
+        ("SignatureDoesNotMatch", 400, AuthFailedError),
+        ("InternalError", 500, CloudUnavailableError),
+        ("ServiceUnavailable", 503, CloudUnavailableError),
+        ("AnythingNew", 500, CloudUnavailableError),
+        ("AnythingNew", 400, CloudError),
+        ("IncorrectInstanceStatus", 403, CloudError),
+    ],
+)
+def test_each_code_has_its_type(code: str, status: int, kind: type[CloudError]) -> None:
+    """With the cloud's own word; a server error of no known code leaves open what happened."""
+    error = refusal("ECS StopInstance in cn-shanghai", status, code, "It says why.")
+
+    assert (type(error), error.code) == (kind, code)
+    why = "the signature was not accepted" if "Signature" in code else "It says why."
+    assert str(error) == f"ECS StopInstance in cn-shanghai: {why} ({code})"
+
+
+def test_a_refused_signature_repeats_nothing_that_was_signed() -> None:
+    """Alibaba's text has the canonical request with the session token."""
+    error = refusal("ECS x", 400, "SignatureDoesNotMatch", "server's CanonicalRequest is [x-acs-security-token:s3cret]")
+
+    assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize("broken", [KeyError("Instances"), TypeError(), ValueError(), AttributeError(), IndexError()])
+def test_an_answer_without_its_parts_is_no_answer(broken: Exception) -> None:
+    """Never an empty list, and never a yes."""
+    with pytest.raises(CloudUnavailableError, match="no usable answer"), reading("ECS x"):
+        raise broken

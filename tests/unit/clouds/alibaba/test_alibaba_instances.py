@@ -1,0 +1,87 @@
+"""Descriptions of instances in our words: what has holes is a doubt about that machine alone."""
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.clouds import FLEET_TAG
+from gpuwatch.clouds.alibaba.instances import Instance, Translator
+from gpuwatch.model.fleet import Node, NodeState
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+PLACE: Any = SimpleNamespace(
+    region="cn-shanghai", account="1", name="cn-shanghai", reading=SimpleNamespace(asked=lambda call: call)
+)
+WHOLE: dict[str, Any] = {
+    "InstanceId": "i-1",
+    "InstanceName": "gpu-1",
+    "Status": "Running",
+    "InstanceType": "ecs.gn7i-c8g1.2xlarge",
+    "ZoneId": "cn-shanghai-b",
+    "InstanceChargeType": "PostPaid",
+    "CreationTime": "2026-01-04T00:00Z",
+    "StartTime": "2026-01-04T08:00Z",
+    "GPUAmount": 1,
+    "GPUSpec": "NVIDIA A10",
+    "Tags": {"Tag": [{"TagKey": FLEET_TAG, "TagValue": "lab"}]},
+}
+
+
+def nodes(described: dict[str, Any]) -> list[Node]:
+    """As the list has them."""
+    return Translator(fleet="lab").nodes(PLACE, [Instance(described=described)], {}, NOW)
+
+
+def test_a_whole_description_is_a_node() -> None:
+    """Its start is in UTC."""
+    (node,) = nodes(WHOLE)
+
+    assert (node.state, node.enrolled, node.gpu_count, node.name) == (NodeState.RUNNING, True, 1, "gpu-1")
+    assert node.launched_at == datetime(2026, 1, 4, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Status": "Hibernated"},
+        {"Status": None},
+        {"InstanceType": ""},
+        {"ZoneId": None},
+        {"InstanceChargeType": None},
+        {"CreationTime": None, "StartTime": None},
+        {"CreationTime": "yesterday", "StartTime": "2026-01-04T08:00"},
+        {"Tags": {"Tag": [{"TagKey": FLEET_TAG, "TagValue": "lab"}, {"TagKey": "gpuwatch:protect"}]}},
+    ],
+)
+def test_a_description_with_holes_is_a_machine_that_is_left_alone(changed: dict[str, object]) -> None:
+    """It is in the list, in the state unknown."""
+    (node,) = nodes({**WHOLE, **changed})
+
+    assert node.state is NodeState.UNKNOWN
+
+
+def test_a_machine_whose_gpus_are_not_told_counts_where_it_is_ours() -> None:
+    """One of nobody is left out."""
+    (node,) = nodes({**WHOLE, "GPUAmount": None})
+
+    assert node.gpu_count is None
+    assert nodes({**WHOLE, "GPUAmount": None, "Tags": None}) == []
+
+
+ODD = st.none() | st.text(max_size=12) | st.dictionaries(st.sampled_from(["Tag", "LockReason"]), st.lists(st.none()))
+
+
+@given(st.dictionaries(st.sampled_from(sorted(set(WHOLE) - {"InstanceId"})), ODD))
+def test_no_odd_member_hides_the_other_machines_or_looks_sound(changed: dict[str, Any]) -> None:
+    """What cannot be read is a doubt, and never an error that takes the whole region away."""
+    described = {**WHOLE, **changed}
+
+    for node in nodes(described):
+        if node.state is not NodeState.UNKNOWN:
+            assert described["Status"] in {"Running", "Stopped", "Stopping", "Starting", "Pending"}
+            assert node.launched_at is not None
+            assert node.zone
