@@ -112,7 +112,8 @@ $(VENV)/tools/ready: $(VENV)/python
 LOCK := $(VENV)/tools/bin/uv pip compile --quiet --upgrade --universal --generate-hashes --no-header
 lock: $(VENV)/tools/ready
 	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
-	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra postgres --extra notify --output-file requirements/controller.lock
+	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra tencent --extra postgres \
+	  --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
 
 # --strict: a package that could not be looked up is a failure, not a clean bill.

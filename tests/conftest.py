@@ -32,7 +32,7 @@ for _size in ("COLUMNS", "LINES"):
 # Folders of a provider's own tests, below tests/unit/clouds and tests/integration/clouds, and its SDK's module.
 _SDKS = {
     "alibaba": "alibabacloud_ecs20140526",
-    "azure": "azure.mgmt.compute",
+    "azure": "azure",
     "gcp": "googleapiclient",
     "tencent": "tencentcloud",
 }

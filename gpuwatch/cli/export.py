@@ -108,10 +108,27 @@ def units(*, folder: Path, program: str, force: bool) -> None:
 @click.option(
     "--partition", type=click.Choice(["aws", "aws-cn", "aws-us-gov"]), default="aws", show_default=True, help="Of ARNs."
 )
+@click.option(
+    "--scope",
+    "scopes",
+    metavar="SCOPE",
+    multiple=True,
+    help="On Azure: where the roles may be given (/subscriptions/…[/resourceGroups/…]); may be repeated.",
+)
 @force_option
-def iam(*, folder: Path, fleet: str, regions: Sequence[str], provider: str, partition: str, force: bool) -> None:
+def iam(
+    *,
+    folder: Path,
+    fleet: str,
+    regions: Sequence[str],
+    provider: str,
+    partition: str,
+    scopes: Sequence[str],
+    force: bool,
+) -> None:
     """Write a cloud's policies; of AWS: observe, reclaim, scale, and three that add to them."""
-    from gpuwatch.clouds.settings import CLOUDS  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds import FLEET_TAG  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.settings import CLOUDS  # noqa: PLC0415  likewise
 
     if provider not in CLOUDS:
         raise click.BadParameter(f"{provider!r} is not one of {', '.join(sorted(CLOUDS))}", param_hint="--provider")
@@ -119,12 +136,15 @@ def iam(*, folder: Path, fleet: str, regions: Sequence[str], provider: str, part
         raise click.BadParameter(
             f"{fleet!r} must be the value of a tag, without *, ?, $, quotes and backslashes", param_hint="--fleet"
         )
-    files = CLOUDS[provider].policies(fleet=fleet, regions=regions, partition=partition)
+    files = CLOUDS[provider].policies(fleet=fleet, regions=regions, partition=partition, scopes=scopes)
     if not files:
         raise click.BadParameter(f"{provider} has no policies to write", param_hint="--provider")
     write(folder, dict(files), force)
     where = f" in {', '.join(regions)}" if regions else ""
-    say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
+    if any(FLEET_TAG in text for text in files.values()):
+        say(f"They are for machines tagged gpuwatch:fleet={fleet}{where}. Begin with observe.json.")
+    else:
+        say("They know no tags: they hold for every machine of the place where you give them. Begin with observe.json.")
 
 
 def config_map(name: str, text: str) -> str:

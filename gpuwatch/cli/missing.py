@@ -3,6 +3,7 @@
 import re
 
 OURS = "gpuwatch"
+_DEFAULT_CLOUD = "aws"
 
 
 def install_hint(error: ImportError) -> str:
@@ -16,8 +17,10 @@ def install_hint(error: ImportError) -> str:
         wanted = metadata.requires(OURS) or ()
     except metadata.PackageNotFoundError:
         wanted = ()
-    brought = (re.match(rf"{re.escape(module)}\b.*extra == ['\"](\w+)", each, re.IGNORECASE) for each in wanted)
-    extra = next((found[1] for found in brought if found is not None), "controller")
+    matches = (re.match(rf"{re.escape(module)}\b.*extra == ['\"](\w+)", each, re.IGNORECASE) for each in wanted)
+    brought = [found[1] for found in matches if found is not None]
+    # What every cloud's extra brings is missing with all of them: then that of the cloud that is the default.
+    extra = _DEFAULT_CLOUD if _DEFAULT_CLOUD in brought else next(iter(brought), "controller")
     return f"{error}: pip install '{OURS}[{extra}]'"
 
 

@@ -14,8 +14,7 @@ from gpuwatch.cli.progress import progress
 
 if TYPE_CHECKING:
     from gpuwatch.clouds import Cloud
-    from gpuwatch.clouds.settings import CloudSettings
-    from gpuwatch.clouds.survey import Surveyed
+    from gpuwatch.clouds.survey import CloudUse, Surveyed
     from gpuwatch.config.settings import Settings
     from gpuwatch.money.scan import Looked
     from gpuwatch.runtime.clock import Clock
@@ -51,6 +50,7 @@ def scan(regions: tuple[str, ...], days: int, path: Path | None, *, as_json: boo
         settings, clock = settings_of(path), SystemClock()
         with progress("asking every region of the clouds"):
             looked = list(_looked(settings, regions, days, clock))
+        _refuse_unknown(regions, settings, looked)
         found = scan_document(looked, fleet=settings.fleet, now=clock.now(), days=days, regions=regions)
         if as_json:
             say(json_text("scan", found))
@@ -74,56 +74,74 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
             if len(settings.named_clouds) == 1:
                 raise
             nothing = Surveyed(where=f"cloud {name}", region="", watched=True, trouble=str(error))
-            yield _of(settings, name, chosen, None, [nothing], days, clock)
+            yield _of(settings, name, [nothing], {}, None, {}, clock)
         else:
-            yield _of(settings, name, chosen, cloud, _places(cloud, name, regions), days, clock)
+            places = _places(cloud, name)
+            shown = [place for place in places if place.nodes and (not regions or place.region in regions)]
+            yield _of(settings, name, places, *_monitored(cloud, shown, days), clock)
 
 
-def _places(cloud: "Cloud", name: str, regions: tuple[str, ...]) -> "list[Surveyed]":
+def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
+    """A region that nobody has is a slip of the hand; where the regions could not be listed, nobody can say so."""
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by this command only
+
+    places = [place for each in looked for place in each.places]
+    known = {place.region for place in places if place.region}
+    known |= {region for chosen in settings.named_clouds.values() for region in chosen.regions}
+    wrong = next((region for region in regions if region not in known), None)
+    if wrong is not None and all(place.region for place in places):
+        raise click.UsageError(f"--region: no cloud of the settings has {wrong!r} enabled. {meant(wrong, known)}")
+
+
+def _places(cloud: "Cloud", name: str) -> "list[Surveyed]":
     """What is shown of a cloud; its machines carry its name."""
     from gpuwatch.clouds.survey import surveyed  # noqa: PLC0415  loaded by this command only
 
-    return [
-        replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes))
-        for place in surveyed(cloud)
-        if not regions or not place.region or place.region in regions
-    ]
+    return [replace(place, nodes=tuple(replace(node, cloud=name) for node in place.nodes)) for place in surveyed(cloud)]
+
+
+def _monitored(
+    cloud: "Cloud", places: "list[Surveyed]", days: int
+) -> "tuple[dict[str, CloudUse], str | None, dict[str, str]]":
+    """What the cloud's own monitor says of the machines, its name, and by place why it says nothing."""
+    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.survey import CloudUse, Monitored  # noqa: PLC0415  likewise
+
+    use: dict[str, CloudUse] = {}
+    unmonitored: dict[str, str] = {}
+    asked: object = cloud
+    monitored = asked if isinstance(asked, Monitored) else None
+    if monitored is None:
+        return {}, None, {place.where: _NO_MONITOR for place in places}
+    for place in places:
+        try:
+            use |= monitored.use_of(place.nodes, days * _DAY_SECONDS)
+        except CloudError as error:
+            unmonitored[place.where] = str(error)
+    return use, monitored.monitor, unmonitored
 
 
 def _of(
     settings: "Settings",
     name: str,
-    chosen: "CloudSettings",
-    cloud: "Cloud | None",
     places: "list[Surveyed]",
-    days: int,
+    use: "dict[str, CloudUse]",
+    monitor: str | None,
+    unmonitored: dict[str, str],
     clock: "Clock",
 ) -> "Looked":
-    """A cloud's machines with their prices, and what its monitor says of them, place by place."""
-    from gpuwatch.clouds import CloudError  # noqa: PLC0415  loaded by this command only
-    from gpuwatch.clouds.survey import CloudUse, Monitored  # noqa: PLC0415  likewise
-    from gpuwatch.model.money import price_key  # noqa: PLC0415  likewise
+    """A cloud's machines with their prices."""
+    from gpuwatch.model.money import price_key  # noqa: PLC0415  loaded by this command only
     from gpuwatch.money.prices.open import open_book  # noqa: PLC0415  likewise
     from gpuwatch.money.scan import Looked  # noqa: PLC0415  likewise
 
+    chosen, now = settings.named_clouds[name], clock.now()
     book = open_book(settings.prices, clouds={name: chosen}, clock=clock, background=False)
-    now = clock.now()
-    use: dict[str, CloudUse] = {}
-    unmonitored: dict[str, str] = {}
-    asked: object = cloud
-    monitored = asked if isinstance(asked, Monitored) else None
-    for place in (each for each in places if each.nodes):
-        try:
-            use |= {} if monitored is None else monitored.use_of(place.nodes, days * _DAY_SECONDS)
-        except CloudError as error:
-            unmonitored[place.where] = str(error)
-        else:
-            unmonitored |= {} if monitored is not None else {place.where: _NO_MONITOR}
     return Looked(
         cloud=name,
         provider=chosen.provider,
         places=places,
-        monitor=None if monitored is None else monitored.monitor,
+        monitor=monitor,
         use=use,
         unmonitored=unmonitored,
         price=lambda node: book.find(price_key(node), now),

@@ -49,12 +49,12 @@ class ProviderSettings(ABC):
         return NoStores()
 
     @staticmethod
-    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """The policies that allow what the code does and no more: files by their names. {}: none can be written.
 
-        `regions` () is everywhere; `partition` is of AWS's ARNs, and of no other cloud.
+        `regions` () is everywhere; `partition` is of AWS's ARNs, `scopes` is where Azure's roles may be given.
         """
-        del fleet, regions, partition
+        del fleet, regions, partition, scopes
         return {}
 
     @staticmethod

@@ -1,5 +1,6 @@
 """Power cuts at every boundary of a story: after each, the rest of the story with a controller that begins anew."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
@@ -73,14 +74,18 @@ class Story:
 
 
 def every_cut(
-    story: Story, downtime: float, *, pace: int = 1, least: int = 1, most: int | None = None
+    story: Story, downtime: float, *, pace: int = 1, begin: int = 0, least: int = 1, most: int | None = None
 ) -> Iterator[tuple[str, Desk]]:
     """The story's end after a cut at each boundary that there is, or at each second, third, … from `least` to `most`.
+
+    With a `pace` those are cut that leave `begin` when they are divided by it. With GPUWATCH_LIVES in the environment
+    all are: `GPUWATCH_LIVES=1 pytest tests/integration/crash`.
 
     What the ledger acknowledged survives (test_ledger proves that with kill -9), all else of the controller is lost:
     between two rounds it has nothing else. So stories that share a beginning are told together up to their cut.
     """
     base, before = story.desk, 0
+    pace = 1 if "GPUWATCH_LIVES" in os.environ else pace
     for number in range(story.rounds):
         story.befalls(base, number)
         whole, fate = copied(base), Fate(0)
@@ -89,7 +94,7 @@ def every_cut(
             cut = before + boundary
             if most is not None and cut > most:
                 return
-            if cut >= least and cut % pace == 0:
+            if cut >= least and cut % pace == begin % pace:
                 yield f"cut {cut} ({where})", _ended(story, copied(base), number, boundary, downtime)
         before += len(fate.passed)
         whole.rest(60.0)

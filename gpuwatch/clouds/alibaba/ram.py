@@ -1,12 +1,10 @@
 """What RAM must allow for what the code does, and no more: policies for three roles, and what may be added to them.
 
-    python -m gpuwatch.clouds.alibaba.ram reclaim --fleet lab --region cn-shanghai
-
-The files in iam/alibaba/ are these with the defaults; `tests/integration/clouds/alibaba/test_alibaba_ram.py` holds the
-table to the calls that the code makes. RAM has no operator for "the key exists": `StringLike "*"` says it.
+`gpuwatch export iam` writes them. The files in iam/alibaba/ are these with the defaults;
+`tests/integration/clouds/alibaba/test_alibaba_ram.py` holds the table to the calls that the code makes. RAM has no
+operator for "the key exists": `StringLike "*"` says it.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,18 +115,6 @@ def render(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a policy."""
-    parser = argparse.ArgumentParser(
-        prog="python -m gpuwatch.clouds.alibaba.ram", description="Print a policy of Alibaba Cloud's RAM."
-    )
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
-    parser.add_argument("--region", action="append", default=[], help="allow changes there alone; may be repeated")
-    asked = parser.parse_args(arguments)
-    print(render(policy(asked.role, fleet=asked.fleet, regions=asked.region)), end="")  # noqa: T201  a program
-
-
 def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str, object]:
     """One statement; what is denied is denied everywhere."""
     places = list(regions) if regions and each.effect == "Allow" else ["*"]
@@ -143,7 +129,3 @@ def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str,
         for test, values in each.condition.items()
     }
     return {**found, "Condition": filled} if filled else found
-
-
-if __name__ == "__main__":
-    main()

@@ -86,9 +86,9 @@ class AlibabaSettings(ProviderSettings):
             yield from ((("cloud", "alibaba", "accounts", name, "regions"), region) for region in account.regions)
 
     @staticmethod
-    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """Those of RAM; there are no partitions."""
-        del partition
+        del partition, scopes
         from gpuwatch.clouds.alibaba.ram import ROLES, policy, render  # noqa: PLC0415  needed by one command only
 
         return {f"{role}.json": render(policy(role, fleet=fleet, regions=regions)) for role in ROLES}

@@ -91,8 +91,9 @@ class AwsSettings(ProviderSettings):
         return AwsSecrets(profile=self.profile, region=next(iter(regions), None), endpoint_url=endpoint_url)
 
     @staticmethod
-    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """As IAM reads them."""
+        del scopes
         from gpuwatch.clouds.aws.iam import ROLES, policy, render  # noqa: PLC0415  needed by one command only
 
         written = {role: policy(role, fleet=fleet, regions=regions, partition=partition) for role in ROLES}

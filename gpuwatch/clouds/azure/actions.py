@@ -12,11 +12,13 @@ from gpuwatch.clouds import FLEET_TAG, START_IS_DONE, TERMINATE_IS_DONE, CloudEr
 from gpuwatch.clouds.azure.errors import NOT_FOUND
 from gpuwatch.clouds.azure.groups import ScaleSet
 from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription
 from gpuwatch.clouds.azure.resource_ids import name_of
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import Clock
 
 WRONG_STATE = "IncorrectMachineState"  # our own word: Azure itself would let the two operations fight
 
@@ -44,13 +46,14 @@ def stop(place: Subscription, machine: Machine, permit: Permit) -> None:
     place.change("POST", f"{machine.path}/deallocate", permit)
 
 
-def start(place: Subscription, machine: Machine) -> None:
-    """Source: Start."""
+def start(place: Subscription, machine: Machine, clock: Clock) -> None:
+    """Source: Start; followed for some seconds, in which a lack of machines shows."""
     if machine.state in START_IS_DONE:
         return
     if machine.state in TERMINATE_IS_DONE or machine.state is NodeState.STOPPING:
         raise CloudError(f"{machine.name} is on its way down: it is not started now", code=WRONG_STATE)
-    place.change("POST", f"{machine.path}/start", permit_in_force())
+    accepted = place.change("POST", f"{machine.path}/start", permit_in_force())
+    follow(place, accepted, f"start of {machine.name}", clock)
 
 
 def terminate(place: Subscription, machine: Machine, permit: Permit) -> None:

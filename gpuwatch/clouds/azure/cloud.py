@@ -142,7 +142,7 @@ class AzureCloud:
         found = self._target(node_id)
         if found is None:
             raise CloudError(f"{node_id} is gone: it is not started", code=actions.WRONG_STATE)
-        actions.start(*found)
+        actions.start(*found, self._clock)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of a machine; with a group, of its place there too."""

@@ -1,5 +1,6 @@
 """Credentials by azure-identity's own rules: environment, workload identity, managed identity, `az login`."""
 
+import logging
 import os
 
 from azure.core.credentials import TokenCredential
@@ -8,6 +9,9 @@ from azure.identity import DefaultAzureCredential
 from gpuwatch.clouds.azure.settings import AUTHORITIES
 
 _AUTHORITY = "AZURE_AUTHORITY_HOST"
+
+# It logs a paragraph about each way that did not work, at every try; the error that it raises is what people read.
+logging.getLogger("azure.identity").setLevel(logging.ERROR)
 
 
 def default_credential(national_cloud: str) -> TokenCredential:

@@ -1,8 +1,7 @@
 """Launches: a PUT of one machine. Its name is made of the ledger's key. The same key is the same name.
 
 A template is a file with the body that Resource Manager takes. What a launch adds to it are the tags, and by its
-arguments the size, the region and the subnet. Azure accepts a machine before it has found a place for it, so the answer
-is followed for some seconds: most of what fails, fails then.
+arguments the size, the region and the subnet.
 """
 
 import hashlib
@@ -12,11 +11,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from gpuwatch.clouds import FLEET_TAG, POOL_TAG, CloudError, CloudUnavailableError, NotFoundError
-from gpuwatch.clouds.azure.errors import said, typed
+from gpuwatch.clouds.azure.errors import typed
 from gpuwatch.clouds.azure.machines import Machine, one
+from gpuwatch.clouds.azure.operations import follow
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions
 from gpuwatch.clouds.azure.resource_ids import machine
 from gpuwatch.clouds.azure.settings import TemplateSettings
@@ -25,9 +24,7 @@ from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, NodeState
 from gpuwatch.runtime.clock import Clock
 
-_FOLLOW_SECONDS, _LOOK_SECONDS = 20.0, 5.0
 _LONGEST_TAG = 256  # a tag's value
-_OVER = frozenset({"Succeeded", "Failed", "Canceled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +98,7 @@ def launched(order: Order, key: str, pool: str | None, *, fleet: str, clock: Clo
     described = answer.body if isinstance(answer.body, dict) else {}
     if not (described.get("properties") or {}).get("vmId"):
         raise CloudUnavailableError(f"PUT {order.path}: an answer without the machine's id", code="NoObject")
-    _follow(order, answer.headers.get("azure-asyncoperation"), clock)
+    follow(order.place, answer, f"PUT {order.path}", clock)
     return Machine(path=str(described.get("id") or order.path), described=described, view=None)
 
 
@@ -111,29 +108,6 @@ def found(place: Subscription, resource_group: str, key: str) -> Machine | None:
         return one(place, machine(place.id, resource_group, name_for(key)))
     except NotFoundError:
         return None
-
-
-def _follow(order: Order, operation: str | None, clock: Clock) -> None:
-    """Look after the launch for some seconds. Source: the operation that Azure-AsyncOperation names.
-
-    Raises:
-        CloudError: it has failed; what is left of the machine stays in Azure under its name.
-
-    """
-    path = None if operation is None else urlsplit(operation).path
-    waited = 0.0
-    while path is not None and waited < _FOLLOW_SECONDS:
-        clock.sleep(_LOOK_SECONDS)
-        waited += _LOOK_SECONDS
-        try:
-            status = order.place.get(path, urgent=True).body
-        except CloudError:
-            return  # the machine is accepted: the next list shows what became of it
-        if status.get("status") == "Failed":
-            code, message = said(status.get("error") or {})
-            raise typed(f"PUT {order.path}", code or "OperationFailed", message)
-        if status.get("status") in _OVER:
-            return
 
 
 def _usable(there: Machine) -> Machine:

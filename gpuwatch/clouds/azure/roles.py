@@ -1,16 +1,14 @@
 """What Azure must allow for what the code does, and no more: custom roles.
 
-    python -m gpuwatch.clouds.azure.roles reclaim --subscription 00000000-0000-0000-0000-000000000000
-
-The files in iam/azure/ are these with that subscription. `tests/integration/clouds/azure/test_roles.py` holds them to
-the calls that the code makes. A role of Azure has no conditions by tags: give it at the fleet's resource groups alone.
+`gpuwatch export iam` writes them; the files in iam/azure/ are these with a subscription of nobody.
+`tests/integration/clouds/azure/test_roles.py` holds them to the calls that the code makes. A role of Azure has no
+conditions by tags: give it at the fleet's resource groups alone.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
+NOBODYS = "/subscriptions/00000000-0000-0000-0000-000000000000"
 
 _COMPUTE, _NETWORK = "Microsoft.Compute", "Microsoft.Network"
 _MACHINE, _SET = f"{_COMPUTE}/virtualMachines", f"{_COMPUTE}/virtualMachineScaleSets"
@@ -41,13 +39,13 @@ ACT = (
     f"{_SET}/virtualMachines/start/action",
     "Microsoft.Resources/tags/write",
 )
+FOLLOW = (f"{_COMPUTE}/locations/operations/read",)  # of the subscription, whatever the machine's resource group
 END = (f"{_MACHINE}/delete", f"{_SET}/virtualMachines/delete")
 GROUPS = (f"{_SET}/delete/action",)
 SHIELD = (f"{_SET}/virtualMachines/write",)
 GROW = (f"{_SET}/write",)
 LAUNCH = (
     f"{_COMPUTE}/disks/write",
-    f"{_COMPUTE}/locations/operations/read",
     f"{_MACHINE}/write",
     f"{_NETWORK}/networkInterfaces/join/action",
     f"{_NETWORK}/networkInterfaces/write",
@@ -56,7 +54,7 @@ LAUNCH = (
 )
 
 # What Azure itself asks for on the way to a machine with the disks and interfaces of its template.
-RIDES_ALONG = frozenset(LAUNCH) - {f"{_MACHINE}/write", f"{_COMPUTE}/locations/operations/read"}
+RIDES_ALONG = frozenset(LAUNCH) - {f"{_MACHINE}/write"}
 
 # For people: `gpuwatch scan` asks with their own credentials, in every subscription.
 SCAN = (
@@ -73,8 +71,8 @@ SCAN = (
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "observe": READ,
-    "reclaim": (*READ, *ACT, *END, *GROUPS),
-    "scale": (*READ, *ACT, *END, *GROUPS, *GROW, *LAUNCH),
+    "reclaim": (*READ, *FOLLOW, *ACT, *END, *GROUPS),
+    "scale": (*READ, *FOLLOW, *ACT, *END, *GROUPS, *GROW, *LAUNCH),
     "shield": SHIELD,
     "scan": SCAN,
 }
@@ -87,7 +85,7 @@ _SAYS = {
 }
 
 
-def role(name: str, *, scopes: Sequence[str] = (f"/subscriptions/{NOBODY}",)) -> dict[str, object]:
+def role(name: str, *, scopes: Sequence[str] = (NOBODYS,)) -> dict[str, object]:
     """The definition of a role, as `az role definition create` takes it."""
     return {
         "Name": f"gpuwatch {name}",
@@ -102,18 +100,3 @@ def role(name: str, *, scopes: Sequence[str] = (f"/subscriptions/{NOBODY}",)) ->
 def render(document: Mapping[str, object]) -> str:
     """As the files in iam/azure/ are written."""
     return json.dumps(document, indent=2) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a role."""
-    parser = argparse.ArgumentParser(prog="python -m gpuwatch.clouds.azure.roles", description="Print a role of Azure.")
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--subscription", action="append", default=[], help="its id; may be repeated")
-    parser.add_argument("--scope", action="append", default=[], help="instead: a resource group's id; may be repeated")
-    asked = parser.parse_args(arguments)
-    scopes = asked.scope or [f"/subscriptions/{each}" for each in asked.subscription or [NOBODY]]
-    print(render(role(asked.role, scopes=scopes)), end="")  # noqa: T201  a program
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import MinLen
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.azure.roles import ROLES, render, role
+from gpuwatch.clouds.azure.roles import NOBODYS, ROLES, render, role
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
@@ -129,10 +129,10 @@ class AzureSettings(ProviderSettings):
             yield from ((path, region) for region in subscription.regions)
 
     @staticmethod
-    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """Custom roles; they have no conditions by tags or regions: they are given at scopes."""
         del fleet, regions, partition
-        return {f"{name}.json": render(role(name)) for name in ROLES}
+        return {f"{name}.json": render(role(name, scopes=scopes or (NOBODYS,))) for name in ROLES}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str:

@@ -75,6 +75,7 @@ class Sizes:
         except CloudError:
             if key not in self._known:
                 raise
+            self._asked_at[key] = self._clock.monotonic()
             return
         self._asked_at[key] = self._clock.monotonic()
         found = {str(each.get("name", "")).lower(): _size(each) for each in listed if _of_machines(each)}

@@ -1,6 +1,6 @@
 """What Compute Engine answers when it refuses, as typed errors; nothing secret is repeated.
 
-Sources: "Troubleshooting: common API errors" of Compute Engine, and the error codes of its operations.
+The words are those of public issue threads, as far as they were found there; the others were never seen from Google.
 """
 
 import re

@@ -1,15 +1,12 @@
 """What Google Cloud must allow for what the code does, and no more: custom roles, made of the table of calls.
 
-    python -m gpuwatch.clouds.gcp.iam reclaim > reclaim.json
-    gcloud iam roles create gpuwatchReclaim --project=PROJECT --file=reclaim.json
-
-The files in iam/gcp/ are these. IAM's conditions know no labels, so a role holds for all machines of a project; where
-that is too much, put the machines' tag (of the Resource Manager) into the condition of the role's binding.
+`gpuwatch export iam` writes them; the files in iam/gcp/ are these. IAM's conditions know no labels, so a role holds
+for all machines of a project; where that is too much, put the machines' tag (of the Resource Manager) into the
+condition of the role's binding.
 """
 
-import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gpuwatch.clouds.gcp import calls
 from gpuwatch.clouds.gcp.calls import CALLS, Call
@@ -48,16 +45,3 @@ def role(name: str) -> dict[str, object]:
 def render(document: Mapping[str, object]) -> str:
     """As the files in iam/gcp/ are written."""
     return json.dumps(document, indent=2) + "\n"
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a role."""
-    parser = argparse.ArgumentParser(
-        prog="python -m gpuwatch.clouds.gcp.iam", description="Print a custom role of Google Cloud's IAM."
-    )
-    parser.add_argument("role", choices=ROLES)
-    print(render(role(parser.parse_args(arguments).role)), end="")  # noqa: T201  a program
-
-
-if __name__ == "__main__":
-    main()

@@ -65,11 +65,11 @@ class GcpSettings(ProviderSettings):
             )
 
     @staticmethod
-    def policies(*, fleet: str, regions: Sequence[str], partition: str) -> Mapping[str, str]:
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
         """Custom roles. Google's conditions know neither labels nor regions, so these hold for a whole project."""
         from gpuwatch.clouds.gcp.iam import ROLES, render, role  # noqa: PLC0415  needed by one command only
 
-        del fleet, regions, partition
+        del fleet, regions, partition, scopes
         return {f"{name}.json": render(role(name)) for name in ROLES}
 
     @staticmethod

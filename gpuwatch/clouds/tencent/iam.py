@@ -1,12 +1,10 @@
 """What Tencent Cloud must allow for what the code does, and no more: policies of CAM (Cloud Access Management).
 
-    python -m gpuwatch.clouds.tencent.iam reclaim --fleet lab --region ap-guangzhou
-
-The files in iam/tencent/ are these with the defaults. `tests/integration/clouds/tencent/test_tencent_iam.py` holds the
-table to the calls that the code makes. CAM writes a tag in a condition as KEY&VALUE.
+`gpuwatch export iam` writes them; the files in iam/tencent/ are these with the defaults.
+`tests/integration/clouds/tencent/test_tencent_iam.py` holds the table to the calls that the code makes. CAM writes a
+tag in a condition as KEY&VALUE.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -122,18 +120,6 @@ def render(document: Mapping[str, object]) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a policy."""
-    parser = argparse.ArgumentParser(
-        prog="python -m gpuwatch.clouds.tencent.iam", description="Print a policy of Tencent Cloud's CAM."
-    )
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("--fleet", default="default", help="the value of the tag gpuwatch:fleet [default]")
-    parser.add_argument("--region", action="append", default=[], help="allow changes there alone; may be repeated")
-    asked = parser.parse_args(arguments)
-    print(render(policy(asked.role, fleet=asked.fleet, regions=asked.region)), end="")  # noqa: T201  a program
-
-
 def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str, object]:
     """One statement; a resource without a region is that of every region."""
     resources = dict.fromkeys(resource.format(region=region) for resource in each.resources for region in regions)
@@ -147,7 +133,3 @@ def _statement(each: Statement, fleet: str, regions: Sequence[str]) -> dict[str,
         for test, wanted in each.condition.items()
     }
     return {**found, "condition": condition} if condition else found
-
-
-if __name__ == "__main__":
-    main()

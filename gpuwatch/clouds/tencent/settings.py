@@ -1,6 +1,6 @@
 """The section `cloud.tencent`, and what can be had of it. The SDK is loaded only by the calls that need it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Annotated, ClassVar
@@ -80,6 +80,14 @@ class TencentSettings(ProviderSettings):
         """The regions of each account."""
         for name, account in self.accounts.items():
             yield from ((("cloud", "tencent", "accounts", name, "regions"), region) for region in account.regions)
+
+    @staticmethod
+    def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:
+        """Those of CAM."""
+        del partition, scopes
+        from gpuwatch.clouds.tencent.iam import ROLES, policy, render  # noqa: PLC0415  needed by one command only
+
+        return {f"{role}.json": render(policy(role, fleet=fleet, regions=regions)) for role in ROLES}
 
     @staticmethod
     def start_command(node_id: str, region: str | None) -> str:

@@ -57,7 +57,7 @@ def test_the_agents_page_is_what_is_shown(driver: StubDriver, worker: int) -> No
     (process,) = page["processes"]
     assert shown.returncode == 0, shown.stderr
     assert "sleep" in shown.stdout
-    assert "utilization 97 of" in shown.stdout
+    assert "utilization 97 %" in shown.stdout
     assert (process["pid"], process["program"], process["gpus"][0]["memory_bytes"]) == (worker, "sleep", 3 * GIB)
     assert "600" not in json.dumps(process["program"])
     assert [gpu["state"] for gpu in page["gpus"]] == ["busy", "idle"]

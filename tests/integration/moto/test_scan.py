@@ -154,6 +154,16 @@ def test_one_region_may_be_asked_for(ec2: MotoFaults, file: Path) -> None:
     assert [place["where"] for place in found["places"]] == [FAR]
 
 
+def test_a_misspelt_region_is_refused(ec2: MotoFaults, file: Path) -> None:
+    """An empty answer would look like an empty region."""
+    del ec2
+
+    done = scan(file, "--region", "us-esat-1")
+
+    assert done.exit_code == 2
+    assert "--region: no cloud of the settings has 'us-esat-1' enabled. The nearest is 'us-east-1'." in done.output
+
+
 def test_several_accounts_are_searched_each_in_its_regions(ec2: MotoFaults) -> None:
     """CloudWatch is asked in the machine's own account."""
     other = "111111111111"

@@ -7,9 +7,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from gpuwatch.clouds.settings import CLOUDS
 from tests.support.paths import ROOT
 
-LOCKED = {"agent": ("auth",), "controller": ("auth", "aws", "controller", "notify", "postgres")}
+LOCKED = {"agent": ("auth",), "controller": (*CLOUDS, "auth", "controller", "notify", "postgres")}
 
 
 def entries(name: str) -> dict[str, tuple[str, list[str]]]:

@@ -8,6 +8,7 @@ import sys
 import tomllib
 import venv
 import zipfile
+from contextlib import suppress
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def shipped_files() -> set[str]:
 
 def test_the_wheel_is_small(wheel: Path) -> None:
     """Each GPU host downloads it, most of them for the agent alone."""
-    assert wheel.stat().st_size < 1_500_000
+    assert wheel.stat().st_size < 2_000_000
 
 
 def test_the_images_have_what_the_wheel_has() -> None:
@@ -137,12 +138,18 @@ def test_one_file_is_an_agent(bare_python: Path, pyz: Path, tmp_path: Path) -> N
         eventually(lambda: agent.health()["gpus_up"], lambda: agent.log)
         (first,) = agent.children()
         os.kill(first, signal.SIGKILL)  # it is a fork of the agent; those that follow are started
-        eventually(lambda: agent.children() not in ([], [first]), lambda: agent.log)
-        (probe,) = agent.children()
-        started = Path(f"/proc/{probe}/cmdline").read_text(encoding="utf-8").split("\0")
+        eventually(lambda: [str(pyz), "probe"] in started(agent), lambda: agent.log)
 
         assert "gpuwatch_gpu_up" in agent.get("/metrics")
-        assert started[2:4] == [str(pyz), "probe"]
+
+
+def started(agent: RunningAgent) -> list[list[str]]:
+    """File and command of each child; a child shows its parent's until it runs its own program."""
+    found = []
+    for each in agent.children():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            found.append(Path(f"/proc/{each}/cmdline").read_text(encoding="utf-8").split("\0")[2:4])
+    return found
 
 
 @pytest.mark.parametrize(

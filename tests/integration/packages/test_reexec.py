@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 import zipapp
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -64,8 +65,11 @@ def test_an_agent_runs_out_of_what_it_was_packed_in(driver: StubDriver, bare_pyt
 
 def commands(agent: RunningAgent) -> list[list[str]]:
     """The first four words of each child's command line; a child shows its parent's until it runs its own program."""
-    texts = (Path(f"/proc/{each}/cmdline").read_text(encoding="utf-8") for each in agent.children())
-    return [text.split("\0")[:4] for text in texts]
+    found = []
+    for each in agent.children():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            found.append(Path(f"/proc/{each}/cmdline").read_text(encoding="utf-8").split("\0")[:4])
+    return found
 
 
 def test_a_mistake_in_the_settings_is_told_from_there_too(bare_python: Path, packed: Path) -> None:

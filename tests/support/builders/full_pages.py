@@ -15,7 +15,7 @@ from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, timed
 from gpuwatch.controller.web.serve import Discovery, Observers
-from gpuwatch.model.fleet import State
+from gpuwatch.model.fleet import NodeState, State
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import ManualClock
@@ -50,6 +50,7 @@ def controller_pages(accept: str) -> list[str]:
     desk = Desk()
     populate(desk, 60)
     desk.fleet.put(replace(a_node("i-protected", State.IDLE), protected="a test"))
+    desk.fleet.put(replace(a_node("i-billed"), state=NodeState.STOPPED, still_billed="it is prepaid"))
     parts = replace(desk.parts, meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets)
     parts = replace(parts, cloud=timed(parts.cloud, "simulated", parts.clock, parts.timings.cloud_calls))
     metrics = ControllerMetrics(

@@ -34,7 +34,7 @@ class Terminal:
         self.modes_before = self.modes()
         self._heard = bytearray()
         self.process = subprocess.Popen(
-            ["setsid", "--ctty", *command],
+            ["setsid", "--ctty", "env", "--default-signal", *command],  # as a login shell starts it
             stdin=self._slave,
             stdout=self._slave,
             stderr=self._slave,

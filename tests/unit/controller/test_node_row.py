@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -36,7 +37,7 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def printed(site: Site, monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
+def printed(site: Site, monkeypatch: pytest.MonkeyPatch, *words: str) -> dict[str, Any]:
     """What a command prints about the very round that the page shows."""
 
     @contextmanager
@@ -46,7 +47,7 @@ def printed(site: Site, monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
     monkeypatch.setattr(fleet, "a_plan", the_same_round)
     result = CliRunner().invoke(commands, [*words, "--json"])
     assert result.exit_code == 0, result.output
-    document = json.loads(result.output)
+    document: dict[str, Any] = json.loads(result.output)
     assert document.pop("schema") == f"gpuwatch.{words[0]}/1"
     return document
 
@@ -59,9 +60,10 @@ def schema_errors(site: Site, name: str, value: object) -> list[str]:
 
 
 def test_status_prints_what_the_api_answers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`status --json` and GET /api/v1/nodes are equal, and as described."""
+    """`status --json` and GET /api/v1/nodes are equal, and as described; the command has the quotas besides."""
     document = printed(site, monkeypatch, "status")
 
+    assert document.pop("quotas") == []
     assert document == site.ask("/api/v1/nodes").json
     assert schema_errors(site, "NodesPage", document) == []
     assert schema_errors(site, "NodesPage", {"at": None, "total": 0, "nodes": [{}]})

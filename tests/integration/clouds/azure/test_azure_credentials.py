@@ -87,3 +87,22 @@ def test_the_real_program_sees_the_fleet(world: AzureWorld) -> None:
             env={**os.environ, **environment(world), "COLUMNS": "200"},
         )
         assert words in asked.stdout, asked.stdout + asked.stderr
+
+
+def test_the_real_program_says_in_a_line_that_it_may_not_sign_in(world: AzureWorld) -> None:
+    """Without the paragraphs of the SDK about each way that it tried."""
+    config = world.folder / "gpuwatch.yaml"
+    settings = f"{{provider: azure, endpoint_url: '{world.server.url}'}}"
+    config.write_text(f"fleet: lab\ncloud: {settings}\nledger: {{path: {world.folder}/gpuwatch.db}}\n")
+    asked = subprocess.run(
+        [sys.executable, "-m", "gpuwatch", "unused", "--config", str(config)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment(world, "another")},
+    )
+
+    assert asked.returncode == 2
+    assert len(asked.stderr.splitlines()) == 1, asked.stderr
+    assert "another" not in asked.stdout + asked.stderr

@@ -12,6 +12,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.clouds.azure import sizes
 from tests.support.clouds.azure.state import Operation
 from tests.support.clouds.azure.world import NETWORK, RG, AzureWorld, an_azure
+from tests.support.fakes.cloud_worlds import MINE
 
 ARGUMENTS = {"template": "gpu-node", "pool": "train", "region": "eastus"}
 
@@ -67,6 +68,18 @@ def test_a_launch_that_azure_accepts_and_cannot_carry_out_says_why(
     with pytest.raises(kind):
         world.cloud.launch(ARGUMENTS, "key")
     assert [entry.request.method for entry in world.server.changes()] == ["PUT"]
+
+
+def test_a_start_that_azure_accepts_and_cannot_carry_out_says_why(world: AzureWorld) -> None:
+    """A deallocated machine has lost its place: whether there is another one, Azure finds out after it has accepted."""
+    vm = world.add(MINE)
+    vm.power = "deallocated"
+    world.state.operations = _Failing({"code": "AllocationFailed", "message": "No capacity."})
+
+    with pytest.raises(InsufficientCapacityError):
+        world.cloud.start(vm.vm_id, "key")
+
+    assert [entry.asked.operation for entry in world.server.changes()] == ["VirtualMachines_Start"]
 
 
 def test_a_launch_is_watched_for_some_seconds_only(world: AzureWorld) -> None:

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import STOP_AT
-from gpuwatch.clouds.azure import roles
 from gpuwatch.clouds.azure.cloud import AzureCloud
 from gpuwatch.clouds.azure.roles import RIDES_ALONG, ROLES, render, role
 from gpuwatch.clouds.permissions import Needs
@@ -109,14 +111,17 @@ def test_no_role_powers_off_or_gives_rights(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROLES)
 def test_the_files_are_what_the_table_says(name: str) -> None:
-    """iam/azure/ROLE.json, and `python -m gpuwatch.clouds.azure.roles ROLE` prints it."""
+    """iam/azure/ROLE.json, and `gpuwatch export iam` writes it."""
     assert (ROOT / "iam" / "azure" / f"{name}.json").read_text() == render(role(name))
 
 
-def test_a_role_is_printed_for_ones_own_scopes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_roles_are_written_for_ones_own_scopes(tmp_path: Path) -> None:
     """By subscription, or by resource group, where a fleet's own is to be all that gpuwatch may touch."""
-    roles.main(["reclaim", "--subscription", "a", "--subscription", "b"])
-    assert json.loads(capsys.readouterr().out)["AssignableScopes"] == ["/subscriptions/a", "/subscriptions/b"]
+    scopes = ["/subscriptions/a", "/subscriptions/b/resourceGroups/fleet"]
+    asked = [word for scope in scopes for word in ("--scope", scope)]
+    done = CliRunner().invoke(commands, ["export", "iam", str(tmp_path), "--provider", "azure", *asked])
 
-    roles.main(["observe", "--scope", "/subscriptions/a/resourceGroups/fleet"])
-    assert json.loads(capsys.readouterr().out)["AssignableScopes"] == ["/subscriptions/a/resourceGroups/fleet"]
+    assert done.exit_code == 0, done.output
+    assert "They know no tags" in done.output
+    for name in ROLES:
+        assert json.loads((tmp_path / f"{name}.json").read_text())["AssignableScopes"] == scopes

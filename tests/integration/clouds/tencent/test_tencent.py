@@ -117,6 +117,22 @@ def test_a_state_that_is_in_doubt_is_unknown(world: TencentWorld, state: str) ->
 
 
 @pytest.mark.parametrize(
+    ("state", "told"), [("LAUNCH_FAILED", NodeState.TERMINATED), ("SHUTDOWN", NodeState.TERMINATING)]
+)
+def test_what_was_never_made_is_gone_and_the_recycle_bin_is_the_way_out(
+    world: TencentWorld, state: str, told: NodeState
+) -> None:
+    """The first is in no list of nodes."""
+    node_id = world.launch(MINE, state=state)
+
+    node = world.cloud.node(node_id)
+
+    assert node is not None
+    assert node.state is told
+    assert len(world.cloud.nodes()) == (told is NodeState.TERMINATING)
+
+
+@pytest.mark.parametrize(
     "hole",
     [
         {"CreatedTime": None},

@@ -2,13 +2,15 @@
 
 import ast
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from gpuwatch.cli.main import commands
 from gpuwatch.clouds import PROTECT_TAG, STOP_AT, WRITABLE_TAGS
 from gpuwatch.clouds.permissions import Needs
-from gpuwatch.clouds.tencent import iam
 from gpuwatch.clouds.tencent.cloud import TencentCloud
 from gpuwatch.clouds.tencent.iam import ROLES, policy, render
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings
@@ -93,7 +95,7 @@ def sent() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("role", sorted(ROLES))
 def test_the_file_is_the_table(role: str) -> None:
-    """iam/tencent/ROLE.json is what the table says, and `python -m gpuwatch.clouds.tencent.iam ROLE` prints it."""
+    """iam/tencent/ROLE.json is what the table says, and `gpuwatch export iam` writes it."""
     assert (ROOT / "iam/tencent" / f"{role}.json").read_text() == render(policy(role))
 
 
@@ -181,11 +183,13 @@ def test_no_role_has_a_wildcard_or_lifts_a_protection(role: str) -> None:
     assert len("".join(render(policy(role, fleet="f" * 64)).split())) <= MAY_BE_LONG
 
 
-def test_regions_narrow_every_change(capsys: pytest.CaptureFixture[str]) -> None:
+def test_regions_narrow_every_change(tmp_path: Path) -> None:
     """--region holds what is changed to these regions; what is denied stays denied everywhere."""
-    iam.main(["reclaim", "--fleet", "lab", "--region", "ap-beijing"])
+    asked = ["--provider", "tencent", "--fleet", "lab", "--region", "ap-beijing"]
+    done = CliRunner().invoke(commands, ["export", "iam", str(tmp_path), *asked])
 
-    text = capsys.readouterr().out
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "reclaim.json").read_text()
     assert text == render(policy("reclaim", fleet="lab", regions=["ap-beijing"]))
     (stops, denied) = (each for each in json.loads(text)["statement"] if "cvm:StopInstances" in each["action"])
     assert stops["resource"] == ["qcs::cvm:ap-beijing::instance/*"]

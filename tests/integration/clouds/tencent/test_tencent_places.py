@@ -209,6 +209,16 @@ def test_without_any_credentials_the_places_to_look_are_named(
         a_cloud(world, key_file=None).nodes()
 
 
+def test_the_sdk_logs_no_request(world: TencentWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """At the level DEBUG it would write whole ones, with signatures and tokens."""
+    with caplog.at_level("DEBUG"):
+        a_cloud(world, accounts={"prod": ROLE}).nodes()
+
+    assert "X-TC-Token" not in caplog.text
+    assert "Authorization" not in caplog.text
+    assert "token1" not in caplog.text
+
+
 def test_a_secret_is_in_no_message(world: TencentWorld) -> None:
     """Not even where the signature is wrong."""
     (world.folder / "key").write_text(f"{SECRET_ID}:somethingelse")

@@ -113,7 +113,7 @@ class State:
     addresses: dict[str, Address] = field(default_factory=dict)
     templates: dict[str, LaunchTemplate] = field(default_factory=dict)
     count: int = 0
-    instant: bool = False  # without passing states
+    lag: timedelta = LAG
 
     def number(self) -> int:
         """A new one."""
@@ -148,7 +148,7 @@ class State:
         """Let every passing state end that is over, and groups fill up."""
         now = self.clock.now()
         for machine in list(self.machines.values()):
-            if machine.state in AFTER and (self.instant or now - machine.since >= LAG):
+            if machine.state in AFTER and now - machine.since >= self.lag:
                 after = AFTER[machine.state]
                 if after is None:
                     self._gone(machine)

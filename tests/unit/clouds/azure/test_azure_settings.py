@@ -87,7 +87,7 @@ def test_a_machine_is_started_by_its_id() -> None:
 
 def test_the_roles_can_be_exported() -> None:
     """`gpuwatch export iam --provider azure` writes those of iam/azure/."""
-    files = AzureSettings.policies(fleet="lab", regions=(), partition="aws")
+    files = AzureSettings.policies(fleet="lab", regions=(), partition="aws", scopes=())
 
     assert set(files) == {"observe.json", "reclaim.json", "scale.json", "shield.json", "scan.json"}
     assert all((ROOT / "iam" / "azure" / name).read_text() == text for name, text in files.items())

@@ -1,15 +1,9 @@
 """A service account's key, by google-auth's own flow: a token is fetched, kept, renewed, and never waited for late."""
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, PermitExpiredError
 from gpuwatch.clouds.gcp.cloud import GcpCloud
@@ -17,46 +11,9 @@ from gpuwatch.clouds.gcp.settings import GcpSettings
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
+from tests.support.clouds.gcp.tokens import ACCOUNT, TokenService, a_key, token_service
 from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
 from tests.support.fakes.cloud_worlds import FLEET, MINE
-
-ACCOUNT = f"gpuwatch@{PROJECT}.iam.gserviceaccount.com"
-
-
-class TokenService(HTTPServer):
-    """Google's service of tokens: each signed assertion gives a new token, which the fake of Compute Engine takes."""
-
-    def __init__(self, world: GcpWorld) -> None:
-        """No token is given yet."""
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.world, self.given, self.broken = world, 0, False
-        world.fake.tokens = set()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: TokenService
-
-    def do_POST(self) -> None:
-        """One token for an assertion."""
-        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
-        assert form["assertion"][0].count(".") == 2
-        body: dict[str, object] = {"error": "invalid_grant", "error_description": "secret-of-the-token-service"}
-        if not self.server.broken:
-            self.server.given += 1
-            token = f"token-{self.server.given}"
-            assert self.server.world.fake.tokens is not None
-            self.server.world.fake.tokens = {token}
-            body = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
-        content = json.dumps(body).encode()
-        self.send_response(400 if self.server.broken else 200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture
@@ -69,32 +26,14 @@ def world() -> Iterator[GcpWorld]:
 @pytest.fixture
 def tokens(world: GcpWorld) -> Iterator[TokenService]:
     """The service of tokens, on loopback."""
-    with TokenService(world) as service:
-        thread = threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with token_service(world) as service:
         yield service
-        service.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def file(tmp_path: Path, tokens: TokenService) -> Path:
     """A service account's key."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    told = {
-        "type": "service_account",
-        "project_id": PROJECT,
-        "private_key_id": "1",
-        "private_key": pem,
-        "client_email": ACCOUNT,
-        "token_uri": f"http://127.0.0.1:{tokens.server_address[1]}/token",
-    }
-    path = tmp_path / "key.json"
-    path.write_text(json.dumps(told))
-    return path
+    return a_key(tmp_path, tokens)
 
 
 @pytest.fixture
@@ -213,11 +152,9 @@ def test_a_permit_that_ends_while_a_token_is_fetched_sends_nothing(
     cloud.nodes()
     permit = a_permit(world.clock, max_age=5.0)
 
-    def slow() -> None:
-        world.clock.advance(60)
-
-    world.fake.after["compute.instances.get"] = slow
+    tokens.takes_seconds = 60.0
+    world.fake.after["compute.instances.get"] = cloud._credentials.forget
     with pytest.raises(PermitExpiredError):
         cloud.stop(node_id, "key", permit=permit)
     assert world.server.changes() == []
-    assert tokens.given == 1
+    assert tokens.given == 2
