@@ -14,7 +14,12 @@ from benchmarks import agent, backtest, controller, cost, crowd, ledger, page, s
 from benchmarks.figures import Figure, put, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
-_RECORDINGS = {"recordings": "benchmarks.traces", "timing": "benchmarks.timing", "forecast": "benchmarks.forecast"}
+_RECORDINGS = {
+    "recordings": "benchmarks.traces",
+    "timing": "benchmarks.timing",
+    "forecast": "benchmarks.forecast",
+    "spot": "benchmarks.spot",
+}
 
 
 def main() -> int:
@@ -76,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         *_RECORDINGS,
     )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last four)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last five)")
     parser.add_argument("--seconds", type=float, default=3.0, metavar="S", help="length of a measuring window (3)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--hang-seconds", type=float, default=60.0, metavar="S", help="sick: length of a hang (60)")

@@ -28,6 +28,7 @@ DOCUMENTS = {
     "recommend.commitments": "gpuwatch.money.advice.commitments_document:CommitmentsDocument",
     "recommend.instance": "gpuwatch.money.advice.instance_report:InstanceDocument",
     "recommend.rightsize": "gpuwatch.money.advice.rightsizing_report:RightsizeDocument",
+    "recommend.spot": "gpuwatch.simulate.spot.advice:SpotAdvice",
     "report": "gpuwatch.money.report.json_types:ReportDocument",
     "resume": "gpuwatch.controller.order_documents:ResumeDocument",
     "rounds": "gpuwatch.controller.order_documents:RoundsDocument",

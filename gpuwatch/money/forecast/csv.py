@@ -67,19 +67,24 @@ def _samples(path: Path, lines: Iterable[str]) -> Iterator[Sample]:
             raise SeriesError(f"{path}: line {rows.line_num}: {','.join(row)!r} is not time,value")
         value = _value(row[what], f"{path}: line {rows.line_num}")
         if value is not None:
-            yield Sample(time=_time(row[when], f"{path}: line {rows.line_num}"), value=value)
+            yield Sample(time=time_of(row[when], f"{path}: line {rows.line_num}"), value=value)
 
 
 def _is_time(cell: str) -> bool:
     try:
-        _time(cell, "")
+        time_of(cell, "")
     except SeriesError:
         return False
     return True
 
 
-def _time(cell: str, where: str) -> datetime:
-    """ISO 8601, in UTC where it names no zone, or seconds since 1970."""
+def time_of(cell: str, where: str) -> datetime:
+    """ISO 8601, in UTC where it names no zone, or seconds since 1970. `where` begins the message of an error.
+
+    Raises:
+        SeriesError: the cell is no time.
+
+    """
     text = cell.strip()
     try:
         seconds = float(text)

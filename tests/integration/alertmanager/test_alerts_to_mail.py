@@ -37,6 +37,7 @@ class Site:
     spent: Decimal = Decimal(500)
     forecast: Decimal = Decimal(4100)
     lost: bool = False
+    hot: bool = False
     told: ControllerMetrics = field(init=False)
     desk: Desk = field(init=False)
 
@@ -72,15 +73,16 @@ class Site:
         return self.told.page().body
 
     def agent(self) -> bytes:
-        """What matters here of the page of an agent: a GPU that is hot, until it is lost."""
+        """What matters here of the page of an agent: a GPU is lost, and was slowed down by heat."""
         lines = [
             'gpuwatch_node_info{node_id="i-1"} 1\n',
             'gpuwatch_gpu_activity{uuid="GPU-6",gpu="2",state="busy"} 1\n',
         ]
+        gpu = 'uuid="GPU-7",gpu="3"'
         if self.lost:
-            gpu = 'uuid="GPU-7",gpu="3"'
-            hot = f'gpuwatch_gpu_health_cause_info{{{gpu},code="thermal_throttling",remedy="drain"}} 1\n'
-            lines += [f'gpuwatch_gpu_down_info{{{gpu},cause="lost"}} 1\n', hot]
+            lines.append(f'gpuwatch_gpu_down_info{{{gpu},cause="lost"}} 1\n')
+        if self.hot:
+            lines.append(f'gpuwatch_gpu_health_cause_info{{{gpu},code="thermal_throttling",remedy="drain"}} 1\n')
         return "".join(lines).encode()
 
 
@@ -103,6 +105,11 @@ class Heard:
     def everything(self) -> str:
         """What all mails and posts say."""
         return "\n".join([*(text_of(mail) for mail in self.mails.messages), *(str(each.body) for each in self.posted)])
+
+    def inhibited(self) -> set[str]:
+        """The alerts that Alertmanager has and tells nobody, as others say more."""
+        alerts = asked(f"http://{self.alertmanager}/api/v2/alerts?active=false&silenced=false&inhibited=true")
+        return {alert["labels"]["alertname"] for alert in alerts}
 
     def looks(self) -> float:
         """How often Alertmanager has asked itself whether a group is news."""
@@ -172,8 +179,11 @@ def test_what_happens_reaches_people_once_and_in_words_they_can_act_on(site: Sit
     assert [post.body["groupLabels"] for post in pages] == [{"alertname": "GpuLost", "node": "i-1"}]
     assert {post.authorization for post in pages} == {"Bearer a token"}
 
+    # Only now: in life heat is told after ten minutes, and the loss after one.
+    site.hot = True
     site.desk.fleet.show("i-0", State.BUSY)
     site.round()
+    eventually(lambda: "GpuThermalThrottling" in heard.inhibited(), heard.everything)
     eventually(lambda: heard.subjects(TEAM)[2:], heard.everything)
     looks = heard.looks()
     eventually(lambda: heard.looks() >= looks + 6)
@@ -214,17 +224,17 @@ def test_no_rule_fails_on_the_pages_of_real_agents_and_controllers(site: Site, t
 
 
 def asked(url: str) -> Any:  # noqa: ANN401  JSON
-    """What Prometheus answers."""
+    """What Prometheus or Alertmanager answers."""
     with urllib.request.urlopen(url) as answer:  # noqa: S310  loopback
-        return json.load(answer)["data"]
+        return json.load(answer)
 
 
 def rules_of(url: str) -> list[tuple[str, str, str]]:
     """Each rule's name, whether it could be evaluated, and why not."""
-    rules = [rule for group in asked(f"{url}/api/v1/rules")["groups"] for rule in group["rules"]]
+    rules = [rule for group in asked(f"{url}/api/v1/rules")["data"]["groups"] for rule in group["rules"]]
     return [(rule["name"], rule["health"], rule.get("lastError", "")) for rule in rules]
 
 
 def alerts_of(url: str) -> set[str]:
     """What is told, or will be if it lasts."""
-    return {alert["labels"]["alertname"] for alert in asked(f"{url}/api/v1/alerts")["alerts"]}
+    return {alert["labels"]["alertname"] for alert in asked(f"{url}/api/v1/alerts")["data"]["alerts"]}

@@ -48,6 +48,7 @@ def made_in(folder: Path) -> Path:
     (folder / "load.csv").write_text("node,busy_from_s,busy_to_s\na,0,900\na,20000,26000\n", encoding="utf-8")
     days = (f"2026-01-{day:02}T00:00Z,{day}\n" for day in range(1, 31))
     (folder / "series.csv").write_text("".join(days), encoding="utf-8")
+    (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n3600,a,0\n7200,a,4\n86400,a,4\n", encoding="utf-8")
     (folder / "short.csv").write_text("2026-01-01T00:00Z,1\n", encoding="utf-8")
     ledger = Ledger.connect(LedgerSettings(path=str(folder / "ledger.db")))
     ledger.lead()

@@ -24,6 +24,7 @@ ARGUMENTS = {
     "pause": ("--reason", "x"),
     "probe": ("--once", "--source", "simulated"),
     "recommend instance": ("--params", "7B"),
+    "recommend spot": ("--csv", "spot.csv"),
     "snooze": ("--list",),
 }
 # These work on a GPU host, or from files alone, and so on a bare install.
@@ -44,6 +45,7 @@ NEED_NO_EXTRA = {
     "prices",
     "probe",
     "recommend instance",
+    "recommend spot",
     "snooze",
     "top",
     "version",
@@ -78,6 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "gpuwatch.yaml").write_text(CONFIGURATION.replace("FOLDER", str(folder)), encoding="utf-8")
     (folder / "load.csv").write_text("node,gpu,time,utilization\na,0,0,90\na,0,60,0\na,0,120,0\n", encoding="utf-8")
     (folder / "bill.csv").write_text("line_item_usage_account_id\n1\n", encoding="utf-8")
+    (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n7200,a,4\n", encoding="utf-8")
     (folder / "series.csv").write_text(
         "".join(f"2026-01-{day:02}T00:00Z,{day}\n" for day in range(1, 31)), encoding="utf-8"
     )

@@ -1,0 +1,175 @@
+"""The command that says what spot would have cost, and how often its nodes would have worked."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.base import above_zero, duration_or_none, json_option, say
+from gpuwatch.cli.json_output import json_text
+from gpuwatch.cli.progress import progress
+from gpuwatch.cli.recommend import recommend
+from gpuwatch.runtime.table import aligned
+
+if TYPE_CHECKING:
+    from gpuwatch.simulate.spot.advice import SpotAdvice
+    from gpuwatch.simulate.spot.recording import Recording
+
+_MOST_NODES = 10_000
+_MINUTE = 60.0
+_LONGEST = 86_400.0
+
+
+def _short(context: click.Context, param: click.Parameter, value: str | None) -> float:
+    """A duration of a day at most, in minutes."""
+    seconds = duration_or_none(context, param, value) or 0.0
+    if seconds > _LONGEST:
+        raise click.BadParameter(f"{value!r} is longer than a day; write for example 4m", param=param)
+    return seconds / _MINUTE
+
+
+def _price(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """A price above zero."""
+    return None if value is None else above_zero(context, param, value)
+
+
+@recommend.command()
+@click.option(
+    "--csv",
+    "csv_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="Lines of time,offer,nodes[,usd_per_hour]: what could be had when; plain or .gz [docs/policies/spot.md].",
+)
+@click.option(
+    "--nodes", type=click.IntRange(1, _MOST_NODES), default=4, show_default=True, help="So many nodes are wanted."
+)
+@click.option("--price", callback=_price, help="Of a node for an hour on demand, in US dollars [1: only parts of it].")
+@click.option(
+    "--spot-price-ratio",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.40,
+    show_default="0.40, assumed",
+    help="Of spot, as a part of on demand, where the file has no prices.",
+)
+@click.option("--base", type=click.IntRange(0, _MOST_NODES), default=0, show_default=True, help="Always on demand.")
+@click.option(
+    "--spot-share", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Of the nodes above the base."
+)
+@click.option("--boot", callback=_short, default="4m", show_default=True, help="From the launch to the work.")
+@click.option("--notice", callback=_short, default="2m", show_default=True, help="Before an interruption.")
+@click.option("--lost", callback=_short, default="10m", show_default=True, help="Work done again after one.")
+@click.option("--work", callback=duration_or_none, help="Of one job on one node, such as 12h, instead of a pool.")
+@click.option("--by", "allowed", callback=duration_or_none, help="The job ends by then after its start, such as 18h.")
+@json_option
+def spot(  # noqa: PLR0913  one option each
+    *,
+    csv_path: Path,
+    nodes: int,
+    price: float | None,
+    spot_price_ratio: float,
+    base: int,
+    spot_share: float,
+    boot: float,
+    notice: float,
+    lost: float,
+    work: float | None,
+    allowed: float | None,
+    as_json: bool,
+) -> None:
+    """Recommend spot or on demand, from a recording of what could be had: cost, time with all nodes, losses."""
+    from gpuwatch.money.forecast.csv import SeriesError  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.policies.spot.mix import MixRules  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.spot import advice  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.spot.fleet import Terms  # noqa: PLC0415  likewise
+    from gpuwatch.simulate.spot.recording import read_recording  # noqa: PLC0415  likewise
+
+    if (work is None) != (allowed is None):
+        raise click.UsageError("give both of --work and --by, or neither")
+    try:
+        recording = read_recording(csv_path)
+        if recording.usd_per_hour is not None and price is None:
+            raise click.UsageError("the file has prices of spot: give --price, of a node for an hour on demand")
+        if work is not None and allowed is not None:
+            found = _job(recording, work, allowed, boot + lost, spot_price_ratio)
+        else:
+            terms = Terms(
+                on_demand_usd_per_hour=1.0 if price is None else price,
+                spot_price_ratio=spot_price_ratio,
+                boot_minutes=round(boot),
+                notice_minutes=round(notice),
+                lost_minutes=lost,
+            )
+            rules = MixRules(on_demand_base=base, spot_share=spot_share)
+            with progress("Playing the recording") as advance:
+                found = advice.advise(recording, nodes, rules, terms, advance)
+    except SeriesError as error:
+        say(error, err=True)
+        sys.exit(2)
+    except ValueError as error:
+        say(f"{csv_path}: {error}", err=True)
+        sys.exit(2)
+    say(json_text("recommend.spot", found) if as_json else _as_text(found))
+
+
+def _job(recording: "Recording", work: float, allowed: float, move: float, ratio: float) -> "SpotAdvice":
+    """The advice for a job.
+
+    Raises:
+        ValueError: the times do not fit together, or not into the recording.
+
+    """
+    from gpuwatch.simulate.spot.advice import advise_job  # noqa: PLC0415  as above
+    from gpuwatch.simulate.spot.job import JobTerms  # noqa: PLC0415  likewise
+
+    terms = JobTerms(
+        work_minutes=round(work / _MINUTE),
+        allowed_minutes=round(allowed / _MINUTE),
+        move_minutes=max(1, round(move)),
+        spot_price_ratio=ratio,
+    )
+    return advise_job(recording, terms)
+
+
+def _as_text(found: "SpotAdvice") -> str:
+    offers = f"{found.offers} offer{'s' if found.offers > 1 else ''}"
+    lines = [*found.advice, "", f"Recorded: {found.days:.1f} days, {offers}."]
+    if found.policies:
+        lines.append(f"No policy can cost less than {found.bound_ratio:.1%} of on demand there.")
+        rows = [
+            (
+                row.name,
+                f"{row.cost_ratio:.1%}",
+                f"{row.useful_cost_ratio:.1%}",
+                f"{row.full_ratio:.1%}",
+                f"{row.working_ratio:.1%}",
+                f"{row.interruptions_per_node_day:.1f}",
+                f"{row.failed_launches_per_day:.0f}",
+                f"{row.lost_node_hours:,.0f} h",
+            )
+            for row in found.policies
+        ]
+        titles = ("policy", "cost", "useful", "all work", "mean", "lost/day", "failed/day", "done again")
+        lines += ["", *aligned([titles, *rows]), "", *_POOL_WORDS]
+    if found.jobs:
+        jobs = [
+            (
+                row.name,
+                f"{row.mean_cost_ratio:.1%}",
+                f"{row.high_cost_ratio:.1%}",
+                f"{row.missed_ratio:.0%}",
+                f"{row.mean_hours:.1f} h",
+            )
+            for row in found.jobs
+        ]
+        heads = ("rule", "mean cost", "9 of 10 below", "missed", "mean time")
+        lines += ["", *aligned([heads, *jobs]), "", f"From {found.starts} starts. Costs are parts of on demand alone."]
+    return "\n".join([*lines, *(f"Warning: {each}" for each in found.warnings)])
+
+
+_POOL_WORDS = (
+    "cost, useful: of on demand, for each hour and for each hour of work that counts.",
+    "all work, mean: the time with all nodes at work, and the mean part of them.",
+    "lost/day: interruptions of a spot node a day. failed/day: launches without stock.",
+)

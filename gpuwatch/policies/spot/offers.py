@@ -1,0 +1,94 @@
+"""PURE: which spot offer to ask next, from what each did to the pool before.
+
+Rules: an offer that has no stock, or that takes a node back within the hour, rests for a growing time. Of the others
+the cheapest come first, in steps of price; within a step those that take nodes back least often, and of those the ones
+where the pool has fewest nodes. An offer that is dearer than the rules allow is not asked at all.
+
+An offer without a record is not preferred for ever and not avoided either: it counts as half a loss in one hour.
+docs/policies/spot.md has the measurements.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import floor, log
+from typing import Literal
+
+from gpuwatch.model.duration import backoff_seconds
+
+# How far back losses and hours count. Older ones say little: a zone that was scarce last week may be empty now.
+MEMORY_SECONDS = 3 * 86_400.0
+# A node that is taken back sooner paid for its boot and did little: the offer has no stock to speak of.
+SHORT_LIFE_SECONDS = 3600.0
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 120.0, 1800.0
+LONGEST_REST_WITH_NODES_SECONDS = 3600.0  # what gives nodes and has no more is probably at its end
+
+# What orders offers of one price: how often they take nodes back and how many are there; the latter alone; nothing.
+Spread = Literal["capacity", "zones", "lowest_price"]
+
+_SPREAD = 0.3  # how much worse each own node in an offer makes it: losses come in groups
+_PRICE_STEP = 1.05  # prices within 5 % are the same: fewer losses are worth more than that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferRecord:
+    """What is known of one offer now.
+
+    `preemptions` and `hours_up` (of nodes) are those of the last MEMORY_SECONDS. `own` counts the pool's nodes that run
+    there or boot, without those that have an interruption notice. `resting_seconds` is for how much longer it rests.
+    """
+
+    name: str
+    usd_per_hour: float
+    preemptions: int = 0
+    hours_up: float = 0.0
+    own: int = 0
+    resting_seconds: float = 0.0
+
+    @property
+    def preemptions_per_hour(self) -> float:
+        """Estimated for one node there."""
+        return (self.preemptions + 0.5) / (self.hours_up + 1.0)
+
+
+def ranked(
+    records: Iterable[OfferRecord], *, most_usd_per_hour: float | None = None, spread: Spread = "capacity"
+) -> list[OfferRecord]:
+    """The offers that may be asked now, the best first. `most_usd_per_hour` is what spot may cost; None: anything."""
+    open_now = [
+        each
+        for each in records
+        if each.resting_seconds <= 0 and (most_usd_per_hour is None or each.usd_per_hour <= most_usd_per_hour)
+    ]
+    cheapest = min((each.usd_per_hour for each in open_now), default=0.0)
+    return sorted(open_now, key=lambda each: (*_order(each, cheapest, spread), each.name))
+
+
+def rest_seconds(refusals: int, own: int) -> float:
+    """How long an offer rests after so many refusals: 2 minutes, doubled with each, 30 minutes at most.
+
+    With nodes of the pool there (`own`) an hour at most.
+    """
+    longest = LONGEST_REST_WITH_NODES_SECONDS if own else LONGEST_REST_SECONDS
+    return 0.0 if refusals <= 0 else backoff_seconds(refusals, first=FIRST_REST_SECONDS, longest=longest)
+
+
+def refusals_after(refusals: int, *, refused: bool) -> int:
+    """The count of refusals after one more try. A success takes one away and not all.
+
+    An offer with one free node would otherwise be asked for a second every two minutes.
+    """
+    return refusals + 1 if refused else max(0, refusals - 1)
+
+
+def _order(record: OfferRecord, cheapest: float, spread: Spread) -> tuple[float, float]:
+    if spread == "lowest_price":
+        return record.usd_per_hour, 0.0
+    if spread == "zones":
+        return _price_step(record.usd_per_hour, cheapest), float(record.own)
+    return _price_step(record.usd_per_hour, cheapest), record.preemptions_per_hour * (1.0 + _SPREAD * record.own)
+
+
+def _price_step(usd: float, cheapest: float) -> int:
+    if usd <= cheapest or cheapest <= 0:
+        return 0
+    return floor(log(usd / cheapest) / log(_PRICE_STEP) + 1e-9)

@@ -1,0 +1,264 @@
+"""A pool of nodes on a recording of spot capacity: what a policy would have cost, and how often all nodes worked.
+
+Minute steps. A launch that the recording has room for boots and then works; one without room is a failed launch. Where
+the recording has fewer nodes than the pool holds, the oldest get an interruption notice so long before. On demand is
+always to be had, at its price.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+
+from gpuwatch.policies.spot.mix import Has, MixRules, goal
+from gpuwatch.policies.spot.offers import (
+    MEMORY_SECONDS,
+    SHORT_LIFE_SECONDS,
+    OfferRecord,
+    ranked,
+    refusals_after,
+    rest_seconds,
+)
+from gpuwatch.simulate.spot.recording import STEP_SECONDS, Recording
+
+_MEMORY = int(MEMORY_SECONDS // STEP_SECONDS)
+_SHORT_LIFE = int(SHORT_LIFE_SECONDS // STEP_SECONDS)
+_MINUTES_PER_HOUR = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is assumed: prices in US dollars an hour for one node, times in minutes.
+
+    `spot_price_ratio` is what spot costs of on demand where the recording has no prices. After each interruption
+    `lost_minutes` of work are done again.
+    """
+
+    on_demand_usd_per_hour: float = 1.0
+    spot_price_ratio: float = 0.40
+    boot_minutes: int = 4
+    notice_minutes: int = 2
+    lost_minutes: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What one policy did. Ratios are of the recording's time, `cost_ratio` of what on demand alone costs."""
+
+    name: str
+    cost_usd: float
+    cost_ratio: float
+    full_ratio: float  # all wanted nodes worked
+    working_ratio: float  # the mean part of the wanted nodes that worked
+    interruptions: int
+    interruptions_per_node_day: float  # of a spot node
+    failed_launches_per_day: float
+    most_failed_launches_a_day: int
+    spot_node_hours: float
+    on_demand_node_hours: float
+    lost_node_hours: float  # done again, or spent on boots after an interruption
+
+
+@dataclass(slots=True)
+class _Node:
+    launched: int
+    ends: int | None = None  # with an interruption notice
+
+
+@dataclass(slots=True)
+class _Offer:
+    """One offer's nodes and record."""
+
+    name: str
+    room: list[int]
+    usd: list[float]
+    nodes: list[_Node] = field(default_factory=list)
+    losses: deque[int] = field(default_factory=deque)
+    up: deque[int] = field(default_factory=deque)
+    up_minutes: int = 0
+    refusals: int = 0
+    rests_until: int = 0
+
+    @property
+    def own(self) -> int:
+        """Its nodes without a notice."""
+        return sum(node.ends is None for node in self.nodes)
+
+    def working(self, minute: int, boot: int) -> int:
+        """Its nodes that work, with or without a notice."""
+        return sum(minute - node.launched >= boot for node in self.nodes)
+
+    def take(self, minute: int, notice: int) -> int:
+        """Remove the nodes that reached their end, and give notices; the count of those removed."""
+        before = len(self.nodes)
+        self.nodes = [node for node in self.nodes if node.ends is None or node.ends > minute]
+        room = self.room[min(minute + notice, len(self.room) - 1)]
+        kept = [node for node in self.nodes if node.ends is None]
+        for node in kept[: max(0, len(kept) - room)]:
+            node.ends = minute + notice
+            self.losses.append(minute)
+            if minute - node.launched < _SHORT_LIFE:
+                self.tried(minute, refused=True)
+        return before - len(self.nodes)
+
+    def launch(self, minute: int) -> bool:
+        """Ask for a node; whether there was room."""
+        found = len(self.nodes) < self.room[minute]
+        if found:
+            self.nodes.append(_Node(minute))
+        self.tried(minute, refused=not found)
+        return found
+
+    def tried(self, minute: int, *, refused: bool) -> None:
+        """Note the answer of a try."""
+        self.refusals = refusals_after(self.refusals, refused=refused)
+        if refused:
+            self.rests_until = max(
+                self.rests_until, minute + ceil(rest_seconds(self.refusals, self.own) / STEP_SECONDS)
+            )
+
+    def remember(self) -> None:
+        """Count a minute of its nodes, and forget what is too old."""
+        count = len(self.nodes)
+        self.up.append(count)
+        self.up_minutes += count - (self.up.popleft() if len(self.up) > _MEMORY else 0)
+
+    def record(self, minute: int) -> OfferRecord:
+        """What is known of it now."""
+        while self.losses and self.losses[0] < minute - _MEMORY:
+            self.losses.popleft()
+        return OfferRecord(
+            name=self.name,
+            usd_per_hour=self.usd[minute],
+            preemptions=len(self.losses),
+            hours_up=self.up_minutes / _MINUTES_PER_HOUR,
+            own=self.own,
+            resting_seconds=(self.rests_until - minute) * float(STEP_SECONDS),
+        )
+
+
+@dataclass(slots=True)
+class _Sums:
+    cost: float = 0.0
+    full: int = 0
+    working: float = 0.0
+    interruptions: int = 0
+    spot_minutes: int = 0
+    on_demand_minutes: int = 0
+    failed: list[int] = field(default_factory=list)  # by day
+
+
+def play(recording: Recording, wanted: int, rules: MixRules, terms: Terms, name: str) -> Played:
+    """One policy over the whole recording."""
+    flat = [terms.on_demand_usd_per_hour * terms.spot_price_ratio] * recording.minutes
+    prices = recording.usd_per_hour or dict.fromkeys(recording.nodes, flat)
+    offers = [_Offer(each, recording.nodes[each], prices[each]) for each in sorted(recording.nodes)]
+    sums = _Sums(failed=[0] * ceil(recording.minutes * STEP_SECONDS / 86_400))
+    on_demand: list[int] = []  # the minutes of their launches
+    missing_since: int | None = None
+    for minute in range(recording.minutes):
+        sums.interruptions += sum([offer.take(minute, terms.notice_minutes) for offer in offers])
+        has = _has(offers, on_demand, minute, terms, missing_since)
+        failed = _launch_spot(offers, goal(wanted, has, rules).spot_missing, minute, rules, terms)
+        sums.failed[minute * STEP_SECONDS // 86_400] += failed
+        has = _has(offers, on_demand, minute, terms, missing_since)
+        plan = goal(wanted, has, rules)
+        missing_since = None if plan.spot_missing == 0 else minute if missing_since is None else missing_since
+        _fit(on_demand, plan.on_demand, minute, rules)
+        _count(sums, offers, on_demand, minute, wanted, terms)
+    return _played(sums, recording, wanted, terms, name)
+
+
+def _has(offers: list[_Offer], on_demand: list[int], minute: int, terms: Terms, missing_since: int | None) -> Has:
+    own = sum([offer.own for offer in offers])
+    working = sum(
+        node.ends is None and minute - node.launched >= terms.boot_minutes for offer in offers for node in offer.nodes
+    )
+    waited = 0.0 if missing_since is None else (minute - missing_since) * float(STEP_SECONDS)
+    return Has(spot_working=working, spot_coming=own - working, on_demand=len(on_demand), missing_seconds=waited)
+
+
+def _launch_spot(offers: list[_Offer], missing: int, minute: int, rules: MixRules, terms: Terms) -> int:
+    """Ask offer after offer for what is missing; the count of failed launches."""
+    failed, most = 0, rules.max_price_ratio * terms.on_demand_usd_per_hour
+    by_name = {offer.name: offer for offer in offers}
+    while missing > 0:
+        order = ranked(
+            [offer.record(minute) for offer in offers if offer.rests_until <= minute],
+            most_usd_per_hour=most,
+            spread=rules.spread,
+        )
+        if not order:
+            break
+        if by_name[order[0].name].launch(minute):
+            missing -= 1
+        else:
+            failed += 1
+    return failed
+
+
+def _fit(on_demand: list[int], wanted: int, minute: int, rules: MixRules) -> None:
+    """Launch on demand what is missing at once, and give back the newest that is not wanted and had its time."""
+    while len(on_demand) < wanted:
+        on_demand.append(minute)
+    stays = rules.back_to_spot_after / STEP_SECONDS
+    while len(on_demand) > wanted and minute - on_demand[-1] >= stays:
+        on_demand.pop()
+
+
+def _count(sums: _Sums, offers: list[_Offer], on_demand: list[int], minute: int, wanted: int, terms: Terms) -> None:
+    working = sum(minute - launched >= terms.boot_minutes for launched in on_demand)
+    for offer in offers:
+        offer.remember()
+        if offer.nodes:
+            sums.spot_minutes += len(offer.nodes)
+            sums.cost += len(offer.nodes) * offer.usd[minute]
+            working += offer.working(minute, terms.boot_minutes)
+    sums.on_demand_minutes += len(on_demand)
+    sums.cost += len(on_demand) * terms.on_demand_usd_per_hour
+    sums.full += working >= wanted
+    sums.working += min(1.0, working / wanted)
+
+
+def _played(sums: _Sums, recording: Recording, wanted: int, terms: Terms, name: str) -> Played:
+    cost = sums.cost / _MINUTES_PER_HOUR
+    lost = sums.interruptions * (terms.lost_minutes + terms.boot_minutes) / _MINUTES_PER_HOUR
+    return Played(
+        name=name,
+        cost_usd=cost,
+        cost_ratio=cost / on_demand_cost(recording, wanted, terms),
+        full_ratio=sums.full / recording.minutes,
+        working_ratio=sums.working / recording.minutes,
+        interruptions=sums.interruptions,
+        interruptions_per_node_day=sums.interruptions / max(sums.spot_minutes / 1440, 1e-9),
+        failed_launches_per_day=sum(sums.failed) / recording.days,
+        most_failed_launches_a_day=max(sums.failed),
+        spot_node_hours=sums.spot_minutes / _MINUTES_PER_HOUR,
+        on_demand_node_hours=sums.on_demand_minutes / _MINUTES_PER_HOUR,
+        lost_node_hours=lost,
+    )
+
+
+def on_demand_cost(recording: Recording, wanted: int, terms: Terms) -> float:
+    """What so many nodes cost on demand, in US dollars."""
+    return recording.minutes / _MINUTES_PER_HOUR * wanted * terms.on_demand_usd_per_hour
+
+
+def bound(recording: Recording, wanted: int, terms: Terms) -> float:
+    """What no policy can go below, as a part of on demand: each spot node that exists, at once, and moves are free."""
+    return sum(_cheapest(recording, wanted, terms)) / _MINUTES_PER_HOUR / on_demand_cost(recording, wanted, terms)
+
+
+def _cheapest(recording: Recording, wanted: int, terms: Terms) -> Iterator[float]:
+    """For each minute the least that so many nodes cost, as if it were an hour."""
+    flat = terms.on_demand_usd_per_hour * terms.spot_price_ratio
+    for minute in range(recording.minutes):
+        left, cost = wanted, 0.0
+        prices = recording.usd_per_hour
+        there = sorted(
+            (flat if prices is None else prices[name][minute], room[minute]) for name, room in recording.nodes.items()
+        )
+        for usd, room in there:
+            taken = min(left, room) if usd < terms.on_demand_usd_per_hour else 0
+            left, cost = left - taken, cost + taken * usd
+        yield cost + left * terms.on_demand_usd_per_hour

@@ -1,0 +1,90 @@
+"""Which spot offer is asked next: what took nodes back, or had none, comes later."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.policies.spot.offers import OfferRecord, ranked, refusals_after, rest_seconds
+
+RECORDS = st.builds(
+    OfferRecord,
+    name=st.sampled_from("abcdef"),
+    usd_per_hour=st.floats(0.5, 3.0),
+    preemptions=st.integers(0, 20),
+    hours_up=st.floats(0.0, 500.0),
+    own=st.integers(0, 8),
+    resting_seconds=st.sampled_from([-5.0, 0.0, 30.0]),
+)
+OFFERS = st.lists(RECORDS, unique_by=lambda each: each.name, max_size=6)
+
+
+def an_offer(name: str, usd: float = 1.0, *, preemptions: int = 0, hours_up: float = 0.0, own: int = 0) -> OfferRecord:
+    """An offer at one dollar an hour."""
+    return OfferRecord(name=name, usd_per_hour=usd, preemptions=preemptions, hours_up=hours_up, own=own)
+
+
+def names(*records: OfferRecord, **rules: float | str) -> list[str]:
+    """In the order in which they are asked."""
+    return [each.name for each in ranked(records, **rules)]  # type: ignore[arg-type]
+
+
+@given(offers=OFFERS, most=st.floats(0.5, 3.0))
+def test_what_rests_or_is_too_dear_is_never_asked(offers: list[OfferRecord], most: float) -> None:
+    """All others are, each once."""
+    found = ranked(offers, most_usd_per_hour=most)
+
+    assert all(each.resting_seconds <= 0 and each.usd_per_hour <= most for each in found)
+    assert {each.name for each in offers} - {each.name for each in found} == {
+        each.name for each in offers if each.resting_seconds > 0 or each.usd_per_hour > most
+    }
+
+
+@given(offers=OFFERS, more=st.integers(1, 10))
+def test_a_loss_never_makes_an_offer_better(offers: list[OfferRecord], more: int) -> None:
+    """Nor does another own node there."""
+    for index, each in enumerate(offers):
+        for worse in (replace(each, preemptions=each.preemptions + more), replace(each, own=each.own + more)):
+            others = [*offers[:index], worse, *offers[index + 1 :]]
+            before, after = names(*offers), names(*others)
+            assert each.name not in before or after.index(each.name) >= before.index(each.name)
+
+
+def test_of_one_price_the_calmest_comes_first_and_a_cheaper_step_before_that() -> None:
+    """Five per cent are one price."""
+    calm, wild = an_offer("calm", hours_up=100.0), an_offer("wild", preemptions=9, hours_up=100.0)
+
+    assert names(wild, calm) == ["calm", "wild"]
+    assert names(replace(wild, usd_per_hour=0.97), calm) == ["calm", "wild"]
+    assert names(replace(wild, usd_per_hour=0.90), calm) == ["wild", "calm"]
+
+
+@pytest.mark.parametrize(
+    ("spread", "first"), [("capacity", "calm"), ("zones", "empty"), ("lowest_price", "cheap")], ids=str
+)
+def test_the_setting_says_what_decides(spread: str, first: str) -> None:
+    """Losses, own nodes, or the price alone."""
+    offers = (
+        an_offer("calm", hours_up=500.0, own=2),
+        an_offer("empty", preemptions=30, hours_up=500.0),
+        an_offer("cheap", 0.99, preemptions=90, hours_up=500.0, own=1),
+    )
+
+    assert names(*offers, spread=spread)[0] == first
+
+
+def test_refusals_rest_an_offer_twice_as_long_each_time_up_to_half_an_hour() -> None:
+    """An hour where it has given nodes: it is probably at its end."""
+    assert [rest_seconds(count, 0) / 60 for count in range(7)] == [0, 2, 4, 8, 16, 30, 30]
+    assert [rest_seconds(count, 3) / 60 for count in (5, 6, 7)] == [32, 60, 60]
+
+
+def test_a_success_takes_one_refusal_away_and_not_all() -> None:
+    """An offer with a single free node is not asked for a second one every two minutes."""
+    count = 0
+    for refused in (True, True, True, False):
+        count = refusals_after(count, refused=refused)
+
+    assert count == 2
+    assert refusals_after(0, refused=False) == 0
