@@ -57,13 +57,15 @@ def init(file: Path) -> None:
 @json_option
 def check(path: Path | None, *, as_json: bool) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
-    from gpuwatch.config import default_path  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.named import everywhere  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.config import default_path  # noqa: PLC0415  likewise
     from gpuwatch.policies.validation import undecided, warnings  # noqa: PLC0415  likewise
 
     settings = settings_of(path)
     source = path or default_path(os.environ)
     found: list[ConfigWarning] = [{"sentence": each.wrong, "remedy": each.right} for each in warnings(settings.pools)]
-    found += [{"sentence": line, "remedy": None} for line in (*settings.cautions, *_untried(settings))]
+    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried(settings))
+    found += [{"sentence": line, "remedy": None} for line in more]
     open_pools = undecided({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
     if as_json:
         file = None if source is None else str(source)

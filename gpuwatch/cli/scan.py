@@ -83,11 +83,12 @@ def _looked(settings: "Settings", regions: tuple[str, ...], days: int, clock: "C
 
 def _refuse_unknown(regions: tuple[str, ...], settings: "Settings", looked: "list[Looked]") -> None:
     """A region that nobody has is a slip of the hand; where the regions could not be listed, nobody can say so."""
-    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.clouds.provider import ALL  # noqa: PLC0415  loaded by this command only
+    from gpuwatch.model.similar_names import meant  # noqa: PLC0415  likewise
 
     places = [place for each in looked for place in each.places]
     known = {place.region for place in places if place.region}
-    known |= {region for chosen in settings.named_clouds.values() for region in chosen.regions}
+    known |= {region for chosen in settings.named_clouds.values() for region in chosen.regions if region != ALL}
     wrong = next((region for region in regions if region not in known), None)
     if wrong is not None and all(place.region for place in places):
         raise click.UsageError(f"--region: no cloud of the settings has {wrong!r} enabled. {meant(wrong, known)}")

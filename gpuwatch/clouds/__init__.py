@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gpuwatch.clouds.errors import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -36,6 +37,7 @@ __all__ = [
     "TERMINATE_IS_DONE",
     "WRITABLE_TAGS",
     "AuthFailedError",
+    "ClockSkewError",
     "Cloud",
     "CloudError",
     "CloudUnavailableError",

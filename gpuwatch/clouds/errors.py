@@ -34,6 +34,10 @@ class AuthFailedError(CloudError):
     """Credentials missing, expired, or without the permission."""
 
 
+class ClockSkewError(CloudError):
+    """The cloud does not take our signature because of its time: this machine's clock is wrong. Nothing was done."""
+
+
 class CloudUnavailableError(CloudError):
     """No usable answer: a mutation may or may not have happened."""
 

@@ -1,7 +1,7 @@
 """The section `clouds`: several clouds by names, or the one of the section `cloud`, which has the name ""."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.clouds import Cloud, CloudError
@@ -75,6 +75,44 @@ def unknown(clouds: Clouds, written: Iterable[tuple[Path, str]]) -> Iterator[Con
                 keys=(path,),
                 wrong=f"the settings have no cloud {name!r}",
                 right=f"a cloud of `clouds`. {meant(name, clouds)}" if known else "no cloud, or clouds in `clouds`",
+            )
+
+
+def regionless(clouds: Clouds, launches: Iterable[tuple[str, str | None, str | None]]) -> Iterator[Contradiction]:
+    """Pools that launch, by name, cloud and region, and name no region although the cloud's settings do not, either."""
+    pools = [(pool, asked) for pool, asked, region in launches if region is None]
+    for name, cloud in clouds.items():
+        here = [pool for pool, asked in pools if (asked or "") == name or len(clouds) == 1]
+        yield from (_moved(each, name) for each in one.regionless(cloud, here))
+
+
+def unfit_tags(clouds: Clouds, written: Iterable[tuple[Path, str, str, Sequence[str]]]) -> Iterator[Contradiction]:
+    """Names that machines carry in their tags and that a cloud cannot hold there.
+
+    Each is a key, the tag, the name, and the clouds in which such machines are (none named: all).
+    """
+    for path, tag, text, where in written:
+        for name, cloud in clouds.items():
+            if cloud.provider not in CLOUDS or (where and name not in where):
+                continue
+            why = cloud.own.unfit_tag(tag, text)
+            if why is not None:
+                place = f"{cloud.provider}, the cloud {name}" if name else cloud.provider
+                yield Contradiction(
+                    keys=(path, (*section(name), "provider")),
+                    wrong=f"{text!r} does not fit into a tag on {place}: {why}",
+                    right="a shorter name, best in small letters, digits, - and _",
+                )
+                break
+
+
+def everywhere(clouds: Clouds) -> Iterator[str]:
+    """What it means that all regions are looked at, for people."""
+    for name, cloud in clouds.items():
+        if cloud.everywhere:
+            yield (
+                f"{'.'.join((*section(name), 'regions'))} is [all]: gpuwatch looks at every region that the account "
+                "may use, and acts in each of them on machines that are enrolled, by the pool's rules"
             )
 
 

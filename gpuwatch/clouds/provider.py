@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import NoStores, Stores
+
+ALL = "all"  # in place of region names: every region that the account may use
 
 # What gives the command that starts a stopped machine, by its cloud's name, its id and its region, quoted for a shell.
 StartCommand = Callable[[str, str, str | None], str | None]
@@ -20,6 +23,11 @@ class ProviderSettings(ABC):
     """
 
     __slots__ = ()
+
+    # The characters that a tag's value has at most; the clouds that do not say otherwise take any.
+    longest_tag: ClassVar[int] = 256
+    # Whether a launch says in which region; Azure's bodies do.
+    launches_name_regions: ClassVar[bool] = True
 
     @abstractmethod
     def connect(self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None) -> Cloud:
@@ -47,6 +55,13 @@ class ProviderSettings(ABC):
         """The stores that references to secrets may lead to."""
         del regions, endpoint_url
         return NoStores()
+
+    def unfit_tag(self, tag: str, text: str) -> str | None:
+        """Why a machine's tag cannot have that value, for people; None: it can."""
+        del tag
+        if len(text) <= self.longest_tag:
+            return None
+        return f"it has {len(text)} characters, and a tag's value takes {self.longest_tag}"
 
     @staticmethod
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from gpuwatch.clouds.alibaba.settings import AlibabaSettings
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.azure.settings import AzureSettings
 from gpuwatch.clouds.gcp.settings import GcpSettings
-from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.clouds.provider import ALL, ProviderSettings
 from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.model.similar_names import nearest
@@ -28,7 +28,10 @@ class CloudSettings:
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     provider: Annotated[_Text, Setting("The cloud; what only this cloud needs is in the section of its name.")] = "aws"
-    regions: Annotated[tuple[_Text, ...], Setting("Regions to look at; none given: the SDK's default region.")] = ()
+    regions: Annotated[
+        tuple[_Text, ...],
+        Setting("Regions to look at, or [all]: each that the account may use. None given: the SDK's default region."),
+    ] = ()
     endpoint_url: Annotated[_Text | None, Setting("Base URL of the cloud's API, for private endpoints and tests.")] = (
         None
     )
@@ -51,6 +54,21 @@ class CloudSettings:
             raise ValueError(f"no cloud is named {self.provider!r}; there are: {', '.join(sorted(CLOUDS))}")
         own: ProviderSettings = getattr(self, self.provider)
         return own
+
+    @property
+    def first_region(self) -> str | None:
+        """The region that stands first; None: none is named."""
+        return next((region for region in self.regions if region != ALL), None)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether each region that an account may use is looked at."""
+        return self.provider in CLOUDS and any(region == ALL for _, region in self.regions_written)
+
+    @property
+    def regions_written(self) -> list[tuple[tuple[str, ...], str]]:
+        """Every region, with the key that names it."""
+        return [*((("cloud", "regions"), region) for region in self.regions), *self.own.regions_named()]
 
     @property
     def secret_stores(self) -> Stores:
@@ -97,17 +115,43 @@ def unknown_regions(cloud: CloudSettings, launches: Iterable[tuple[tuple[str, ..
     """Regions that the cloud does not have: of the section `cloud`, and those where pools launch, by their keys."""
     if cloud.provider not in CLOUDS:
         return
-    own = ((("cloud", "regions"), region) for region in cloud.regions)
-    written = [*own, *cloud.own.regions_named(), *launches]
-    names = cloud.own.region_names() if written else None
-    for path, region in written if names is not None else ():
-        if names is None or region in names:
+    own, launches = cloud.regions_written, list(launches)
+    yield from _all_and_more(own)
+    names = cloud.own.region_names() if own or launches else None
+    for path, region in [*(each for each in own if each[1] != ALL), *launches]:
+        looked_at = all(path != other for other, _ in launches)
+        if (region in names) if names is not None else (looked_at or region != ALL):
             continue
-        near = nearest(region, names)
-        if region.strip().lower() == "all":
-            right = "each region by its name; `gpuwatch doctor controller` names those that have GPU machines"
+        near = None if names is None else nearest(region, names)
+        if looked_at and region.strip().lower() == ALL:
+            right = f"{ALL}, in small letters"
         elif near is not None:
             right = near
         else:
             right = f"a region that it has; if it is new, a newer SDK: pip install -U 'gpuwatch[{cloud.provider}]'"
         yield Contradiction(keys=(path,), wrong=f"{region!r} is no region of {cloud.provider}", right=right)
+
+
+def _all_and_more(written: Iterable[tuple[tuple[str, ...], str]]) -> Iterator[Contradiction]:
+    """All regions, and others by name: one of the two was meant."""
+    by_path: dict[tuple[str, ...], list[str]] = {}
+    for path, region in written:
+        by_path.setdefault(path, []).append(region)
+    for path, regions in by_path.items():
+        if ALL in regions and len(regions) > 1:
+            more = ", ".join(region for region in regions if region != ALL)
+            yield Contradiction(
+                keys=(path,), wrong=f"{ALL} stands there with other regions ({more})", right=f"[{ALL}], or names alone"
+            )
+
+
+def regionless(cloud: CloudSettings, pools: Iterable[str]) -> Iterator[Contradiction]:
+    """Pools that launch, and do not say where, although the settings name no region."""
+    if not cloud.everywhere or not cloud.own.launches_name_regions:
+        return
+    for pool in pools:
+        yield Contradiction(
+            keys=(("pools", pool, "launch", "region"), ("cloud", "regions")),
+            wrong=f"cloud.regions is [{ALL}], and pools.{pool}.launch does not say in which region its template is",
+            right=f"pools.{pool}.launch.region as well",
+        )

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 from gpuwatch.agent.settings import AgentSettings
-from gpuwatch.clouds import named
+from gpuwatch.clouds import FLEET_TAG, POOL_TAG, named
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config import agent_alone
 from gpuwatch.controller.observe import settings as signal_settings
@@ -199,8 +199,12 @@ def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
     yield from named.names(settings.clouds)
     yield from named.contradictions(clouds)
     yield from named.unknown(clouds, _clouds(settings))
-    launches = ((name, each.launch) for name, each in settings.pools.items() if each.launch.template is not None)
+    launches = [(name, each.launch) for name, each in settings.pools.items() if each.launch.template is not None]
     yield from named.homeless(clouds, ((name, launch.cloud) for name, launch in launches))
+    yield from named.regionless(clouds, ((name, launch.cloud, launch.region) for name, launch in launches))
+    tags = [(("fleet",), FLEET_TAG, settings.fleet, ())]
+    tags += [(("pools", name), POOL_TAG, name, rules.clouds) for name, rules in settings.pools.items()]
+    yield from named.unfit_tags(clouds, tags)
     for name, rules in settings.pools.items():
         cloud = rules.launch.cloud
         if rules.clouds and cloud in clouds and cloud not in rules.clouds:

@@ -13,6 +13,7 @@ from gpuwatch import guard, policies
 from gpuwatch.clouds import (
     STOP_AT,
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -58,13 +59,14 @@ _DECIDED_SECONDS = 60.0
 _STATUS_OF: dict[type[CloudError], Status] = {
     ThrottledError: Status.THROTTLED,
     AuthFailedError: Status.DENIED,
+    ClockSkewError: Status.SKEWED,
     CloudUnavailableError: Status.UNAVAILABLE,
     # Another zone, another node or another hour may have it: this intent is over.
     InsufficientCapacityError: Status.FAILED,
     QuotaExceededError: Status.FAILED,
 }
 # After these nothing else is asked of the cloud in the same round.
-_BREAKERS = frozenset({Status.THROTTLED, Status.UNAVAILABLE})
+_BREAKERS = frozenset({Status.THROTTLED, Status.SKEWED, Status.UNAVAILABLE})
 # Nor after so many denied calls in a row: one denied call may be about its machine, many are about our credentials.
 _DENIED_IN_A_ROW = 3
 _ASKED_AT_MOST = 20  # in one round, those first that have waited longest

@@ -8,7 +8,9 @@ from gpuwatch.model.decision import LAUNCHED_AT, Intent, OpenIntent, Outcome, St
 from gpuwatch.model.fleet import Node, NodeState
 
 # Attempts are outcomes that came from a call to the cloud.
-_OF_CALLS = frozenset({Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.UNAVAILABLE})
+_OF_CALLS = frozenset(
+    {Status.ACCEPTED, Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.UNAVAILABLE}
+)
 _MAY_HAVE_HAPPENED = frozenset({Status.ACCEPTED, Status.UNAVAILABLE})
 _STILL_DOWN = frozenset(
     {NodeState.STOPPED, NodeState.STOPPING, NodeState.TERMINATING, NodeState.TERMINATED, NodeState.UNKNOWN}

@@ -180,6 +180,7 @@ class Status(StrEnum):
     THROTTLED = "throttled"
     REFUSED = "refused"
     DENIED = "denied"  # our credentials do not allow it, or are gone
+    SKEWED = "skewed"  # the cloud refused our clock: it was not carried out
     INTERRUPTED = "interrupted"  # nobody knew; the cloud has since shown that it was not carried out
     UNAVAILABLE = "unavailable"  # no answer: it may have happened
     UNSEEN = "unseen"  # a launched machine does not appear as a node of its pool
@@ -190,7 +191,7 @@ class Status(StrEnum):
 
 FINAL = frozenset({Status.SETTLED, Status.CANCELLED, Status.FAILED})
 # After these the cloud has certainly not (yet) carried it out, so that the same intent may be tried again.
-NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.INTERRUPTED})
+NOT_DONE = frozenset({Status.THROTTLED, Status.REFUSED, Status.DENIED, Status.SKEWED, Status.INTERRUPTED})
 # How long a change has to show in the cloud. For so long an unsettled one may hold up others, and only after so long is
 # a change that nobody answered known not to have been carried out.
 SETTLE_TIMEOUT = timedelta(minutes=10)

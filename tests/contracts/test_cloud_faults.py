@@ -14,6 +14,7 @@ from gpuwatch.clouds import (
     STOP_IS_DONE,
     TERMINATE_IS_DONE,
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     NotFoundError,
@@ -36,7 +37,7 @@ REFUSALS = {
     Fault.THROTTLED: ThrottledError,
     Fault.THROTTLED_FOR: ThrottledError,
     Fault.EXPIRED: AuthFailedError,
-    Fault.SKEW: AuthFailedError,
+    Fault.SKEW: ClockSkewError,
 }
 NO_LIST = [*(fault for fault in UNKNOWN_OUTCOME if fault is not Fault.SILENT_AFTER), *REFUSALS]
 PAGES = [Fault.LOST_TOKEN, Fault.REPEATED_PAGE]

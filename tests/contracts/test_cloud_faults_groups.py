@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clouds import TERMINATE_IS_DONE, AuthFailedError, CloudError, CloudUnavailableError, ThrottledError
+from gpuwatch.clouds import (
+    TERMINATE_IS_DONE,
+    AuthFailedError,
+    ClockSkewError,
+    CloudError,
+    CloudUnavailableError,
+    ThrottledError,
+)
 from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, WithGroups, a_fault_world
@@ -20,7 +27,7 @@ REFUSALS = {
     Fault.THROTTLED: ThrottledError,
     Fault.THROTTLED_FOR: ThrottledError,
     Fault.EXPIRED: AuthFailedError,
-    Fault.SKEW: AuthFailedError,
+    Fault.SKEW: ClockSkewError,
 }
 
 

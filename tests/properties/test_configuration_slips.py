@@ -128,7 +128,27 @@ def test_a_time_too_short_for_what_it_watches_is_refused(file: Path, key: str, v
         ("cloud: {regions: [us-east-1, EU-central-1]}", "cloud.regions: 'EU-central-1' is no region", "eu-central-1"),
         ("cloud: {regions: [us-east-1a]}", "cloud.regions: 'us-east-1a' is no region of aws", "us-east-1"),
         ("cloud: {regions: [' us-east-1']}", "cloud.regions: ' us-east-1' is no region of aws", "us-east-1"),
-        ("cloud: {regions: [all]}", "cloud.regions: 'all' is no region of aws", "each region by its name"),
+        ("cloud: {regions: [ALL]}", "cloud.regions: 'ALL' is no region of aws", "all, in small letters"),
+        (
+            "cloud: {regions: [all, us-east-1]}",
+            "cloud.regions: all stands there with other regions (us-east-1)",
+            "[all], or names alone",
+        ),
+        (
+            "{cloud: {regions: [all]}, pools: {a: {launch: {template: lt-1}}}}",
+            "cloud.regions is [all], and pools.a.launch does not say in which region",
+            "pools.a.launch.region",
+        ),
+        (
+            "{cloud: {provider: gcp, regions: [all]}, pools: {a: {launch: {template: t, region: all}}}}",
+            "pools.a.launch.region: 'all' is no region of gcp",
+            "a region that it has",
+        ),
+        (
+            "{clouds: {us: {provider: aws, regions: [all]}}, pools: {a: {launch: {template: lt-1, cloud: us}}}}",
+            "clouds.us.regions is [all], and pools.a.launch does not say in which region",
+            "pools.a.launch.region",
+        ),
         ("cloud: {regions: [Frankfurt]}", "'Frankfurt' is no region of aws", "a region that it has"),
         (
             "cloud: {aws: {accounts: {a: {regions: [us-wset-2]}}}}",
@@ -201,3 +221,37 @@ def test_any_spelling_of_default_but_itself_is_refused(name: str) -> None:
     assert bool(found) == (
         name not in {"default", "x"} and (folded(name) in {"default", "x"} or name != name.strip() or not name.strip())
     )
+
+
+_LONG, _BUILDING = "a" * 64, "Gruppe für Bildverarbeitung und maschinelles Lernen"
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (f"{{fleet: {_LONG}, cloud: {{provider: gcp, regions: [us-central1]}}}}", f"fleet: '{_LONG}' does not fit"),
+        (f"{{cloud: {{provider: gcp, regions: [us-central1]}}, pools: {{{_BUILDING}: {{}}}}}}", f"pools.{_BUILDING}: "),
+        (
+            f"{{clouds: {{g: {{provider: gcp, regions: [us-central1]}}}}, pools: {{{_LONG}: {{clouds: [g]}}}}}}",
+            f"'{_LONG}' does not fit into a tag on gcp, the cloud g",
+        ),
+        ("{fleet: 'a#b', cloud: {provider: tencent, regions: [ap-beijing]}}", "fleet: 'a#b' does not fit into a tag"),
+        (f"{{fleet: {'a' * 129}, cloud: {{provider: alibaba, regions: [cn-beijing]}}}}", "a tag's value takes 128"),
+    ],
+)
+def test_a_name_that_no_tag_can_hold_is_refused(file: Path, text: str, wrong: str) -> None:
+    """By its key and value: no machine could ever be of that fleet, or of that pool."""
+    assert wrong in mistakes(file, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{{cloud: {{provider: aws}}, pools: {{{_LONG}: {{}}}}}}",
+        f"{{clouds: {{g: {{provider: gcp, regions: [us-central1]}}, a: {{}}}}, pools: {{{_LONG}: {{clouds: [a]}}}}}}",
+        "{fleet: Forschung, cloud: {provider: gcp, regions: [us-central1]}, pools: {Bild: {}}}",
+    ],
+)
+def test_a_name_is_held_to_the_clouds_in_which_it_is_used(file: Path, text: str) -> None:
+    """Another cloud of the same settings may take less."""
+    assert read(file, text) is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.findings import found
 from gpuwatch.cli.doctor.report import Finding, fine, shown
-from gpuwatch.clouds import Cloud, CloudError
+from gpuwatch.clouds import ClockSkewError, Cloud, CloudError
 from gpuwatch.clouds.named import kinds, parts_of
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Searchable
 from gpuwatch.config.settings import Settings
@@ -128,6 +128,8 @@ def _clock(case: ControllerCase, cloud: Cloud, where: str) -> Finding:
     """One cloud's clock."""
     try:
         identity = cloud.identity() if isinstance(cloud, Diagnosable) else None
+    except ClockSkewError as error:
+        return found("clock.cloud", where, str(error))
     except CloudError:
         return skipped(where)
     if identity is None or identity.at is None:

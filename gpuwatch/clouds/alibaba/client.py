@@ -34,9 +34,10 @@ _FIRST_ERROR = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """One API: its version, and its host in the regions where that has another name than elsewhere."""
+    """One API: its version, its name in hosts, and its host in the regions where that is another than elsewhere."""
 
     version: str
+    name: str = ""  # where it is not the product's
     hosts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -50,12 +51,14 @@ PRODUCTS: Mapping[str, Product] = {
     "ess": Product(version="2022-02-22", hosts=dict.fromkeys(_ESS_TOGETHER, "ess.aliyuncs.com")),
     "vpc": Product(version="2016-04-28", hosts={"cn-hangzhou": "vpc.aliyuncs.com"}),
     "sts": Product(version="2015-04-01"),
+    "cms": Product(version="2019-01-01", name="metrics"),
 }
 
 
 def host_of(product: str, region: str) -> str:
     """The host of a product in a region."""
-    return PRODUCTS[product].hosts.get(region, f"{product}.{region}.aliyuncs.com")
+    known = PRODUCTS[product]
+    return known.hosts.get(region, f"{known.name or product}.{region}.aliyuncs.com")
 
 
 class Client:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from gpuwatch.clouds import (
@@ -15,7 +16,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.alibaba import actions, credentials, instances, other_regions, permissions, unused
+from gpuwatch.clouds.alibaba import actions, credentials, instances, monitor, other_regions, permissions, unused
 from gpuwatch.clouds.alibaba import groups as scaling
 from gpuwatch.clouds.alibaba.client import Client
 from gpuwatch.clouds.alibaba.errors import INCORRECT_STATE, NO_INSTANCE
@@ -29,6 +30,7 @@ from gpuwatch.clouds.alibaba.wire import Wire
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, anywhere, attempt, everywhere
+from gpuwatch.clouds.survey import CloudUse, Surveyed
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.runtime.clock import Clock
 
@@ -235,6 +237,27 @@ class AlibabaCloud:
     def elsewhere(self) -> Sequence[OtherRegion]:
         """GPU machines in regions that the settings do not name."""
         return other_regions.looked_for(self._places, self._translator, self._clock.now())
+
+    # For people who look for forgotten machines.
+
+    def survey(self) -> Sequence[Surveyed]:
+        """GPU machines in every region of each account, those of the settings first."""
+        return other_regions.surveyed(self._places, self._translator, self._clock.now())
+
+    @property
+    def monitor(self) -> str:
+        """CloudMonitor."""
+        return monitor.NAME
+
+    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
+        """In the region and the account of each."""
+        found, end = dict[str, CloudUse](), self._clock.now()
+        for region, account in sorted({(node.region, node.account or "") for node in nodes}):
+            place = other_regions.place_of(self._places, region, account or None)
+            ids = [node.id for node in nodes if (node.region, node.account or "") == (region, account)]
+            if place is not None:
+                found |= monitor.use_of(place, ids, end - timedelta(seconds=seconds), end)
+        return found
 
     # Within one place.
 

@@ -14,11 +14,13 @@ from alibabacloud_credentials.provider import (
     StaticAKCredentialsProvider,
 )
 
-from gpuwatch.clouds import AuthFailedError
+from gpuwatch.clouds import AuthFailedError, ClockSkewError
+from gpuwatch.clouds.clock_skew import ADVICE
 
 # It writes every failed source with its traceback, past our own log to stderr.
 logging.getLogger("credentials").setLevel(logging.CRITICAL + 1)
 
+_OLD_SIGNATURE = "InvalidTimeStamp"
 _SESSION_NAME = "gpuwatch"  # in ActionTrail
 
 # Key id, secret, and the session token where there is one.
@@ -56,6 +58,11 @@ def source(provider: Any, whose: str) -> Source:  # noqa: ANN401  likewise
             token = found.get_security_token() or None
         except Exception as error:  # noqa: BLE001  the SDK raises whatever its sources raise
             name = type(error).__name__
+            if _OLD_SIGNATURE in str(error):  # of AssumeRole, which the SDK signs by this machine's clock
+                raise ClockSkewError(
+                    f"no Alibaba Cloud credentials of {whose}: the request for them was too old; {ADVICE}",
+                    code=_OLD_SIGNATURE,
+                ) from None
             raise AuthFailedError(
                 f"no usable Alibaba Cloud credentials of {whose} ({name}); see `aliyun sts GetCallerIdentity`",
                 code=name,

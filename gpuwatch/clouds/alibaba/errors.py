@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -14,6 +15,7 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.clouds.clock_skew import ADVICE
 
 INCORRECT_STATE = "IncorrectInstanceStatus"
 NO_INSTANCE = "InvalidInstanceId.NotFound"
@@ -47,8 +49,8 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("Signature*", AuthFailedError),
     ("IncompleteSignature", AuthFailedError),
     ("InvalidSignature*", AuthFailedError),
-    ("InvalidTimeStamp*", AuthFailedError),  # our clock is wrong
-    ("IllegalTimestamp", AuthFailedError),
+    ("InvalidTimeStamp*", ClockSkewError),
+    ("IllegalTimestamp", ClockSkewError),
     ("Internal*", CloudUnavailableError),
     ("ServiceUnavailable*", CloudUnavailableError),
     ("UnknownError", CloudUnavailableError),
@@ -67,7 +69,10 @@ def refusal(asked: str, status: int, code: str, message: str) -> CloudError:
     kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), unlisted)
     if any(fnmatchcase(code, pattern) for pattern in _TELLING):
         message = "the signature was not accepted"
-    return kind(f"{asked}: {message.partition(chr(10))[0].strip()} ({code})", code=code)
+    text = message.partition("\n")[0].strip()
+    if kind is ClockSkewError:
+        text = f"{text}; {ADVICE}"
+    return kind(f"{asked}: {text} ({code})", code=code)
 
 
 @contextmanager

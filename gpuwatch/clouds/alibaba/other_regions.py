@@ -1,6 +1,7 @@
-"""GPU machines in regions that the settings do not name: they are counted and never acted on."""
+"""GPU machines in every region of the accounts, those that the settings do not name as well; nothing is acted on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from gpuwatch.clouds import AuthFailedError, CloudError
@@ -9,6 +10,7 @@ from gpuwatch.clouds.alibaba.instances import Instance, Translator
 from gpuwatch.clouds.alibaba.regions import Region, Regions
 from gpuwatch.clouds.permissions import OtherRegion
 from gpuwatch.clouds.places import everywhere
+from gpuwatch.clouds.survey import Surveyed, of_other
 
 
 def looked_for(places: Regions, translator: Translator, now: datetime) -> list[OtherRegion]:
@@ -25,6 +27,29 @@ def looked_for(places: Regions, translator: Translator, now: datetime) -> list[O
         return _look(place, translator, now)
 
     return everywhere([place for home in places.homes for place in _others(places, home)], look)
+
+
+def surveyed(places: Regions, translator: Translator, now: datetime) -> list[Surveyed]:
+    """Every region of each account, those of the settings first; what cannot be listed is an entry."""
+
+    def look(place: Region, *, watched: bool) -> Surveyed:
+        return replace(of_other(_look(place, translator, now)), watched=watched)
+
+    found = everywhere(places.all, lambda place: look(place, watched=True))
+    try:
+        others = [place for home in places.homes for place in _others(places, home)]
+    except CloudError as error:
+        return [*found, Surveyed(where="other regions", region="", watched=False, trouble=str(error))]
+    return [*found, *everywhere(others, lambda place: look(place, watched=False))]
+
+
+def place_of(places: Regions, region: str, account: str | None) -> Region | None:
+    """The place of a region and an account's number, whether the settings name it or not."""
+    for home in places.homes:
+        if len(places.homes) == 1 or account in (None, home.account):
+            same = (each for each in places.all if each.region == region and each.owner is home.owner)
+            return next(same, None) or home.beside(region)
+    return None
 
 
 def _others(places: Regions, home: Region) -> Iterator[Region]:

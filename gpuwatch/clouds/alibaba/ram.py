@@ -14,7 +14,7 @@ from gpuwatch.clouds import FLEET_TAG, OWNER_TAG, POOL_TAG, PROTECT_TAG, SNOOZE_
 # What has no permission of its own.
 NEEDS_NO_PERMISSION = frozenset({"sts:GetCallerIdentity"})
 # Of RunInstances, where the template names a role for the machine; asked for by the SDK, for another account.
-RIDES_ALONG = frozenset({"ram:PassRole", "sts:AssumeRole"})
+RIDES_ALONG = frozenset({"ram:PassRole", "sts:AssumeRole", "cms:QueryMetricList"})
 
 _MACHINES = "acs:ecs:{region}:*:instance/*"
 _GROUPS = "acs:ess:{region}:*:scalinggroup/*"
@@ -93,6 +93,17 @@ _SCALE = (
     Statement(actions=("ram:PassRole",), resources=("acs:ram::*:role/gpuwatch-node",)),
 )
 _ASSUME = (Statement(actions=("sts:AssumeRole",), resources=("acs:ram::*:role/gpuwatch-controller",)),)
+# For people. RAM knew the monitor's calls by another name before: both are allowed.
+_SCAN = (
+    Statement(
+        actions=(
+            "cms:DescribeMetricList",
+            "cms:QueryMetricList",
+            "ecs:DescribeInstances",
+            "ecs:DescribeRegions",
+        ),
+    ),
+)
 _PRICES = (Statement(actions=("ecs:DescribePrice", "ecs:DescribeSpotPriceHistory")),)
 
 ROLES: Mapping[str, tuple[Statement, ...]] = {
@@ -102,6 +113,7 @@ ROLES: Mapping[str, tuple[Statement, ...]] = {
     "shield": _SHIELD,
     "assume": _ASSUME,
     "prices": _PRICES,
+    "scan": _SCAN,
 }
 
 

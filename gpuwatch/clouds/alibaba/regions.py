@@ -11,10 +11,9 @@ from gpuwatch.clouds.alibaba.credentials import Source
 from gpuwatch.clouds.alibaba.errors import reading
 from gpuwatch.clouds.alibaba.settings import AccountSettings
 from gpuwatch.clouds.alibaba.wire import Wire
+from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.runtime.clock import Clock
-
-ALL = "all"  # in place of region names: every region that the account can use
 
 # A part of Alibaba's own limits of an account in a region, which differ by call and are 100 a minute for some.
 _READS_PER_SECOND, _READS_AT_ONCE = 8.0, 40

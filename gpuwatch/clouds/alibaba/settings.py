@@ -39,6 +39,7 @@ class AlibabaSettings(ProviderSettings):
     """What only Alibaba Cloud needs."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    longest_tag: ClassVar[int] = 128
 
     accounts: Annotated[
         dict[str, AccountSettings],

@@ -21,6 +21,7 @@ from botocore.parsers import ResponseParserError
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -29,6 +30,8 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.clouds.clock_skew import ADVICE, explained
+from gpuwatch.runtime.clock import SystemClock
 
 # EC2's error codes, the first match wins; the API reference's "Error codes for the Amazon EC2 API".
 _CODES: tuple[tuple[str, type[CloudError]], ...] = (
@@ -52,7 +55,9 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("AuthFailure", AuthFailedError),
     ("AccessDenied*", AuthFailedError),
     ("ExpiredToken*", AuthFailedError),
-    ("RequestExpired", AuthFailedError),
+    ("RequestExpired", AuthFailedError),  # of a signature, or of temporary credentials: the answer's Date tells
+    ("RequestTimeTooSkewed", ClockSkewError),
+    ("RequestInTheFuture", ClockSkewError),
     ("InvalidClientTokenId", AuthFailedError),
     ("SignatureDoesNotMatch", AuthFailedError),
     ("UnrecognizedClient*", AuthFailedError),
@@ -64,6 +69,9 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("*Unavailable", CloudUnavailableError),
     ("RequestTimeout*", CloudUnavailableError),
 )
+
+# How every service but EC2 begins the sentence of SignatureDoesNotMatch where the clock is wrong.
+_OLD_SIGNATURE = ("Signature expired", "Signature not yet current")
 
 # botocore's own errors that are about credentials. Their texts may quote a credential helper's output: never repeated.
 _CREDENTIALS = (
@@ -112,7 +120,12 @@ def _refusal(asked: str, error: ClientError) -> CloudError:
     message = _first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     unlisted = CloudUnavailableError if status >= 500 else CloudError  # noqa: PLR2004  HTTP's server errors
-    return _kind(code, unlisted)(f"{asked}: {message} ({code})", code=code)
+    kind = ClockSkewError if message.startswith(_OLD_SIGNATURE) else _kind(code, unlisted)
+    if kind is ClockSkewError:
+        message = f"{message}; {ADVICE}"
+    date = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+    # botocore signs with the machine's own time, whatever clock we were given.
+    return explained(kind(f"{asked}: {message} ({code})", code=code), date, SystemClock().now())
 
 
 def _kind(code: str, unlisted: type[CloudError]) -> type[CloudError]:

@@ -69,11 +69,9 @@ def _all(places: list[Region], translator: Translator, page_size: int, *, watche
 
 
 def _others(places: Regions, home: Region) -> Iterator[Region]:
-    """The account's enabled regions that nobody configured; without AllRegions, EC2 lists the enabled ones alone."""
-    with home.asking("DescribeRegions"):
-        enabled = [named["RegionName"] for named in home.reading.ec2.describe_regions()["Regions"]]
+    """The account's enabled regions that nobody configured."""
     configured = {place.region for place in places.all if place.session is home.session}
-    return (home.beside(region) for region in sorted(enabled) if region not in configured)
+    return (home.beside(region) for region in home.enabled() if region not in configured)
 
 
 def _look(place: Region, translator: Translator, page_size: int, *, watched: bool) -> Surveyed:

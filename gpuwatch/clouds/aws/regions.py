@@ -17,6 +17,7 @@ from gpuwatch.clouds.aws.permit_check import sending, watch
 from gpuwatch.clouds.aws.settings import AccountSettings, account_of
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Answer, everywhere
+from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.runtime.clock import Clock
 
@@ -35,6 +36,10 @@ _READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
 _ACTS_PER_SECOND, _ACTS_AT_ONCE = 2.5, 25
 
 _SESSION_NAME = "gpuwatch"  # in CloudTrail
+# Where an account is asked for its regions if no region is set for the credentials, either. The regions of another
+# partition (China, GovCloud) are known to that partition alone: there AWS_DEFAULT_REGION must name one of them.
+_ANY_REGION = "us-east-1"
+_CLOSED = "not-opted-in"
 
 _LOADER = create_loader()  # one for all accounts: EC2's model is large
 
@@ -152,6 +157,19 @@ class Region:
         options: Any = self._beside
         return Region(self.session, region, **options)
 
+    def enabled(self) -> list[str]:
+        """The regions that the account may use, without those that are disabled or not opted in.
+
+        Source: DescribeRegions without AllRegions.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        with self.asking("DescribeRegions"):
+            found = self.reading.ec2.describe_regions()["Regions"]
+            return sorted(each["RegionName"] for each in found if each.get("OptInStatus") != _CLOSED)
+
     @property
     def account(self) -> str:
         """The account's number: the role's, else asked for once. Source: GetCallerIdentity, which needs no permission.
@@ -185,21 +203,39 @@ class Regions:
 
         """
         regions = regions or tuple(filter(None, [session.region_name]))
-        self.all: list[Region] = []
+        self._all: list[Region] | None = None
+        self._expanding = threading.Lock()
+        self._named: list[tuple[Region, tuple[str, ...]]] = []  # a door to each account, and its regions
         for name, account in accounts.items() or [(None, AccountSettings())]:
             own = tuple(dict.fromkeys(account.regions or regions))
             if not own:
                 raise CloudError(
                     "no region is known; set cloud.regions, for example [us-east-1], or AWS_DEFAULT_REGION"
                 )
+            first = (session.region_name or _ANY_REGION) if ALL in own else own[0]
             entered, number = session, None
             if account.role_arn is not None:
-                line = ClientPool.for_reading(session, own[0], endpoint_url, clock)
+                line = ClientPool.for_reading(session, first, endpoint_url, clock)
                 entered, number = _assumed(line, account), account_of(account.role_arn)
-            self.all += [
-                Region(entered, region, account=name, number=number, clock=clock, endpoint_url=endpoint_url)
-                for region in own
-            ]
+            door = Region(entered, first, account=name, number=number, clock=clock, endpoint_url=endpoint_url)
+            self._named.append((door, own))
+
+    @property
+    def all(self) -> list[Region]:
+        """Every place; for `all` the account's enabled regions are asked for, once.
+
+        Raises:
+            CloudError: they could not be had.
+
+        """
+        with self._expanding:
+            if self._all is None:
+                self._all = [
+                    door if region == door.region else door.beside(region)
+                    for door, own in self._named
+                    for region in (door.enabled() if ALL in own else own)
+                ]
+            return self._all
 
     def __str__(self) -> str:
         """Their names."""

@@ -25,7 +25,7 @@ def fetch(store: str, name: str, *, profile: str | None, region: str | None, end
         options: dict[str, Any] = {"region_name": region, "endpoint_url": endpoint_url, "config": _CONFIG}
         return _STORES[store](session.client(store, **options), name)  # type: ignore[call-overload]  # one of the two
     except NoRegionError:
-        raise OSError(errno.EIO, "no region is known; set cloud.regions") from None
+        raise OSError(errno.EIO, "no region is known; set cloud.regions or AWS_DEFAULT_REGION") from None
     except ClientError as error:
         reply = error.response.get("Error", {})
         raise OSError(errno.EIO, f"AWS answered {reply.get('Code')}: {reply.get('Message')}") from None

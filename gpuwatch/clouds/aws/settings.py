@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from annotated_types import MinLen
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.clouds.provider import ALL, ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import unread
@@ -88,7 +88,11 @@ class AwsSettings(ProviderSettings):
 
     def secret_stores(self, *, regions: tuple[str, ...], endpoint_url: str | None) -> "AwsSecrets":
         """Those of the first region, with the credentials' own account."""
-        return AwsSecrets(profile=self.profile, region=next(iter(regions), None), endpoint_url=endpoint_url)
+        return AwsSecrets(
+            profile=self.profile,
+            region=next((each for each in regions if each != ALL), None),
+            endpoint_url=endpoint_url,
+        )
 
     @staticmethod
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:

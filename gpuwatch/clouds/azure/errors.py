@@ -12,8 +12,10 @@ from typing import Any
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 
+from gpuwatch.clouds.clock_skew import ADVICE
 from gpuwatch.clouds.errors import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -55,6 +57,8 @@ _NO_ACCESS = "SubscriptionNotFound"
 _NOT_ALLOWED = "OperationNotAllowed"
 _STATUSES: Mapping[int, type[CloudError]] = {401: AuthFailedError, 403: AuthFailedError, 429: ThrottledError}
 _SERVER_ERROR = 500
+# "Client assertion is not within its valid time range": of a certificate's signature, by this machine's clock.
+_NOT_OF_NOW = "AADSTS700024"
 
 
 @contextmanager
@@ -68,6 +72,8 @@ def asking(asked: str) -> Iterator[None]:
         yield
     except ClientAuthenticationError as error:
         name = type(error).__name__
+        if _NOT_OF_NOW in str(error):
+            raise ClockSkewError(f"{asked}: Entra ID takes no certificate of this time; {ADVICE}", code=name) from None
         raise AuthFailedError(
             f"{asked}: no usable credentials of Azure ({name}); see `az account show`", code=name
         ) from None

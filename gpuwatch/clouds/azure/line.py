@@ -21,6 +21,7 @@ from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from requests import Session
 
 from gpuwatch.clouds.azure.errors import asking, refusal
+from gpuwatch.clouds.clock_skew import explained
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
@@ -176,7 +177,8 @@ class Line:
             response = self._client.send_request(request)
             text = response.text()
         if response.status_code not in ({_OK} if method == "GET" else _DONE):
-            error = refusal(asked, response.status_code, text)
+            date = response.headers.get("Date", "")
+            error = explained(refusal(asked, response.status_code, text), date, self._clock.now())
             later = response.headers.get("Retry-After", "")
             error.retry_after = float(later) if later.isdigit() else None  # type: ignore[attr-defined]
             raise error

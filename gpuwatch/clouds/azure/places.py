@@ -11,9 +11,8 @@ from gpuwatch.clouds.azure.resource_ids import COMPUTE, subscription_of
 from gpuwatch.clouds.azure.settings import SubscriptionSettings
 from gpuwatch.clouds.errors import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.provider import ALL
 from gpuwatch.runtime.clock import Clock
-
-ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # a place is equal to itself alone

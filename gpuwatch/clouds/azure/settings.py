@@ -61,6 +61,7 @@ class AzureSettings(ProviderSettings):
     """What only Azure needs."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    launches_name_regions: ClassVar[bool] = False
 
     subscriptions: Annotated[
         dict[str, SubscriptionSettings],

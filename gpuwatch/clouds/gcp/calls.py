@@ -5,8 +5,13 @@
 
 from dataclasses import dataclass
 
-COMPUTE, PROJECTS = "compute", "cloudresourcemanager"
-HOSTS = {COMPUTE: "https://compute.googleapis.com", PROJECTS: "https://cloudresourcemanager.googleapis.com"}
+COMPUTE, PROJECTS, MONITORING, BILLING = "compute", "cloudresourcemanager", "monitoring", "cloudbilling"
+HOSTS = {
+    COMPUTE: "https://compute.googleapis.com",
+    PROJECTS: "https://cloudresourcemanager.googleapis.com",
+    MONITORING: "https://monitoring.googleapis.com",
+    BILLING: "https://cloudbilling.googleapis.com",
+}
 
 _COMPUTE = "/compute/v1/projects/{project}"
 _INSTANCE = f"{_COMPUTE}/zones/{{zone}}/instances/{{instance}}"
@@ -16,7 +21,10 @@ _GROUP = f"{_COMPUTE}/{{group}}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One method of an API. `name` is Google's, `also` the name of its twin for regions, `items` the list in a page."""
+    """One method of an API. `name` is Google's, `also` the name of its twin for regions, `items` the list in a page.
+
+    `page` is the parameter with the size of a page, which is so many times larger than that of other lists.
+    """
 
     name: str
     method: str
@@ -26,6 +34,7 @@ class Call:
     changes: bool = False
     api: str = COMPUTE
     also: str = ""
+    page: tuple[str, int] = ("maxResults", 1)
 
 
 def _get(name: str, path: str, *permissions: str, also: str = "") -> Call:
@@ -146,6 +155,27 @@ DELETE_MEMBERS = _change(
     f"{_GROUP}/deleteInstances",
     "compute.instanceGroupManagers.update",
     also="compute.regionInstanceGroupManagers.deleteInstances",
+)
+
+# For `gpuwatch scan` alone. A page counts points, not machines.
+LIST_TIME_SERIES = Call(
+    name="monitoring.projects.timeSeries.list",
+    method="GET",
+    path="/v3/projects/{project}/timeSeries",
+    items="timeSeries",
+    permissions=("monitoring.timeSeries.list",),
+    api=MONITORING,
+    page=("pageSize", 20),
+)
+
+# For prices alone: the list of what Compute Engine sells is the same for everybody, and wants no permission.
+LIST_SKUS = Call(
+    name="cloudbilling.services.skus.list",
+    method="GET",
+    path="/v1/services/6F81-5844-456A/skus",
+    items="skus",
+    api=BILLING,
+    page=("pageSize", 10),
 )
 
 CALLS: tuple[Call, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Call))

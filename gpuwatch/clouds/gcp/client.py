@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from gpuwatch.clouds import CloudError, CloudUnavailableError, ThrottledError
+from gpuwatch.clouds.clock_skew import explained
 from gpuwatch.clouds.gcp.calls import COMPUTE, HOSTS, Call
 from gpuwatch.clouds.gcp.credentials import Credentials
 from gpuwatch.clouds.gcp.errors import EXPIRED, failure, refusal
@@ -42,10 +43,12 @@ class Client:
         clock: Clock,
         endpoint_url: str | None = None,
         page_size: int = _PAGE_SIZE,
+        name: str | None = None,
         **seconds: float,
     ) -> None:
-        """Nothing is sent yet; `seconds` are the wire's own limits."""
+        """Nothing is sent yet; `seconds` are the wire's own limits. `name` is for messages, else the project's."""
         self.project = project
+        self.name = name or f"project {project}"
         self._credentials = credentials
         self._clock = clock
         self._page_size = page_size
@@ -56,13 +59,8 @@ class Client:
         self._acts = RateLimiter(clock, per_second=_ACTS_PER_SECOND, burst=_ACTS_AT_ONCE)
 
     def __str__(self) -> str:
-        """Its project."""
+        """Its name."""
         return self.name
-
-    @property
-    def name(self) -> str:
-        """For messages."""
-        return f"project {self.project}"
 
     # Reading.
 
@@ -83,7 +81,8 @@ class Client:
             CloudError: a page could not be had, or came twice: the list is not whole.
 
         """
-        asked = {**(query or {}), "maxResults": str(self._page_size)}
+        parameter, factor = call.page
+        asked = {**(query or {}), parameter: str(self._page_size * factor)}
         tokens: set[str] = set()
         for _ in range(_MOST_PAGES):
             page = self.read(call, query=asked, **path)
@@ -221,7 +220,8 @@ class Client:
         if heard.status not in _GOOD:
             if heard.status == EXPIRED:
                 self._credentials.forget()
-            error = refusal(self._asked(call), heard.status, answer)
+            refused = refusal(self._asked(call), heard.status, answer)
+            error = explained(refused, heard.headers.get("date", ""), self._clock.now())
             if isinstance(error, ThrottledError):
                 (self._acts if call.changes else self._reads).slow_down()
             raise error

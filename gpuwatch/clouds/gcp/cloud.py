@@ -1,11 +1,12 @@
 """Compute Engine and its managed instance groups, in several projects and regions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds import FLEET_TAG, CloudError, CloudUnavailableError, Leftover, NotFoundError, refuse_foreign_tags
-from gpuwatch.clouds.gcp import actions, launches, permissions, quotas, unused
+from gpuwatch.clouds.gcp import actions, launches, monitor, permissions, quotas, unused
 from gpuwatch.clouds.gcp import groups as gcp_groups
 from gpuwatch.clouds.gcp.actions import Home
 from gpuwatch.clouds.gcp.calls import LIST_INSTANCES
@@ -21,10 +22,10 @@ from gpuwatch.clouds.gcp.operations import ended, launch_that_ended
 from gpuwatch.clouds.permissions import Identity, Needs, OtherRegion, Permission, Quota
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.places import Views, attempt, everywhere
+from gpuwatch.clouds.provider import ALL
+from gpuwatch.clouds.survey import CloudUse
 from gpuwatch.model.fleet import Node, NodeGroup
 from gpuwatch.runtime.clock import Clock
-
-ALL = "all"  # as a region: every region of the project
 
 
 class GcpCloud:
@@ -226,6 +227,22 @@ class GcpCloud:
         """GPUs that each project may have in each of its regions, and in all together."""
         found = everywhere(self._all, lambda each: quotas.of_project(each.client, each.wanted))
         return tuple(sorted((each for project in found for each in project), key=lambda each: (each.region, each.name)))
+
+    # For people who look for forgotten machines.
+
+    @property
+    def monitor(self) -> str:
+        """Cloud Monitoring."""
+        return monitor.NAME
+
+    def use_of(self, nodes: Sequence[Node], seconds: float) -> Mapping[str, CloudUse]:
+        """In the project of each."""
+        end = self._clock.now()
+        found: dict[str, CloudUse] = {}
+        for listing in self._all:
+            ids = [node.id for node in nodes if node.account == listing.client.project]
+            found |= monitor.use_of(listing.client, ids, end - timedelta(seconds=seconds), end)
+        return found
 
     # Which place.
 

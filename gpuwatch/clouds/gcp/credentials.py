@@ -13,10 +13,14 @@ import google.auth.transport.urllib3
 from google.auth import exceptions
 from google.oauth2 import service_account
 
-from gpuwatch.clouds import AuthFailedError, CloudUnavailableError
+from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.clock_skew import ADVICE
 from gpuwatch.clouds.gcp.sending import Wire
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+# Of a service account's key, whose request for a token is signed by this machine's clock: "Invalid JWT: Token must be
+# a short-lived token (60 minutes) and in a reasonable timeframe".
+_NOT_OF_NOW = "reasonable timeframe"
 _TOKENS = "https://oauth2.googleapis.com"
 
 
@@ -99,7 +103,9 @@ def _from_file(file: Path) -> tuple[Any, str | None]:
     return found, found.project_id
 
 
-def _unusable(error: Exception) -> AuthFailedError:
+def _unusable(error: Exception) -> CloudError:
     name = type(error).__name__
+    if _NOT_OF_NOW in str(error):
+        return ClockSkewError(f"Google gives no token to a request of this time; {ADVICE}", code=name)
     hint = "see `gcloud auth application-default print-access-token`"
     return AuthFailedError(f"no usable credentials of Google Cloud ({name}); {hint}", code=name)

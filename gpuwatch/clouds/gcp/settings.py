@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import Cloud
+from gpuwatch.clouds import Cloud, CloudError
+from gpuwatch.clouds.gcp.labels import value_of
 from gpuwatch.clouds.provider import ProviderSettings
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
@@ -63,6 +64,14 @@ class GcpSettings(ProviderSettings):
             yield Contradiction(
                 keys=(("cloud", "gcp", "projects"),), wrong=f"{project} stands there twice", right="each project once"
             )
+
+    def unfit_tag(self, tag: str, text: str) -> str | None:
+        """By the form that it has as a label."""
+        try:
+            value_of(tag, text)
+        except CloudError as error:
+            return str(error)
+        return None
 
     @staticmethod
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:

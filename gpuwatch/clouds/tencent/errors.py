@@ -9,6 +9,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -17,6 +18,7 @@ from gpuwatch.clouds import (
     QuotaExceededError,
     ThrottledError,
 )
+from gpuwatch.clouds.clock_skew import ADVICE
 
 # Codes of CVM, Auto Scaling, CBS, VPC, STS and the tag service, the first match wins. Sources: the page "Error Codes"
 # of each API and the common ones (cloud.tencent.com/document/api/213/30435), and the SDK's own words (Client…).
@@ -60,6 +62,7 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("ResourceNotFound.InvalidInstanceIdNotFound", NotFoundError),
     ("ResourceNotFound.InstancesNotFound", NotFoundError),
     ("ResourceNotFound.AutoScalingGroup*NotFound", NotFoundError),
+    ("AuthFailure.SignatureExpire", ClockSkewError),  # a signature holds for five minutes
     ("AuthFailure*", AuthFailedError),
     ("UnauthorizedOperation*", AuthFailedError),
     ("InvalidPermission", AuthFailedError),
@@ -72,7 +75,6 @@ _CODES: tuple[tuple[str, type[CloudError]], ...] = (
     ("ClientNetworkError", CloudUnavailableError),
     ("ServerNetworkError", CloudUnavailableError),
 )
-_CLOCK = "AuthFailure.SignatureExpire"  # a signature holds for five minutes
 _OF_THE_SDK = ("ClientNetworkError", "ServerNetworkError")  # their texts may quote the request
 
 THROTTLED, NO_ANSWER, NO_CREDENTIALS = "RequestLimitExceeded", "ServerNetworkError", "NoCredentials"
@@ -100,8 +102,8 @@ def _refusal(asked: str, code: str, message: str) -> CloudError:
         return CloudUnavailableError(f"{asked}: no usable answer ({code})", code=code)
     kind = next((kind for pattern, kind in _CODES if fnmatchcase(code, pattern)), CloudError)
     text = message.partition("\n")[0].strip()
-    if code == _CLOCK:
-        text += "; compare this machine's clock with the cloud's"
+    if kind is ClockSkewError:
+        text = f"{text}; {ADVICE}"
     return kind(f"{asked}: {text} ({code})", code=code)
 
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from gpuwatch.clouds import CloudError, NotFoundError
+from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.tencent.credentials import AssumedRole, Signer, own_credentials
 from gpuwatch.clouds.tencent.line import Line
 from gpuwatch.clouds.tencent.settings import TencentAccountSettings, account_of
 from gpuwatch.runtime.clock import Clock
 
-ALL = "all"  # in place of regions: every region that the account may use
 _ANY_REGION = "ap-guangzhou"  # for calls that are about no region
 
 

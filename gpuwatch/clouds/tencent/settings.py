@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar
 
 from annotated_types import MinLen
 
-from gpuwatch.clouds import Cloud
+from gpuwatch.clouds import Cloud, CloudError
 from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.clouds.tencent.tag_limits import check_tag_value
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
 
@@ -80,6 +81,14 @@ class TencentSettings(ProviderSettings):
         """The regions of each account."""
         for name, account in self.accounts.items():
             yield from ((("cloud", "tencent", "accounts", name, "regions"), region) for region in account.regions)
+
+    def unfit_tag(self, tag: str, text: str) -> str | None:
+        """By Tencent Cloud's own rules."""
+        try:
+            check_tag_value(tag, text)
+        except CloudError as error:
+            return str(error)
+        return None
 
     @staticmethod
     def policies(*, fleet: str, regions: Sequence[str], partition: str, scopes: Sequence[str]) -> Mapping[str, str]:

@@ -45,8 +45,7 @@ def open_book(
     own = open_own(settings)
 
     def book(cloud: CloudSettings) -> Book:
-        region = next(iter(cloud.regions), None)
-        return Book(provider=cloud.provider, region=region, rates=settings.rates, own=own, live=live)
+        return Book(provider=cloud.provider, region=cloud.first_region, rates=settings.rates, own=own, live=live)
 
     return book(clouds[""]) if "" in clouds else Books({name: book(cloud) for name, cloud in clouds.items()})
 
@@ -107,7 +106,8 @@ def _fetcher(name: str, live: LivePriceSettings, clock: Clock, cloud: CloudSetti
     elif name == "alibaba":
         options["key_file"] = None if live.alibaba_key_file is None else Path(live.alibaba_key_file)
         options["profile"] = cloud.alibaba.profile
-    elif name != "azure":
-        options["key_file"] = Path(getattr(live, f"{name}_key_file") or "")
+    elif name == "gcp":
+        key_file = live.gcp_key_file or cloud.gcp.credentials_file
+        options["key_file"] = None if key_file is None else Path(key_file)
     fetcher: Fetcher = resolve_name(_FETCHERS[name])(**options)
     return fetcher

@@ -27,9 +27,9 @@ class LivePriceSettings:
         Setting("Ask EC2 for list and spot prices; wants pricing:GetProducts and ec2:DescribeSpotPriceHistory."),
     ] = False
     azure: Annotated[bool, Setting("Ask Azure's Retail Prices API, which wants no login.")] = False
-    gcp: Annotated[bool, Setting("Ask GCP's Cloud Billing catalogue, which wants gcp_key_file.")] = False
+    gcp: Annotated[bool, Setting("Ask GCP's Cloud Billing catalogue, with the cloud's extra.")] = False
     gcp_key_file: Annotated[
-        _Text | None, Setting("The file that holds an API key with the Cloud Billing API; read at each refresh.")
+        _Text | None, Setting("The file with a service account's key. None: the cloud's own credentials.")
     ] = None
     alibaba: Annotated[
         bool, Setting("Ask Alibaba Cloud for what this account pays on demand and spot, with the cloud's extra.")
@@ -98,7 +98,7 @@ def contradictions(prices: PriceSettings) -> Iterator[Contradiction]:
             wrong=f"prices.rates has no rate for {prices.currency}: no price of the file would be known",
             right=f'prices.rates: {{{prices.currency}: "what one is worth in US dollars"}}',
         )
-    for name, key in (("gcp", "gcp_key_file"), ("tencent", "tencent_currency")):
+    for name, key in (("tencent", "tencent_currency"),):
         if name in prices.live.providers and getattr(prices.live, key) is None:
             yield Contradiction(
                 keys=(("prices", "live", name),),

@@ -209,7 +209,7 @@ def test_a_mistake_in_the_file_is_told_with_its_line(config: Path) -> None:
         ("{rates: {cny: 0.14}}", "prices.rates.cny: 'cny' is no currency"),
         ("{rates: {CNY: 0}}", "prices.rates.CNY: 0 is too small"),
         ("{rates: {USD: 0.9}}", "prices.rates.USD: a US dollar is not worth that"),
-        ("{live: {gcp: true}}", "prices.live.gcp is set, but prices.live.gcp_key_file is not"),
+        ("{live: {tencent: true}}", "prices.live.tencent is set, but prices.live.tencent_currency is not"),
         ("{live: {every: 60s}}", 'prices.live.every: "60s" is too small'),
         ("{live: {endpoints: {ibm: 'http://x'}}}", "prices.live.endpoints.ibm: 'ibm' is asked for no price"),
         ("{live: {endpoints: {aws: x}}}", "prices.live.endpoints.aws: 'x' is no URL"),

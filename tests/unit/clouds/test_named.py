@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from gpuwatch.clouds import named
-from gpuwatch.clouds.aws.settings import AwsSecrets, AwsSettings
+from gpuwatch.clouds.aws.settings import AccountSettings, AwsSecrets, AwsSettings
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.runtime.secrets import NoStores
 
@@ -28,6 +28,17 @@ def test_the_stores_of_one_cloud_are_its_own() -> None:
     """Nothing lies between: two that are equal lead to the same place."""
     assert named.secret_stores(ONE) == AwsSecrets(region="us-east-1")
     assert isinstance(named.secret_stores({"": CloudSettings(provider="awz")}), NoStores)
+
+
+def test_all_regions_are_told_with_what_may_happen_there() -> None:
+    """By the key; a list of names says it by itself."""
+    (only,) = named.everywhere({"": CloudSettings(regions=("all",))})
+    assert only.startswith("cloud.regions is [all]: gpuwatch looks at every region")
+    assert "acts in each of them on machines that are enrolled" in only
+
+    accounts = AwsSettings(accounts={"prod": AccountSettings(regions=("all",))})
+    told = list(named.everywhere({"bj": TWO["bj"], "us": CloudSettings(aws=accounts)}))
+    assert [each.partition(" ")[0] for each in told] == ["clouds.us.regions"]
 
 
 def test_of_two_clouds_with_the_same_kind_of_store_the_first_is_asked() -> None:

@@ -1,6 +1,6 @@
 """Calls that the cloud does not allow: one machine's policy, or credentials that nobody accepts."""
 
-from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudError
 from tests.support.builders.desk import a_desk, ledger_statuses
 from tests.support.builders.fleet import a_node
 
@@ -51,3 +51,27 @@ def test_credentials_that_nobody_accepts_end_the_rounds_calls() -> None:
     desk.round()
 
     assert asked == ["i-0", "i-1", "i-2", "i-3", "i-4"]
+
+
+def test_a_wrong_clock_ends_the_rounds_calls_and_is_asked_again_soon() -> None:
+    """Every call would be refused alike. Once the clock is set, nobody waits for hours as for missing permissions."""
+    desk = a_desk(a_node("i-1"), a_node("i-2"))
+    asked: list[str] = []
+    wrong = [True]
+
+    def refuse(call: str, node: str) -> CloudError | None:
+        if call != "stop":
+            return None
+        asked.append(node)
+        return ClockSkewError("the request was made at another time") if wrong[0] else None
+
+    desk.fleet.fault = refuse
+    while not asked:
+        desk.round()
+    assert asked == ["i-1"]
+    assert ledger_statuses(desk, "i-1")[1] == ["stop", "skewed"]
+
+    wrong[0] = False
+    for _ in range(5):
+        desk.round()
+    assert sorted(desk.fleet.stops()) == ["i-1", "i-2"]

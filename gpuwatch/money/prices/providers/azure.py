@@ -1,4 +1,7 @@
-"""Azure's list prices, of the Retail Prices API (learn.microsoft.com/rest/api/cost-management/retail-prices)."""
+"""Azure's list prices, of the Retail Prices API (learn.microsoft.com/rest/api/cost-management/retail-prices).
+
+It is open to everybody and takes no token. So it is asked without Azure's packages, and prices need no extra.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
+from gpuwatch.clouds.errors import CloudError
+from gpuwatch.clouds.gcp.calls import LIST_SKUS
+from gpuwatch.clouds.gcp.client import Client
+from gpuwatch.clouds.gcp.credentials import Credentials
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money.prices.catalogue import MachineType, machine_types
 from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
-from gpuwatch.money.prices.http import Asker, secret_of
 from gpuwatch.runtime.clock import Clock
 
-_URL = "https://cloudbilling.googleapis.com"
-_COMPUTE_ENGINE = "6F81-5844-456A"
-_MOST_PAGES = 100
 _GIB = 1024**3
 _SOURCE = "GCP Cloud Billing catalogue, sum of vCPUs, memory, GPUs and bundled local SSDs"
 
@@ -51,14 +50,20 @@ _Rates = dict[tuple[str, CapacityType, str], Decimal]  # by region, kind of capa
 
 
 class GcpPrices:
-    """Prices on demand and spot; wants an API key."""
+    """Prices on demand and spot, asked for with the cloud's own credentials; they need no permission for it."""
 
-    def __init__(self, *, clock: Clock, key_file: Path, endpoint_url: str | None = None) -> None:
-        """Nothing is asked yet."""
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        key_file: Path | None = None,
+        credentials: Any = None,  # noqa: ANN401  google-auth's own
+        endpoint_url: str | None = None,
+    ) -> None:
+        """Nothing is asked yet. `key_file` is a service account's; without it google-auth finds the credentials."""
         self._clock = clock
-        self._key_file = key_file
-        self._url = (endpoint_url or _URL).rstrip("/")
-        self._asker = Asker(clock=clock, name="GCP's Cloud Billing catalogue")
+        made = Credentials(key_file, given=credentials)
+        self._client = Client("", credentials=made, clock=clock, endpoint_url=endpoint_url, name="the price list")
 
     def fetch(self, wanted: Sequence[Wanted]) -> Iterable[tuple[Wanted, Sequence[Found]]]:
         """The whole catalogue once, then the sums.
@@ -99,19 +104,14 @@ class GcpPrices:
         return rates
 
     def _skus(self) -> Iterator[Mapping[str, Any]]:
-        """All pages of Compute Engine; the key goes in a header, so that no address holds it."""
-        headers = {"X-Goog-Api-Key": secret_of(self._key_file, "prices.live.gcp_key_file")}
-        asked = {"pageSize": "5000", "currencyCode": "USD"}
-        for _ in range(_MOST_PAGES):
-            url = f"{self._url}/v1/services/{_COMPUTE_ENGINE}/skus?{urlencode(asked)}"
-            page = self._asker.ask(url, headers)
-            if not isinstance(page, dict) or not isinstance(page.get("skus"), list):
-                raise FetchError("GCP's Cloud Billing catalogue answered without skus")
-            yield from page["skus"]
-            if not page.get("nextPageToken"):
-                return
-            asked["pageToken"] = page["nextPageToken"]
-        raise FetchError(f"GCP's Cloud Billing catalogue has more than {_MOST_PAGES} pages")
+        """All pages of Compute Engine."""
+        try:
+            for page in self._client.pages(LIST_SKUS, query={"currencyCode": "USD"}):
+                if not isinstance(page.get("skus"), list):
+                    raise FetchError("GCP's Cloud Billing catalogue answered without skus")
+                yield from page["skus"]
+        except CloudError as error:
+            raise FetchError(f"GCP's Cloud Billing catalogue gave no prices: {error}") from None
 
 
 def _sum(rates: _Rates, region: str, capacity: CapacityType, machine: MachineType) -> Decimal | None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from gpuwatch.clouds import ClockSkewError
 from gpuwatch.clouds.alibaba.cloud import AlibabaCloud
 from gpuwatch.clouds.permissions import Diagnosable, Needs, Quotas, Searchable
 from gpuwatch.runtime.clock import ManualClock
@@ -110,7 +111,7 @@ def test_a_clock_that_is_wrong_is_no_missing_machine(world: AlibabaWorld) -> Non
     cloud.nodes()
     world.server.clock = ManualClock(wall=world.clock.now() + timedelta(hours=1))
 
-    with pytest.raises(Exception, match=r"InvalidTimeStamp\.Expired"):
+    with pytest.raises(ClockSkewError, match=r"InvalidTimeStamp\.Expired"):
         cloud.nodes()
 
 

@@ -7,7 +7,7 @@ from alibabacloud_tea_openapi.utils_models import Config
 
 from gpuwatch.clouds.alibaba.client import PRODUCTS, host_of
 
-SDKS = {"ecs": "ecs20140526", "ess": "ess20220222", "vpc": "vpc20160428", "sts": "sts20150401"}
+SDKS = {"cms": "cms20190101", "ecs": "ecs20140526", "ess": "ess20220222", "vpc": "vpc20160428", "sts": "sts20150401"}
 # The public regions of the console.
 REGIONS = (
     *("cn-qingdao", "cn-beijing", "cn-zhangjiakou", "cn-huhehaote", "cn-wulanchabu", "cn-hangzhou", "cn-shanghai"),

@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 
 POLICY_CHARACTERS = 6144  # RAM's limit of a custom policy
 SOURCES = [*(ROOT / "gpuwatch/clouds/alibaba").glob("*.py"), ROOT / "gpuwatch/money/prices/providers/alibaba.py"]
-ACTION = re.compile(r"(ecs|ess|vpc|sts):[A-Z][A-Za-z]+")
+ACTION = re.compile(r"(cms|ecs|ess|vpc|sts):[A-Z][A-Za-z]+")
 
 
 def allowed(role: str) -> set[str]:
@@ -79,6 +79,8 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         noted("scale")
         cloud.protect(kept, group_id, "key", on=True)
         noted("shield")
+        cloud.use_of([node for place in cloud.survey() for node in place.nodes], 86400.0)
+        noted("scan")
         file = tmp_path_factory.mktemp("keys") / "key"
         file.write_text(f"{KEY_ID}:{SECRET}", encoding="utf-8")
         list(AlibabaPrices(clock=world.clock, key_file=file, endpoint_url=world.server.url).fetch([(REGION, GPU_TYPE)]))
@@ -106,7 +108,14 @@ def test_no_policy_allows_more_than_the_code_calls() -> None:
 
 @pytest.mark.parametrize(
     ("role", "below"),
-    [("observe", None), ("reclaim", "observe"), ("scale", "reclaim"), ("shield", "observe"), ("prices", None)],
+    [
+        ("observe", None),
+        ("reclaim", "observe"),
+        ("scale", "reclaim"),
+        ("shield", "observe"),
+        ("prices", None),
+        ("scan", None),
+    ],
 )
 def test_each_role_can_do_its_work_and_no_more(sent: dict[str, set[str]], role: str, below: str | None) -> None:
     """What is sent while a role works is what its policy allows beyond the role below it."""

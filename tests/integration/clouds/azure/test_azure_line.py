@@ -9,7 +9,13 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 
-from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, PermitExpiredError, ThrottledError
+from gpuwatch.clouds import (
+    AuthFailedError,
+    ClockSkewError,
+    CloudUnavailableError,
+    PermitExpiredError,
+    ThrottledError,
+)
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.azure.fake import FakeAzure
@@ -167,6 +173,15 @@ def test_no_token_is_an_error_that_repeats_no_secret(world: AzureWorld) -> None:
             ask()
         assert "hunter2" not in str(caught.value)
     assert world.server.changes() == []
+
+
+def test_a_token_refused_while_the_clocks_differ_is_about_our_clock(world: AzureWorld) -> None:
+    """A token that has ended by the cloud's clock is renewed by ours: the date of the answer shows why."""
+    world.cloud = world.connect(credential=StaticCredential("another"))
+    world.server.plan.strike(Fault.SKEW, when(), times=None)
+
+    with pytest.raises(ClockSkewError, match="60 min behind the cloud's"):
+        world.cloud.nodes()
 
 
 def test_a_wrong_token_is_refused(world: AzureWorld) -> None:

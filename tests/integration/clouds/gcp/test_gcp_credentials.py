@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.clouds import AuthFailedError, CloudUnavailableError, PermitExpiredError
+from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudUnavailableError, PermitExpiredError
 from gpuwatch.clouds.gcp.cloud import GcpCloud
 from gpuwatch.clouds.gcp.settings import GcpSettings
 from gpuwatch.clouds.settings import CloudSettings, connect
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
+from tests.support.clouds.faults import Fault, when
 from tests.support.clouds.gcp.tokens import ACCOUNT, TokenService, a_key, token_service
 from tests.support.clouds.gcp.world import PROJECT, REGION, GcpWorld, a_world
 from tests.support.fakes.cloud_worlds import FLEET, MINE
@@ -108,6 +109,29 @@ def test_what_the_service_of_tokens_says_is_not_repeated(
     assert "secret-of" not in str(caught.value)
     assert "RefreshError" in str(caught.value)
     assert world.server.log == []
+
+
+def test_a_request_for_a_token_of_another_time_is_about_our_clock(cloud: GcpCloud, tokens: TokenService) -> None:
+    """A service account's key signs it by this machine's clock."""
+    tokens.broken = True
+    tokens.says = "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe."
+
+    with pytest.raises(ClockSkewError, match="set this machine's clock"):
+        cloud.nodes()
+
+
+def test_a_token_refused_while_the_clocks_differ_is_about_our_clock(
+    world: GcpWorld, cloud: GcpCloud, tokens: TokenService
+) -> None:
+    """The date of the answer shows it."""
+    cloud.nodes()
+    assert tokens.given == 1
+    world.server.plan.strike(Fault.SKEW, when(), times=None)
+    world.fake.tokens = {"another"}
+    tokens.taken = False
+
+    with pytest.raises(ClockSkewError, match="60 min behind the cloud's"):
+        cloud.stop("1", "key", permit=a_permit())
 
 
 def test_no_token_is_no_answer(world: GcpWorld, cloud: GcpCloud, tokens: TokenService) -> None:

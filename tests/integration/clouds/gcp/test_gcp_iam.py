@@ -43,6 +43,14 @@ def observe(world: GcpWorld) -> None:
     list(cloud.may(Needs(act=True, groups=True, launches=({"template": "gpu-node"},))))
 
 
+def scan(world: GcpWorld) -> None:
+    """What the monitor says."""
+    cloud = world.cloud
+    assert isinstance(cloud, GcpCloud)
+    world.launch(MINE)
+    cloud.use_of(cloud.nodes(), 86400.0)
+
+
 def reclaim(world: GcpWorld) -> None:
     """A stop, a start, a notice."""
     node_id = world.launch(MINE)
@@ -73,6 +81,7 @@ def scale(world: GcpWorld) -> None:
 
 WORK: dict[str, tuple[Callable[[GcpWorld], None], ...]] = {
     "observe": (observe,),
+    "scan": (observe, scan),
     "reclaim": (observe, reclaim),
     "terminate": (observe, reclaim, terminate),
     "scale": (observe, reclaim, terminate, scale),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.clouds import (
-    CloudError,
+    ClockSkewError,
     CloudUnavailableError,
     NotFoundError,
     ProtectedError,
@@ -268,7 +268,7 @@ def test_a_clock_that_is_wrong_is_named(world: TencentWorld) -> None:
     """A signature holds for five minutes."""
     world.server.plan.strike(Fault.SKEW, when(operation="DescribeInstances"))
 
-    with pytest.raises(CloudError, match="compare this machine's clock with the cloud's") as caught:
+    with pytest.raises(ClockSkewError, match="set this machine's clock") as caught:
         world.cloud.nodes()
 
     assert caught.value.code == "AuthFailure.SignatureExpire"

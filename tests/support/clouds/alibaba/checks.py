@@ -16,6 +16,7 @@ _MODULES = {
     "2022-02-22": "alibabacloud_ess20220222",
     "2016-04-28": "alibabacloud_vpc20160428",
     "2015-04-01": "alibabacloud_sts20150401",
+    "2019-01-01": "alibabacloud_cms20190101",
 }
 
 # Loaded at once: a request would wait for it.

@@ -27,7 +27,7 @@ CHANGES = frozenset(
     }
 )
 _EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_PRODUCTS = {"2014-05-26": "ecs", "2022-02-22": "ess", "2016-04-28": "vpc", "2015-04-01": "sts"}
+_PRODUCTS = {"2014-05-26": "ecs", "2022-02-22": "ess", "2016-04-28": "vpc", "2015-04-01": "sts", "2019-01-01": "cms"}
 # Calls that answer with an error's status but in a way that is no refusal of a permission.
 _REFUSALS = {
     Refused.THROTTLED: Refusal(400, "Throttling.User", "Request was denied due to user flow control."),

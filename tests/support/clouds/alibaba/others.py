@@ -1,5 +1,6 @@
 """What else of Alibaba Cloud the fake knows: disks, addresses, regions, quotas, prices, who we are."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -126,8 +127,39 @@ def spot_prices(state: State, query: Mapping[str, str], now: datetime) -> dict[s
     return {"Currency": "CNY", "SpotPrices": {"SpotPriceType": told}, **more}
 
 
+def metrics(state: State, query: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    """DescribeMetricList of CloudMonitor: the last two hours, a point for each of a running machine.
+
+    `state.use` has what was measured: the mean and the highest of each metric, in per cent.
+    """
+    del now
+    begin, end, hour = int(query["StartTime"]), int(query["EndTime"]), int(query["Period"]) * 1000
+    if not 0 < end - begin <= timedelta(days=31).total_seconds() * 1000:
+        raise Refusal(400, "InvalidParameter", "The interval must be up to 31 days.")
+    ids = [each["instanceId"] for each in json.loads(query["Dimensions"])]
+    if len(ids) > 50 or not 0 < int(query["Length"]) <= 1440:
+        raise Refusal(400, "ParameterInvalid", "Too many resources, or too long a page.")
+    points = [
+        {
+            "timestamp": end - step * hour,
+            "userId": ACCOUNT,
+            "instanceId": each,
+            "Average": state.use[query["MetricName"]][0],
+            "Maximum": state.use[query["MetricName"]][1],
+        }
+        for each in ids
+        for step in (2, 1)
+        if each in state.machines and state.machines[each].region == query["RegionId"]
+    ]
+    first, size = int(query.get("NextToken", "0")), min(int(query["Length"]), state.points_a_page)
+    more = {"NextToken": str(first + size)} if first + size < len(points) else {}
+    page = json.dumps(points[first : first + size])
+    return {"Code": "200", "Success": True, "Period": query["Period"], "Datapoints": page, **more}
+
+
 HANDLERS: dict[str, Callable[[State, Mapping[str, str], datetime], dict[str, Any]]] = {
     "DescribeDisks": disks,
+    "DescribeMetricList": metrics,
     "DescribeEipAddresses": addresses,
     "DescribeSnapshots": snapshots,
     "DescribeRegions": regions,

@@ -126,6 +126,8 @@ class State:
         self.launched: dict[str, tuple[str, str]] = {}  # ClientToken -> request, id
         self.removed: dict[str, str] = {}  # ClientToken -> id
         self.vcpus = {"max-postpaid-instance-vcpu-count": "1000", "used-postpaid-instance-vcpu-count": "96"}
+        self.use = {"CPUUtilization": (50.0, 100.0), "instance_gpu_gpu_usedutilization": (25.0, 75.0)}
+        self.points_a_page = 1440
         self._count: Iterator[int] = itertools.count(1)
 
     def soon(self, now: datetime) -> datetime:

@@ -1,7 +1,6 @@
 """Compute Engine over HTTP: a state and its answers, each held to Google's own description of the API."""
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -24,6 +23,8 @@ from tests.support.clouds.gcp.machines import (
     fingerprint,
     told,
 )
+from tests.support.clouds.gcp.monitoring import MEASURED, time_series
+from tests.support.clouds.gcp.parts import fits, named, page_of, scope_of
 from tests.support.clouds.server import Refused, Request, Response
 
 _REFUSALS = {
@@ -33,7 +34,6 @@ _REFUSALS = {
 }
 _PERMISSIONS = {name: call.permissions for call in CALLS for name in (call.name, call.also) if name}
 _CHANGES = {name for call in CALLS if call.changes for name in (call.name, call.also)}
-_TERM = re.compile(r'\(?(\w+) (=|!=|eq) (?:"([^"]*)"|(\w+))\)?')
 
 Answering = Callable[[Project, Mapping[str, str], Request], Resource]
 
@@ -51,6 +51,8 @@ class FakeGcp:
         self.before: dict[str, Callable[[], None]] = {}  # what somebody else does just before such a call, once
         self.after: dict[str, Callable[[], None]] = {}  # and right after it
         self.asked_for: list[str] = []
+        self.measured = dict(MEASURED)  # by metric and aligner: what Cloud Monitoring has of every machine
+        self.skus: list[Resource] = []
         self.tokens: set[str] | None = None  # that are taken; None: nobody looks
 
     # As the server of all fakes wants it.
@@ -100,6 +102,8 @@ class FakeGcp:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self.tokens is not None and token not in self.tokens:
             raise RefusedError(401, "authError", "Invalid Credentials")
+        if method.name.startswith("cloudbilling."):  # of no project
+            return self.catalogue(request)
         name = _project_of(variables)
         if name not in self.projects:
             raise RefusedError(404, "notFound", f"The resource 'projects/{name}' was not found")
@@ -138,7 +142,7 @@ class FakeGcp:
             "projects.testIamPermissions": self._test,
             "machineTypes.get": _type,
             "machineTypes.aggregatedList": self._aggregated("machineTypes", _types),
-            "instanceTemplates.get": lambda project, at, _: _named(
+            "instanceTemplates.get": lambda project, at, _: named(
                 project.templates, f"global/instanceTemplates/{at['instanceTemplate']}"
             ),
             "instanceGroupManagers.aggregatedList": self._aggregated(
@@ -155,11 +159,12 @@ class FakeGcp:
             "addresses.aggregatedList": self._aggregated("addresses", lambda project: list(project.addresses.values())),
             "globalOperations.aggregatedList": self._aggregated("operations", lambda project: project.operations),
             "zoneOperations.list": _zone_operations,
-            "zoneOperations.get": lambda project, at, _: _named(
+            "zoneOperations.get": lambda project, at, _: named(
                 {each["name"]: each for each in project.operations}, at["operation"]
             ),
             "snapshots.list": lambda project, _, __: {"kind": "compute#snapshotList", "items": project.snapshots},
             "regions.list": self._regions,
+            "projects.timeSeries.list": lambda project, _, request: time_series(project, request, self.measured),
             "projects.get": lambda project, _, __: {
                 "kind": "compute#project",
                 "name": project.name,
@@ -173,12 +178,12 @@ class FakeGcp:
     def _aggregated(self, name: str, every: Callable[[Project], list[Resource]]) -> Answering:
         def answer(project: Project, at: Mapping[str, str], request: Request) -> Resource:
             del at
-            found = [each for each in every(project) if _fits(each, request.query.get("filter", ""))]
-            found = [each for each in found if _scope(each).removeprefix("zones/") not in self.unreachable]
-            page, token = _page(found, request.query)
+            found = [each for each in every(project) if fits(each, request.query.get("filter", ""))]
+            found = [each for each in found if scope_of(each).removeprefix("zones/") not in self.unreachable]
+            page, token = page_of(found, request.query)
             items: Resource = {}
-            for scope in dict.fromkeys([*(f"zones/{zone}" for zone in ZONES), *map(_scope, page)]):
-                own = [told(each) for each in page if _scope(each) == scope]
+            for scope in dict.fromkeys([*(f"zones/{zone}" for zone in ZONES), *map(scope_of, page)]):
+                own = [told(each) for each in page if scope_of(each) == scope]
                 code = "UNREACHABLE" if scope.removeprefix("zones/") in self.unreachable else "NO_RESULTS_ON_PAGE"
                 items[scope] = {name: own} if own else {"warning": {"code": code, "message": f"{code} in {scope}"}}
             return {"id": f"projects/{project.name}/aggregated/{name}", "items": items, **token}
@@ -205,6 +210,11 @@ class FakeGcp:
                 for name in names
             ],
         }
+
+    def catalogue(self, request: Request) -> Resource:
+        """What Compute Engine sells."""
+        page, token = page_of(self.skus, request.query, "pageSize")
+        return {"skus": page, **token}
 
     def _test(self, project: Project, at: Mapping[str, str], request: Request) -> Resource:
         if "zone" in at:
@@ -260,7 +270,7 @@ def _set_labels(project: Project, at: Mapping[str, str], request: Request) -> Re
 
 def _insert(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     wanted, source = request.json, request.query["sourceInstanceTemplate"]
-    template = _named(project.templates, source.partition(f"projects/{project.name}/")[2])
+    template = named(project.templates, source.partition(f"projects/{project.name}/")[2])
     properties = {**template["properties"], **wanted}
     machine = project.add(at["zone"], wanted["name"], properties, status="PROVISIONING")
     project.later(machine, (timedelta(seconds=30), "STAGING"), (SECONDS, "RUNNING"))
@@ -269,7 +279,7 @@ def _insert(project: Project, at: Mapping[str, str], request: Request) -> Resour
 
 def _type(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     del request
-    return _named({each["name"]: each for each in _types(project) if each["zone"] == at["zone"]}, at["machineType"])
+    return named({each["name"]: each for each in _types(project) if each["zone"] == at["zone"]}, at["machineType"])
 
 
 def _types(project: Project) -> list[Resource]:
@@ -300,7 +310,7 @@ def _members(project: Project, at: Mapping[str, str], request: Request) -> Resou
         }
         for machine in machines
     ]
-    page, token = _page(listed, request.query)
+    page, token = page_of(listed, request.query)
     return {"managedInstances": page, **token}
 
 
@@ -325,37 +335,12 @@ def _delete_members(project: Project, at: Mapping[str, str], request: Request) -
 
 def _zone_operations(project: Project, at: Mapping[str, str], request: Request) -> Resource:
     zone = project.link(f"zones/{at['zone']}")
-    found = [each for each in project.operations if each.get("zone") == zone and _fits(each, request.query["filter"])]
-    page, token = _page(found, request.query)
+    found = [each for each in project.operations if each.get("zone") == zone and fits(each, request.query["filter"])]
+    page, token = page_of(found, request.query)
     return {"kind": "compute#operationList", "items": [told(each) for each in page], **token}
 
 
 # Parts of answers.
-
-
-def _page(found: list[Resource], query: Mapping[str, str]) -> tuple[list[Resource], Resource]:
-    begin, size = int(query.get("pageToken", "page-0").removeprefix("page-")), int(query.get("maxResults", "500"))
-    more = begin + size < len(found)
-    return found[begin : begin + size], {"nextPageToken": f"page-{begin + size}"} if more else {}
-
-
-def _fits(resource: Mapping[str, Any], wanted: str) -> bool:
-    """Google's filters, as far as the code writes them."""
-    terms = list(_TERM.finditer(wanted))
-    assert bool(terms) == bool(wanted), f"Google may take the filter {wanted!r}, the fake does not"
-    for key, sign, text, word in (match.groups() for match in terms):
-        value, expected = str(resource.get(key, "")), text if text is not None else word
-        same = re.fullmatch(expected, value) is not None if sign == "eq" else value == expected
-        if same == (sign == "!="):
-            return False
-    return True
-
-
-def _scope(resource: Mapping[str, Any]) -> str:
-    for kind in ("zone", "region"):
-        if kind in resource:
-            return f"{kind}s/{resource[kind].rpartition('/')[2]}"
-    return "global"
 
 
 def _group(project: Project, at: Mapping[str, str]) -> Group:
@@ -364,12 +349,6 @@ def _group(project: Project, at: Mapping[str, str]) -> Group:
     if path not in project.groups:
         raise RefusedError(404, "notFound", f"The resource '{path}' was not found")
     return project.groups[path]
-
-
-def _named(known: Mapping[str, Resource], name: str) -> Resource:
-    if name not in known:
-        raise RefusedError(404, "notFound", f"The resource '{name}' was not found")
-    return known[name]
 
 
 def _refuse_not_ready(told: Mapping[str, Any], *statuses: str) -> None:
@@ -384,8 +363,8 @@ def _gpus(project: Project, region: str) -> float:
 
 
 def _project_of(variables: Mapping[str, str]) -> str:
-    """Of Compute Engine's paths, and of the Resource Manager's."""
-    return variables.get("project") or variables.get("resource", "").rpartition("/")[2]
+    """Of Compute Engine's paths, the Resource Manager's, and Cloud Monitoring's."""
+    return variables.get("project") or (variables.get("resource") or variables.get("name", "")).rpartition("/")[2]
 
 
 def _key(name: str) -> str:

@@ -23,7 +23,9 @@ class TokenService(HTTPServer):
         """No token is given yet."""
         super().__init__(("127.0.0.1", 0), _Handler)
         self.world, self.given, self.broken = world, 0, False
+        self.says = "secret-of-the-token-service"  # where it is broken
         self.takes_seconds = 0.0
+        self.taken = True  # whether Compute Engine takes what it gives
         world.fake.tokens = set()
 
 
@@ -36,12 +38,13 @@ class _Handler(BaseHTTPRequestHandler):
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
         assert form["assertion"][0].count(".") == 2
-        body: dict[str, object] = {"error": "invalid_grant", "error_description": "secret-of-the-token-service"}
+        body: dict[str, object] = {"error": "invalid_grant", "error_description": self.server.says}
         if not self.server.broken:
             self.server.given += 1
             token = f"token-{self.server.given}"
             assert self.server.world.fake.tokens is not None
-            self.server.world.fake.tokens = {token}
+            if self.server.taken:
+                self.server.world.fake.tokens = {token}
             body = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
         content = json.dumps(body).encode()
         self.send_response(400 if self.server.broken else 200)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gpuwatch.cli.doctor import cloud
 from gpuwatch.cli.doctor.context import ControllerCase
-from gpuwatch.clouds import CloudUnavailableError
+from gpuwatch.clouds import ClockSkewError, CloudUnavailableError
 from gpuwatch.clouds.permissions import Identity
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.policies import PoolRules
@@ -51,6 +51,19 @@ def test_each_clouds_clock_is_looked_at() -> None:
     assert [each.looked_at for each in found] == [f"this clock against the cloud's: {name}" for name in clouds]
     assert codes(found) == ["clock.cloud", "cloud.skipped"]
     assert found[0].seen == "the cloud's is 1m ahead; asked as me"
+
+
+def test_a_cloud_that_refuses_our_clock_says_so() -> None:
+    """It does not even say who we are: that is what is found, and not a check that was left out."""
+    clouds = Clouds("bj")
+
+    def refused() -> Identity:
+        raise ClockSkewError("the signature has expired")
+
+    clouds["bj"].identity = refused  # type: ignore[method-assign]
+    (found,) = cloud.clock(a_case(clouds))
+
+    assert (found.code, found.seen) == ("clock.cloud", "the signature has expired")
 
 
 def test_a_launch_is_tried_in_the_cloud_that_its_pool_names() -> None:

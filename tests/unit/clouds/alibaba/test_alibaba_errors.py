@@ -4,6 +4,7 @@ import pytest
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -36,7 +37,6 @@ from gpuwatch.clouds.alibaba.errors import reading, refusal
         ("Forbidden.RAM", 403, AuthFailedError),
         ("NoPermission", 403, AuthFailedError),
         ("InvalidSecurityToken.Expired", 403, AuthFailedError),
-        ("InvalidTimeStamp.Expired", 400, AuthFailedError),
         ("SignatureDoesNotMatch", 400, AuthFailedError),
         ("InternalError", 500, CloudUnavailableError),
         ("ServiceUnavailable", 503, CloudUnavailableError),
@@ -66,3 +66,12 @@ def test_an_answer_without_its_parts_is_no_answer(broken: Exception) -> None:
     """Never an empty list, and never a yes."""
     with pytest.raises(CloudUnavailableError, match="no usable answer"), reading("ECS x"):
         raise broken
+
+
+@pytest.mark.parametrize("code", ["InvalidTimeStamp.Expired", "InvalidTimeStamp.Format", "IllegalTimestamp"])
+def test_a_request_of_another_time_is_about_our_clock(code: str) -> None:
+    """The keys are good: what is to be set is said."""
+    error = refusal("ECS StopInstance", 400, code, "Specified time stamp or date value is expired.")
+
+    assert (type(error), error.code) == (ClockSkewError, code)
+    assert "set this machine's clock" in str(error)

@@ -21,6 +21,7 @@ from botocore.exceptions import (
 from gpuwatch.clouds import (
     FLEET_TAG,
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -129,3 +130,22 @@ def test_an_error_keeps_its_sentence_and_loses_its_secrets(message: str) -> None
     text = "".join(traceback.format_exception(caught.value))
     assert message[:20] in text
     assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"Error": {"Code": "SignatureDoesNotMatch", "Message": "Signature expired: 20260105T120000Z is now earlier"}},
+        {"Error": {"Code": "RequestTimeTooSkewed", "Message": "The difference is too large"}},
+        {"Error": {"Code": "RequestInTheFuture", "Message": "The date is in the future"}},
+        {"Error": {"Code": "SignatureDoesNotMatch", "Message": "Signature not yet current: 20260105T120000Z"}},
+        {
+            "Error": {"Code": "AuthFailure", "Message": "AWS was not able to validate the provided access credentials"},
+            "ResponseMetadata": {"HTTPHeaders": {"date": "Mon, 05 Jan 2015 12:00:00 GMT"}},
+        },
+    ],
+)
+def test_a_signature_of_another_time_is_about_our_clock(told: dict[str, Any]) -> None:
+    """EC2 itself says the same as of a wrong key; the date of its answer says more."""
+    with pytest.raises(ClockSkewError, match="set this machine's clock"), asking("StopInstances"):
+        raise ClientError(told, "StopInstances")  # type: ignore[arg-type]  # what came is no part of the stubs

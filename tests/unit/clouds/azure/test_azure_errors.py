@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -87,3 +88,13 @@ def test_credentials_fail_without_their_secrets() -> None:
 
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_certificate_of_another_time_is_about_our_clock() -> None:
+    """Entra ID says so by a number; its text is not repeated."""
+    said = "AADSTS700024: Client assertion is not within its valid time range. a-secret"
+
+    with pytest.raises(ClockSkewError, match="set this machine's clock") as caught, asking("GET x"):
+        raise ClientAuthenticationError(said)
+
+    assert "a-secret" not in str(caught.value)

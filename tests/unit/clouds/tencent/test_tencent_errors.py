@@ -8,6 +8,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from gpuwatch.clouds import (
     AuthFailedError,
+    ClockSkewError,
     CloudError,
     CloudUnavailableError,
     InsufficientCapacityError,
@@ -50,7 +51,7 @@ SECRET = "anExampleTokenThatMustNeverComeOut"  # noqa: S105  an example
         ("InvalidInstanceId.Malformed", NotFoundError),
         ("ResourceNotFound.AutoScalingGroupNotFound", NotFoundError),
         ("ResourceNotFound.AutoScalingGroupIdNotFound", NotFoundError),
-        ("AuthFailure.SignatureExpire", AuthFailedError),
+        ("AuthFailure.SignatureExpire", ClockSkewError),
         ("AuthFailure.TokenFailure", AuthFailedError),
         ("AuthFailure.UnauthorizedOperation", AuthFailedError),
         ("UnauthorizedOperation.PermissionDenied", AuthFailedError),
