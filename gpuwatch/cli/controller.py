@@ -13,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.cli.render import round_line
 from gpuwatch.clouds import Cloud, CloudError, Leftover
-from gpuwatch.clouds.named import connect, secret_stores, start_command
+from gpuwatch.clouds.named import connect, providers, secret_stores, start_command
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import LiveParts, Memory
@@ -94,7 +94,7 @@ def assembled(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
             ),
             ledger=ledger,
             rules=settings.rulebook,
-            meter=Meter(ledger, settings.cost.metering(settings.interval)),
+            meter=Meter(ledger, settings.cost.metering(settings.interval, providers(settings.named_clouds))),
             budgets=Budgeting(
                 ledger=ledger,
                 budgets=settings.budgets,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     default="pool",
     show_default=True,
     metavar="WHAT",
-    help="pool, owner, account, node, type, region, capacity, day or tag:KEY.",
+    help="pool, cloud, provider, owner, account, node, type, region, capacity, day or tag:KEY.",
 )
 @click.option("--explain", is_flag=True, help="Make all totals again from single rows; exit status 1 if one differs.")
 @click.option("--unused", is_flag=True, help="Ask the cloud also for what no running machine uses, by the month.")
@@ -86,12 +86,20 @@ def cost(  # noqa: PLR0913  one for each option
     metavar="WHAT=NAME",
     help="What a column is called in a bill that is not AWS's: node, start, end, cost, currency, hours.",
 )
+@click.option("--cloud", metavar="NAME", help="The bill is of this cloud: what was metered in others is left out.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many lines.")
 @config_option
 @json_option
 @click.pass_obj
 def reconcile(
-    above: Path | None, bill: Path, columns: tuple[str, ...], limit: int, path: Path | None, *, as_json: bool
+    above: Path | None,
+    bill: Path,
+    columns: tuple[str, ...],
+    cloud: str | None,
+    limit: int,
+    path: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Compare a bill with the ledger: differences by machine and day, largest first, with the likeliest reason."""
     with _spend(path or above) as (settings, spend):
@@ -101,10 +109,18 @@ def reconcile(
         from gpuwatch.money.bill.parse import mapped  # noqa: PLC0415  likewise
 
         own = mapped(columns) if columns else None
+        _check_cloud(settings, cloud)
         zone = ZoneInfo(settings.cost.timezone)
-        comparison = reconciling.compared(spend, bill, zone, settings.prices.rates, own)
+        comparison = reconciling.compared(spend, bill, zone, settings.prices.rates, own, cloud)
         document = reconciling.as_object(comparison)
         say(json_text("cost.reconcile", document) if as_json else reconciling.as_text(comparison, limit))
+
+
+def _check_cloud(settings: "Settings", cloud: str | None) -> None:
+    """Refuse a name that no cloud of the settings has; a cloud without a name goes by its provider's."""
+    names = [name or each.provider for name, each in settings.named_clouds.items()]
+    if cloud is not None and cloud not in names:
+        raise click.BadParameter(f"the settings have no cloud {cloud!r}, only {', '.join(names)}", param_hint="--cloud")
 
 
 @contextmanager

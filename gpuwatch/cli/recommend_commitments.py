@@ -45,6 +45,7 @@ def _usd(context: click.Context, param: click.Parameter, value: str | None) -> D
 @config_option
 @click.option("--price", callback=_usd, help="Of one unit of the load for an hour on demand, in US dollars.")
 @click.option("--instance-type", help="The load counts such machines, at their price.")
+@click.option("--cloud", metavar="NAME", help="Only what the ledger metered in this cloud.")
 @click.option(
     "--one-year", callback=_amount, default="0.30", show_default="0.30, assumed", help="Discount, as a share."
 )
@@ -72,6 +73,7 @@ def commitments(
     path: Path | None,
     price: Decimal | None,
     instance_type: str | None,
+    cloud: str | None,
     committed: int,
     as_json: bool,
     **terms: Any,  # noqa: ANN401  as click gives them; Terms has the types
@@ -85,10 +87,12 @@ def commitments(
     place = csv_path or "the ledger"
     try:
         if csv_path is not None:
+            if cloud is not None:
+                raise click.UsageError("--cloud is for what the ledger metered; --csv has no clouds")
             per_hour, source = _price(price, instance_type)
             load, notes = _load(csv_path)
         else:
-            load, notes, per_hour, source = _metered(path, instance_type, price)
+            load, notes, per_hour, source = _metered(path, instance_type, price, cloud)
         try:
             offer = Terms(price_per_hour=per_hour, **terms)
         except ValueError as error:
@@ -124,7 +128,7 @@ def _price(price: Decimal | None, instance_type: str | None) -> tuple[Decimal, s
 
 
 def _metered(
-    path: Path | None, instance_type: str | None, price: Decimal | None
+    path: Path | None, instance_type: str | None, price: Decimal | None, cloud: str | None
 ) -> tuple[list[float | None], list[str], Decimal, str]:
     """Machines in use hour by hour, what is to be known of that, and the price with its source.
 
@@ -139,7 +143,7 @@ def _metered(
 
         ledger = Ledger.connect(settings_of(path).ledger, read_only=True)
         try:
-            load = load_of(SpendBook(ledger), instance_type)
+            load = load_of(SpendBook(ledger), instance_type, cloud)
         finally:
             ledger.close()
     notes = []

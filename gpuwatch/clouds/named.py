@@ -203,6 +203,11 @@ def kinds(clouds: Clouds) -> str:
     return ", ".join(f"{name} ({each.provider})" if name else each.provider for name, each in clouds.items())
 
 
+def providers(clouds: Clouds) -> dict[str, str]:
+    """The provider of each cloud, by its name."""
+    return {name: each.provider for name, each in clouds.items()}
+
+
 def provider_of(clouds: Clouds, name: str) -> str | None:
     """The provider of the cloud of that name; None: no such cloud, or no name where there are several."""
     if name in clouds:

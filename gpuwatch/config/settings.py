@@ -130,11 +130,14 @@ def launch_regions(settings: Settings) -> Iterator[tuple[tuple[str, ...], str, s
 
 
 def _clouds(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every cloud that a pool names, and the key that names it."""
+    """Every cloud that a pool or a budget names, and the key that names it."""
     for name, rules in settings.pools.items():
         yield from ((("pools", name, "clouds"), cloud) for cloud in rules.clouds)
         if rules.launch.cloud is not None:
             yield ("pools", name, "launch", "cloud"), rules.launch.cloud
+    for name, budget in settings.budgets.items():
+        if budget.cloud is not None:
+            yield ("budgets", name, "cloud"), budget.cloud
 
 
 def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -194,7 +197,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
-    """The clouds, and what pools say of them."""
+    """The clouds, and what pools and budgets say of them."""
     clouds = settings.named_clouds
     yield from named.names(settings.clouds)
     yield from named.contradictions(clouds)

@@ -297,9 +297,9 @@ def month_budget(case: Case) -> Finding:
 
     This applies to `budgets` with `block_growth` (docs/money.md#budgets). `actual` refuses once all of the budget is
     spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
-    stopped node counts to a budget by its own pool, owner, account and tags; a new node counts if any node of its pool
-    does, or if the pool is empty. If the ledger cannot say what is spent, nothing is added. Removals, notices and what
-    people start themselves are not affected.
+    stopped node counts to a budget by its own cloud, pool, owner, account and tags; a new node counts if any node of
+    its pool in its cloud does, or if it is the first one. If the ledger cannot say what is spent, nothing is
+    added. Removals, notices and what people start themselves are not affected.
 
     Raise the budget, or wait for the next month.
     """
@@ -319,11 +319,17 @@ def month_budget(case: Case) -> Finding:
 
 
 def _counts(case: Case, scope: Scope) -> bool:
-    """Whether what the step adds counts: a node by itself, a new one as any of its pool does, or if the pool is empty.
+    """Whether what the step adds counts: a node by itself, a new one as any of its pool does, or if it is the first.
 
-    What a launched node will be labelled with is not known; the nodes of its pool tell best.
+    What a launched node will be labelled with is not known; the nodes of its pool in the same cloud tell best. A launch
+    names its cloud where there are several.
     """
     if scope.pool not in {None, case.pool}:
         return False
-    nodes = (case.node,) if case.node is not None else case.observation.fleet.roster(case.pool).nodes
+    if case.node is not None:
+        return scope.covers(case.node)
+    cloud = case.group.cloud if case.group is not None else case.step.arguments.get("cloud", "")
+    if cloud and scope.cloud not in {None, cloud}:
+        return False
+    nodes = [node for node in case.observation.fleet.roster(case.pool).nodes if not cloud or node.cloud == cloud]
     return not nodes or any(scope.covers(node) for node in nodes)

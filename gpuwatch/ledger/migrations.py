@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from gpuwatch.ledger import snapshots
 from gpuwatch.ledger.chain import GENESIS, Writer, sha256
-from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS, SHIELDS
+from gpuwatch.ledger.tables import BODIES, HEAD, METADATA, NOTICES, OPEN_INTENTS, SHIELDS, SPEND_TERMS
 
 _OLD_1 = ("outcomes", "open_intents", "notices", "intents", "rounds")
 
@@ -73,6 +73,17 @@ def from_4(db: Connection) -> None:
 def from_5(db: Connection) -> None:
     """Schema 5: nothing was known of what the fleet was used for by the minute; the timelines begin empty."""
     METADATA.create_all(db)
+
+
+def from_6(db: Connection) -> None:
+    """Schema 6: spending did not know its cloud. Nobody can say it of the past: there it is not known.
+
+    In a ledger that comes from schema 1 or 2 the table was made a moment ago, as it is now.
+    """
+    there = {column["name"] for column in inspect(db).get_columns(SPEND_TERMS.name)}
+    for name in ("cloud", "provider"):
+        if name not in there:
+            db.exec_driver_sql(f"ALTER TABLE {SPEND_TERMS.name} ADD COLUMN {name} TEXT")
 
 
 def _rows(db: Connection, query: str) -> Any:  # noqa: ANN401  rows of tables that no longer have a description

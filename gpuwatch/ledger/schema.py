@@ -19,6 +19,7 @@ _MIGRATIONS: dict[int, Callable[[Connection], None]] = {
     3: migrations.from_3,
     4: migrations.from_4,
     5: migrations.from_5,
+    6: migrations.from_6,
 }
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 
 from gpuwatch.model.usage import AMOUNTS
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 METADATA = MetaData()
 _ID = BigInteger().with_variant(Integer, "sqlite")  # SQLite's own row number is called INTEGER
@@ -219,7 +219,8 @@ NODE_USE = Table(
     _text("use"),
     Index("node_use_by_begin", "begin"),
 )
-# What was billed under which labels and which price; `digest` is the SHA-256 of all of them.
+# What was billed under which labels and which price; `digest` is the SHA-256 of all of them. `cloud` is its name in the
+# settings; NULL, as `provider`: not known, as of all that was billed before schema 7.
 SPEND_TERMS = Table(
     "spend_terms",
     METADATA,
@@ -236,6 +237,8 @@ SPEND_TERMS = Table(
     Column("price_as_of", Text),
     Column("price_source", Text),
     _text("tags"),
+    Column("cloud", Text),
+    Column("provider", Text),
 )
 # Milliseconds of a node, and of its GPUs together, by use, in the hour or day of `span` seconds that begins at `begin`
 # (seconds since 1970); joules, and the milliseconds of GPUs over which they were measured.

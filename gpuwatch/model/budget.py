@@ -20,11 +20,15 @@ class Scope:
     owner: str | None = None
     account: str | None = None
     tag: tuple[str, str] | None = None
+    cloud: str | None = None
 
-    def takes(self, pool: str, owner: str | None, account: str | None, tags: Mapping[str, str]) -> bool:
-        """Whether spending under these labels counts."""
+    def takes(
+        self, pool: str, owner: str | None, account: str | None, tags: Mapping[str, str], cloud: str | None
+    ) -> bool:
+        """Whether spending under these labels counts; a cloud that is not known (None) is no cloud's."""
         return (
             self.pool in {None, pool}
+            and self.cloud in {None, cloud}
             and self.owner in {None, owner}
             and self.account in {None, account}
             and (self.tag is None or tags.get(self.tag[0]) == self.tag[1])
@@ -32,11 +36,11 @@ class Scope:
 
     def covers(self, node: Node) -> bool:
         """Whether a machine's spending counts."""
-        return self.takes(node.pool, node.owner, node.account, node.tags)
+        return self.takes(node.pool, node.owner, node.account, node.tags, node.cloud)
 
     def __str__(self) -> str:
         """For people."""
-        named = {"pool": self.pool, "owner": self.owner, "account": self.account}
+        named = {"cloud": self.cloud, "pool": self.pool, "owner": self.owner, "account": self.account}
         parts = [f"{name} {value}" for name, value in named.items() if value is not None]
         return ", ".join([*parts, *(["tag " + "=".join(self.tag)] if self.tag else [])]) or "everything"
 

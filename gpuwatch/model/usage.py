@@ -35,7 +35,10 @@ GROUPS = (range(GPU), range(GPU, JOULES), range(JOULES, MEASURED), range(MEASURE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a machine was billed under: its labels, and its price with its source. None is an unknown price."""
+    """What a machine was billed under: its labels, and its price with its source. None is an unknown price.
+
+    `cloud` is its name in the settings, "" where they name none; None, as a `provider` of None: not known.
+    """
 
     pool: str
     owner: str | None
@@ -48,6 +51,8 @@ class Terms:
     price_as_of: date | None
     price_source: str | None
     tags: tuple[tuple[str, str], ...] = ()
+    cloud: str | None = None
+    provider: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ def served(parts: ControllerContext, ledger: Ledger) -> Iterator[tuple[str, Call
     """The controller's own page, API and metrics on loopback: their address, and what takes each round."""
     server, cost = ControllerSettings(), CostSettings()
     observers = make_observers(parts, ledger, FLEET, server=server, signals=ObserveSettings(), cost=cost)
-    clock, meter = _PageClock(parts.clock, SystemClock()), Meter(ledger, cost.metering(parts.interval_seconds))
+    rules = cost.metering(parts.interval_seconds, {"": "simulated"})
+    clock, meter = _PageClock(parts.clock, SystemClock()), Meter(ledger, rules)
     try:
         running = make_server(server, observers, clock)
     except OSError:  # the controller's own port is taken

@@ -11,12 +11,12 @@ from gpuwatch.money.accounting.totals import Row, Total, totals
 
 def count(state: MetricsState, billed: Iterable[Row]) -> None:
     """Add what one round has billed."""
-    for pool, total in totals(billed, lambda row: row.terms.pool).items():
+    for (pool, cloud), total in totals(billed, lambda row: (row.terms.pool, row.terms.cloud or "")).items():
         for use, seconds, usd in _by_use(total):
             if seconds:
-                state.count("billed_gpu_seconds", (pool, use), seconds)
+                state.count("billed_gpu_seconds", (pool, use, cloud), seconds)
             if usd:
-                state.count("billed_usd", (pool, use), usd)
+                state.count("billed_usd", (pool, use, cloud), usd)
 
 
 def _by_use(total: Total) -> Iterator[tuple[Use, float, float]]:
@@ -53,11 +53,11 @@ _BUDGET = ("budget",)
 FAMILIES = (
     counter(
         "billed_gpu_seconds_total",
-        ("pool", "use"),
+        ("pool", "use", "cloud"),
         "Time for which GPUs were billed, by what they did (`gpuwatch cost`); counted when a round has billed it.",
         "ledger",
     ),
-    counter("billed_usd_total", ("pool", "use"), "What that cost, where the price is known.", "ledger"),
+    counter("billed_usd_total", ("pool", "use", "cloud"), "What that cost, where the price is known.", "ledger"),
     gauge(
         "budget_usd",
         _BUDGET,

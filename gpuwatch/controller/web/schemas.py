@@ -57,7 +57,10 @@ class CostQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     period: Annotated[str, Meta(pattern=r"^(today|month|[0-9]{4}-[0-9]{2}(-[0-9]{2})?)" + _END)] = "month"
     by: Annotated[
-        str, Meta(pattern=r"^(pool|owner|account|node|type|region|capacity|day|tag:.+)" + _END, max_length=200)
+        str,
+        Meta(
+            pattern=r"^(pool|cloud|provider|owner|account|node|type|region|capacity|day|tag:.+)" + _END, max_length=200
+        ),
     ] = "pool"
 
 

@@ -27,11 +27,15 @@ from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark, Stretch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metering:
-    """How to meter: the zone of hours and days, the tags to keep, and the longest gap between two rounds."""
+    """How to meter: the zone of hours and days, the tags to keep, and the longest gap between two rounds.
+
+    `providers` are those of the clouds, by their names in the settings; "" is the only one where these name none.
+    """
 
     zone: ZoneInfo
     tags: tuple[str, ...] = ()
     silent_after_seconds: float = 300.0
+    providers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,8 @@ def _terms(node: Node, observation: Observation, rules: Metering) -> Terms:
         price_as_of=None if price is None else price.as_of,
         price_source=None if price is None else _source(price),
         tags=tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags]),
+        cloud=node.cloud,
+        provider=rules.providers.get(node.cloud),
     )
 
 

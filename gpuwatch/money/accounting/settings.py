@@ -1,6 +1,6 @@
 """Settings of accounting."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -53,10 +53,11 @@ class CostSettings:
     ] = ("team", "project", "environment", "cost-center")
     energy: EnergySettings = field(default_factory=EnergySettings)
 
-    def metering(self, interval_seconds: float) -> Metering:
-        """How rounds so far apart are metered."""
+    def metering(self, interval_seconds: float, providers: Mapping[str, str] | None = None) -> Metering:
+        """How rounds so far apart are metered; `providers` by the names of clouds."""
         silent = max(_SILENT_AFTER_SECONDS, _MISSED_ROUNDS * interval_seconds)
-        return Metering(zone=ZoneInfo(self.timezone), tags=self.tags, silent_after_seconds=silent)
+        zone = ZoneInfo(self.timezone)
+        return Metering(zone=zone, tags=self.tags, silent_after_seconds=silent, providers=dict(providers or {}))
 
 
 def contradictions(settings: CostSettings) -> Iterator[Contradiction]:

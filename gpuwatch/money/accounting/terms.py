@@ -12,6 +12,8 @@ from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.tables import SPEND_TERMS
 from gpuwatch.model.usage import Terms
 
+_LATER = ("cloud", "provider")  # columns that schema 6 did not have
+
 
 @dataclass(slots=True)
 class Numbers:
@@ -61,7 +63,10 @@ def _columns(terms: Terms) -> dict[str, str | int | None]:
 
 
 def _canonical(terms: Terms) -> bytes:
-    return msgspec.json.encode(_columns(terms), order="sorted")
+    """What is hashed. What a schema did not have is left out while it is not known: the seals of old days hold."""
+    columns = _columns(terms)
+    unknown = [name for name in _LATER if columns[name] is None]
+    return msgspec.json.encode({name: columns[name] for name in columns.keys() - unknown}, order="sorted")
 
 
 class _Known(dict[int, Terms]):
@@ -94,6 +99,8 @@ def all_terms(db: Connection) -> dict[int, Terms]:
                 price_as_of=None if row.price_as_of is None else date.fromisoformat(row.price_as_of),
                 price_source=row.price_source,
                 tags=tuple(sorted(msgspec.json.decode(row.tags, type=dict[str, str]).items())),
+                cloud=row.cloud,
+                provider=row.provider,
             ),
         )
         for row in db.execute(select(SPEND_TERMS))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Terms, Use
 from gpuwatch.money.accounting.settings import EnergySettings
@@ -12,8 +12,10 @@ from gpuwatch.money.accounting.slices import Calendar
 _KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN))
 _USEFUL = USES.index(Use.USEFUL)
 _JOULES_PER_KWH = 3_600_000
+Name = TypeVar("Name", str, tuple[str, str])  # of a group
 TAG = "tag:"
 NONE = "(none)"  # what has no owner, account or tag
+NOT_KNOWN = "(not known)"  # the cloud of what was billed before the ledger kept it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +99,15 @@ class Total:
         return self.amounts[MEASURED]
 
 
+def cloud_name(terms: Terms) -> str:
+    """The cloud's name; of the only one where the settings name none, what it is."""
+    return terms.cloud or terms.provider or NOT_KNOWN
+
+
 BY: dict[str, Callable[[Row], str | None]] = {
     "pool": lambda row: row.terms.pool,
+    "cloud": lambda row: cloud_name(row.terms),
+    "provider": lambda row: row.terms.provider or NOT_KNOWN,
     "owner": lambda row: row.terms.owner,
     "account": lambda row: row.terms.account,
     "node": lambda row: row.node_id,
@@ -125,9 +134,9 @@ def grouping(by: str, calendar: Calendar) -> Callable[[Row], str]:
     return lambda row: BY[by](row) or NONE
 
 
-def totals(rows: Iterable[Row], group: Callable[[Row], str]) -> dict[str, Total]:
+def totals(rows: Iterable[Row], group: Callable[[Row], Name]) -> dict[Name, Total]:
     """The total of each group, by name."""
-    found: dict[str, Total] = {}
+    found: dict[Name, Total] = {}
     for row in rows:
         found.setdefault(group(row), Total()).add(row)
     return dict(sorted(found.items()))

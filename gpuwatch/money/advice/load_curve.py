@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from gpuwatch.model.usage import USES, HourKey, Terms, Use
 from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.accounting.totals import cloud_name
 
 _HOUR = 3600
 _USEFUL = USES.index(Use.USEFUL)
@@ -29,16 +30,20 @@ class Load:
     price_source: str | None
 
 
-def load_of(spend: SpendBook, instance_type: str | None) -> Load:
-    """What was useful of a type's time; without a type, of the only one that there is.
+def load_of(spend: SpendBook, instance_type: str | None, cloud: str | None = None) -> Load:
+    """What was useful of a type's time; without a type, of the only one that there is. `cloud`: in that one alone.
 
     Raises:
-        LoadError: nothing is metered, nothing of that type, or there are several and none was named.
+        LoadError: nothing is metered, nothing of that type or cloud, or there are several types and none was named.
 
     """
     rows = [(key, terms, amounts[_USEFUL]) for key, terms, amounts in _rows(spend)]
     if not rows:
         raise LoadError("nothing is metered yet; let `gpuwatch controller` run, or give --csv")
+    clouds = sorted({cloud_name(terms) for _, terms, _ in rows})
+    if cloud is not None and cloud not in clouds:
+        raise LoadError(f"nothing of the cloud {cloud} is metered; expected --cloud with one of {', '.join(clouds)}")
+    rows = [row for row in rows if cloud in {None, cloud_name(row[1])}]
     types = sorted({terms.instance_type for _, terms, _ in rows})
     if instance_type is None and len(types) == 1:
         instance_type = types[0]

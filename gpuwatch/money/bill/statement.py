@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import Total, plain_usd
+from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name, plain_usd
 from gpuwatch.money.bill.parse import BillError, Columns, charges
 from gpuwatch.money.bill.reconcile import Bill, Line, Reconciliation, gathered, reconciled
 from gpuwatch.runtime.printable import not_utf8
@@ -37,9 +37,16 @@ class Compared:
 
 
 def compared(
-    spend: SpendBook, path: Path, zone: ZoneInfo, rates: Mapping[str, Decimal], own: Columns | None = None
+    spend: SpendBook,
+    path: Path,
+    zone: ZoneInfo,
+    rates: Mapping[str, Decimal],
+    own: Columns | None = None,
+    cloud: str | None = None,
 ) -> Compared:
-    """Read the bill once, a line at a time, then the ledger's rows of its days.
+    """Read the bill once, a line at a time, then the ledger's rows of its days; those of `cloud`, if it is one's bill.
+
+    What was metered before the ledger knew clouds counts where the bill has its machine.
 
     Raises:
         BillError: the file cannot be read as a bill.
@@ -57,7 +64,11 @@ def compared(
     first, last = min(days), max(days)
     since, until = calendar.midnight(first), calendar.midnight(last + timedelta(days=1))
     metered: dict[Line, Total] = {}
+    billed = {node for node, _ in bill.lines}
     for row in spend.rows(since, until, by_node=True, by_time=True):
+        home = cloud_name(row.terms)
+        if cloud not in {None, home} and not (home == NOT_KNOWN and row.node_id in billed):
+            continue
         day = calendar.local((row.begin or 0) * 1000).date()
         metered.setdefault((row.node_id or "", day), Total()).add(row)
     began = spend.began()

@@ -18,12 +18,12 @@ from decimal import Decimal
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from gpuwatch.model.budget import Basis, BudgetState, Crossing, ShorterWaits
+from gpuwatch.model.budget import Basis, BudgetState, Crossing, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price, format_usd
-from gpuwatch.model.usage import HOUR_MS
+from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end
@@ -65,27 +65,40 @@ class Month:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What a budget's scope has cost until the last full hour, and the forecast from there."""
+    """What a budget's scope has cost until the last full hour, and the forecast from there.
+
+    `unnamed_ms` is time of machines that the scope might hold, if the names of their clouds were known.
+    """
 
     usd: Fraction
     unpriced_ms: int
     ahead: MonthEnd | None  # its sums are of the whole month; None: less than a day is on record
+    unnamed_ms: int = 0
 
 
 def counted(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
     """The rows in a budget's scope."""
     scope = budget.scope
-    return [
-        row
-        for row in rows
-        if scope.takes(row.terms.pool, row.terms.owner, row.terms.account, dict(row.terms.tags) if scope.tag else {})
-    ]
+    return [row for row in rows if _takes(scope, row.terms)]
 
 
-def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None) -> Past:
+def _takes(scope: Scope, terms: Terms) -> bool:
+    tags = dict(terms.tags) if scope.tag else {}
+    return scope.takes(terms.pool, terms.owner, terms.account, tags, terms.cloud)
+
+
+def unnamed(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
+    """This month's time (ms) in a cloud's scope but for the cloud, which had no name in the ledger then."""
+    begin, scope = int(month.begin.timestamp()), replace(budget.scope, cloud=None)
+    if budget.cloud is None:
+        return 0
+    return sum(row.node_ms for row in rows if row.begin >= begin and not row.terms.cloud and _takes(scope, row.terms))
+
+
+def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_ms: int = 0) -> Past:
     """A budget's past, of the rows in its scope that begin before the edge, with a forecast made of such."""
     usd, unpriced_ms = _sums(rows, month)
-    return Past(usd=usd, unpriced_ms=unpriced_ms, ahead=ahead)
+    return Past(usd=usd, unpriced_ms=unpriced_ms, ahead=ahead, unnamed_ms=unnamed_ms)
 
 
 def priced(observation: Observation) -> Priced:
@@ -225,6 +238,9 @@ def _notes(month: Month, known: Past) -> list[str]:
         return ["nothing has been metered yet"]
     if month.began > month.begin:
         notes.append(f"metered from {format_time(month.began)} on: what was spent earlier this month is not in it")
+    if known.unnamed_ms:
+        hours = known.unnamed_ms / HOUR_MS
+        notes.append(f"{hours:.1f} machine-hours are not in it: their cloud had no name when they were metered")
     if known.ahead is None:
         began = format_time(month.began)
         notes.append(f"too early for a forecast: it needs a day of history, and metering began at {began}")

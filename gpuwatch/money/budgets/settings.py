@@ -17,13 +17,16 @@ _PERCENT = re.compile(r"(\d{1,4}(?:\.\d{1,2})?) ?%")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a month of a pool, owner, account, tag, or of everything, may cost."""
+    """What a month of a cloud, pool, owner, account, tag, or of everything, may cost."""
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
     usd_per_month: Annotated[
         Decimal, Gt(0), Setting("US dollars for a month, which begins by the clocks of cost.timezone.")
     ] = Decimal(5000)
+    cloud: Annotated[
+        Annotated[str, MinLen(1)] | None, Setting("Only this cloud's machines count, by its name in `clouds`.")
+    ] = None
     pool: Annotated[
         Annotated[str, MinLen(1)] | None, Setting("Only this pool's machines count. None: of all pools.")
     ] = None
@@ -58,9 +61,8 @@ class Budget:
     def scope(self) -> Scope:
         """The machines that count."""
         key, _, value = (self.tag or "").partition("=")
-        return Scope(
-            pool=self.pool, owner=self.owner, account=self.account, tag=None if self.tag is None else (key, value)
-        )
+        tag = None if self.tag is None else (key, value)
+        return Scope(cloud=self.cloud, pool=self.pool, owner=self.owner, account=self.account, tag=tag)
 
     @property
     def ratios(self) -> tuple[Decimal, ...]:

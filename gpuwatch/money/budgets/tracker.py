@@ -31,6 +31,7 @@ from gpuwatch.money.budgets.budget import (
     priced,
     state,
     unknown,
+    unnamed,
 )
 from gpuwatch.money.budgets.settings import Budget
 
@@ -114,7 +115,12 @@ class Budgeting:
         if again or self._until is None or self._until[1] != month.name:
             self._past = {}
         self._past = {
-            name: past(counted(budget, self._rows), month, self._past[name].ahead if name in self._past else None)
+            name: past(
+                counted(budget, self._rows),
+                month,
+                self._past[name].ahead if name in self._past else None,
+                unnamed(budget, self._rows, month),
+            )
             for name, budget in self.budgets.items()
         }
         self._due = list(self.budgets)

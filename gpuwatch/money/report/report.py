@@ -22,7 +22,7 @@ from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
 
-SLICES = ("pool", "owner", "account", "type", "region", "capacity", "node")
+SLICES = ("cloud", "pool", "owner", "account", "type", "region", "capacity", "node")
 _CENT = Fraction(1, 100)
 _DAY = timedelta(days=1)
 _FORMS = {"hour": "%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m"}

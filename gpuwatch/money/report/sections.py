@@ -142,7 +142,7 @@ def _waste(report: Report) -> Iterator[Part]:
     """Who and what wasted how much."""
     for by, found in report.slices.items():
         tag = by.startswith(TAG)
-        if by in _SHOWN or tag:
+        if by in _SHOWN or tag or (by == "cloud" and len(found) > 1):
             name = f"tag {by.removeprefix(TAG)}" if tag else {"node": "machine"}.get(by, by)
             yield _slice(f"By {name}", name, found, report)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.guard import Case
+from gpuwatch.model.budget import Scope
 from gpuwatch.model.decision import Done, Intent, OpenIntent, Outcome, Status, Stopped, Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport, NodeState, State
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
@@ -20,6 +21,7 @@ from tests.support.builders.guard_cases import (
     with_ledger,
     with_node,
 )
+from tests.support.builders.money import budgeted
 from tests.support.builders.past_steps import REASON, a_step
 
 ASKED = {"template": "lt-1", "instance_type": "g6.xlarge"}
@@ -94,6 +96,22 @@ ONE_TIME = "its spot request sir-1 is one-time"
 LOCAL_DISKS = "its cloud does not stop the charges of a machine with local disks"
 COMES_BACK = "its persistent spot request sir-1 would launch it again"
 
+
+def spent_in(cloud: str | None, case: Case, owner: str | None = None) -> Case:
+    """The case when a month's budget of that cloud, or that owner, is used up."""
+    return budgeted(case, scope=Scope(cloud=cloud, owner=owner))
+
+
+def launched_in(case: Case, cloud: str, others: str) -> Case:
+    """A launch in that cloud, of a pool whose nodes are in that other one."""
+    case = a_launch(with_node(case, cloud=others))
+    seen = case.observation
+    nodes = tuple(replace(node, cloud=others) for node in seen.fleet.nodes)
+    arguments = {**case.step.arguments, **({"cloud": cloud} if cloud else {})}
+    seen = replace(seen, fleet=replace(seen.fleet, nodes=nodes))
+    return replace(case, step=replace(case.step, arguments=arguments), observation=seen)
+
+
 SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("unseen", "launch_unseen", lambda c: with_ledger(a_launch(c), open_intents=(an_unseen(),)), "i-9"),
     (
@@ -164,6 +182,17 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("start in another cloud", "other_cloud", lambda c: in_cloud(a_start(c), "us"), "its pool is for bj"),
     ("group in another cloud", "other_cloud", lambda c: in_cloud(a_growth(c), "us"), "pools.default.clouds"),
     ("of no named cloud", "other_cloud", lambda c: in_cloud(c, ""), "without a name"),
+    (
+        "a cloud's month, start",
+        "month_budget",
+        lambda c: spent_in("bj", with_node(a_start(c), cloud="bj")),
+        "budget ml",
+    ),
+    ("a cloud's month, launch", "month_budget", lambda c: spent_in("bj", launched_in(c, "bj", "bj")), "budget ml"),
+    ("a cloud's month, first launch", "month_budget", lambda c: spent_in("bj", launched_in(c, "bj", "us")), "ml"),
+    ("a cloud's month, only cloud", "month_budget", lambda c: spent_in("bj", launched_in(c, "", "bj")), "budget ml"),
+    ("a cloud's month, group", "month_budget", lambda c: spent_in("bj", a_growth(c, cloud="bj")), "budget ml"),
+    ("an owner's month", "month_budget", lambda c: spent_in(None, launched_in(c, "bj", "us"), owner="ann"), "ml"),
     ("prepaid", "reserved_capacity", lambda c: with_node(c, capacity_type=CapacityType.PREPAID), "end of its term"),
     ("prepaid for good", "reserved_capacity", lambda c: terminating(c, capacity_type=CapacityType.PREPAID), "prepaid"),
     ("stopped, billed", "still_billed", lambda c: with_node(c, still_billed=LOCAL_DISKS), "local disks"),
@@ -228,6 +257,11 @@ FAIR_GROWTH: list[tuple[str, Callable[[Case], Case]]] = [
     ("group in its pool's cloud", lambda c: in_cloud(a_growth(c), "bj")),
     ("launch of a pool that names clouds", lambda c: in_cloud(a_launch(c), "bj")),
     ("of any cloud", lambda c: with_node(c, cloud="us")),
+    ("start in another cloud than the budget's", lambda c: spent_in("bj", with_node(a_start(c), cloud="us"))),
+    ("launch in another cloud than the budget's", lambda c: spent_in("bj", launched_in(c, "us", "bj"))),
+    ("launch of others' in the only cloud", lambda c: spent_in("us", launched_in(c, "", "bj"))),
+    ("grow in another cloud than the budget's", lambda c: spent_in("bj", a_growth(c, cloud="us"))),
+    ("launch beside others' in that cloud", lambda c: spent_in(None, launched_in(c, "bj", "bj"), owner="ann")),
     ("terminate what a stop leaves billed", lambda c: terminating(c, still_billed=LOCAL_DISKS)),
     (
         "notice of the termination of what a stop leaves billed",

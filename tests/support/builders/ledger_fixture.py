@@ -66,7 +66,7 @@ class Fortnight:
         proposals, decisions = decide(observation, _RULEBOOK)
         reviews = guard.review(observation, decisions, _RULEBOOK)
         self.round_id = self.ledger.record_round(observation, proposals, decisions, reviews, _RULEBOOK)
-        SpendBook(self.ledger).meter(observation, KNOBS.metering(INTERVAL))
+        SpendBook(self.ledger).meter(observation, KNOBS.metering(INTERVAL, {"": "aws"}))
 
     def done(self, verb: Verb, name: str, at: datetime, status: Status = Status.SETTLED) -> Intent:
         """An intent and its end, in the round of then."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -37,7 +38,7 @@ def place(tmp_path: Path) -> Place:
     rules = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=7200)
     for hour in range(HOURS + 1):
         at = BEGIN + timedelta(hours=hour)
-        late = [a_busy_node("i-2", at)] if hour >= HOURS // 2 else []
+        late = [replace(a_busy_node("i-2", at), cloud="us")] if hour >= HOURS // 2 else []
         other = a_node("i-9", State.BUSY, 9000.0, instance_type="p5.48xlarge")
         SpendBook(ledger).meter(a_round(at, a_busy_node("i-1", at), *late, an_idle_node("i-3", at), other), rules)
     made.close()
@@ -66,6 +67,18 @@ def test_the_load_is_what_was_of_use_hour_by_hour_at_the_price_it_had(run: Run) 
     assert result["load"]["peak"] == pytest.approx(2.0)
     assert result["load"]["mean"] == pytest.approx(1.5, abs=0.1)
     assert (result["terms"]["price_per_hour"], result["terms"]["price_source"]) == ("10", "a list")
+
+
+def test_the_load_of_one_cloud(run: Run) -> None:
+    """What is reserved in one cloud serves no other; of one that nothing was metered in, the others are told."""
+    done = run("--instance-type", "g6.xlarge", "--cloud", "us", "--json")
+    none = run("--instance-type", "g6.xlarge", "--cloud", "cn")
+    file = run("--csv", __file__, "--cloud", "us", "--price", "1")
+
+    assert json.loads(done.stdout)["load"]["peak"] == pytest.approx(1.0)
+    assert "nothing of the cloud cn is metered; expected --cloud with one of (not known), us" in none.stderr
+    assert (none.exit_code, file.exit_code) == (2, 2)
+    assert "--csv has no clouds" in file.stderr
 
 
 def test_several_types_are_no_load_and_each_is_named(run: Run) -> None:

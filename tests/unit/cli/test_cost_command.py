@@ -186,6 +186,7 @@ def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:
         (["--from", "2026-03-02", "--to", "2026-03-01"], "--to 2026-03-01 lies before --from 2026-03-02"),
         (["--month", "2026-03", "--day", "2026-03-01"], "exclude each other"),
         (["reconcile", "--bill", "/nowhere.csv"], "/nowhere.csv cannot be read"),
+        (["reconcile", "--bill", "b.csv", "--cloud", "bj"], "the settings have no cloud 'bj', only aws"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(cost: Cost, arguments: list[str], wrong: str) -> None:

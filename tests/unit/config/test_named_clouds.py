@@ -81,6 +81,11 @@ def test_a_variable_sets_one_clouds_key(tmp_path: Path) -> None:
             ["pools.a.clouds: the settings have no cloud 'bk'", "nearest is 'bj'"],
         ),
         ("pools: {a: {clouds: [bj]}}", ["the settings have no cloud 'bj'", "or clouds in `clouds`"]),
+        (
+            f"{TWO}budgets: {{ml: {{cloud: bk}}}}",
+            ["budgets.ml.cloud: the settings have no cloud 'bk'", "nearest is 'bj'"],
+        ),
+        ("budgets: {ml: {cloud: aws}}", ["budgets.ml.cloud: the settings have no cloud 'aws'"]),
         (f"{TWO}pools: {{a: {{launch: {{cloud: eu}}}}}}", ["pools.a.launch.cloud: the settings have no cloud 'eu'"]),
         (
             f"{TWO}pools: {{a: {{launch: {{template: lt-1}}}}}}",

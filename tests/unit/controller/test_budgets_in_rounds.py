@@ -207,7 +207,10 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=telling)
     rounds(desk, live(desk), 12, seen)
     document = {
-        (sample.name, *sorted(value for label, value in sample.labels.items() if label != "fleet")): sample.value
+        (
+            sample.name,
+            *sorted(value for label, value in sample.labels.items() if label != "fleet" and value),
+        ): sample.value
         for family in parse(telling.page().body.decode())
         for sample in family.samples
     }
@@ -222,6 +225,22 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     assert document["gpuwatch_budget_effect_info", "block_growth", "ml"] == 1
     assert ("gpuwatch_budget_overrun_probability_ratio", "ml") not in document
     assert ("gpuwatch_budget_forecast_lower_usd", "ml") not in document
+
+
+def test_what_was_billed_is_counted_by_the_names_of_clouds() -> None:
+    """A pool in two clouds has two series a use; without names there is no such label."""
+    desk = a_desk()
+    telling = ControllerMetrics("enforce", "ml", desk.clock)
+    for cloud in ("bj", "us", ""):
+        rules = Metering(zone=UTC_ZONE, providers={cloud: "aws"})
+        meter = Meter(Ledger.in_memory(), rules)
+        for minute in (0, 1):
+            at = NOW + timedelta(minutes=minute)
+            telling.billed(meter(a_round(at, replace(a_busy_node("i-1", at), cloud=cloud))))
+    page = telling.page().body.decode()
+
+    for label in ('cloud="bj",', 'cloud="us",', 'cloud="",'):
+        assert f'gpuwatch_billed_gpu_seconds_total{{{label}fleet="ml",pool="default",use="useful"}} 120.0' in page
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])

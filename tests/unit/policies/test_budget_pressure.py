@@ -65,11 +65,11 @@ def test_before_the_shorter_wait_is_over_the_machine_is_told_what_is_left_of_it(
 
 @pytest.mark.parametrize(
     "scope",
-    [Scope(pool="training"), Scope(owner="ann"), Scope(account="1"), Scope(tag=("team", "b"))],
+    [Scope(pool="training"), Scope(owner="ann"), Scope(account="1"), Scope(tag=("team", "b")), Scope(cloud="us")],
 )
 def test_a_machine_outside_the_scope_waits_as_ever(scope: Scope) -> None:
     """Each part of a scope tells machines apart."""
-    node = a_node("i-1", held=720.0, owner="bob", account="2", tags={"team": "a"})
+    node = a_node("i-1", held=720.0, owner="bob", account="2", tags={"team": "a"}, cloud="bj")
 
     assert said(under(an_observation(node), a_hurry(600.0, scope=scope)))["i-1"][0] is Verb.HOLD
 

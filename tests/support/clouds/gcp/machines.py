@@ -85,6 +85,7 @@ class Project:
         self.snapshots: list[Resource] = []
         self.requests: dict[str, Resource] = {}
         self.failing: dict[str, tuple[str, str]] = {}  # operationType: code and message of its failure after a second
+        self.pace = 1.0  # of what takes time; tests in real time want less
         self._last_id = first_id * 10**15
 
     def link(self, path: str) -> str:
@@ -163,7 +164,7 @@ class Project:
 
     def later(self, machine: Machine, *due: tuple[timedelta, str | None]) -> None:
         """What becomes of it from now on."""
-        machine.due = [(self.clock.now() + after, status) for after, status in due]
+        machine.due = [(self.clock.now() + after * self.pace, status) for after, status in due]
 
     def delete(self, machine: Machine) -> Resource:
         """It stops, and then it is not there any more."""

@@ -101,10 +101,22 @@ def test_an_unknown_price_is_no_price_of_zero() -> None:
 
 def test_there_is_no_other_slicing() -> None:
     """The error names those that there are; what has no owner or tag is a group of its own."""
-    with pytest.raises(ValueError, match="'colour' is no way to slice; there are pool, owner, account, node"):
+    with pytest.raises(
+        ValueError, match="'colour' is no way to slice; there are pool, cloud, provider, owner, account, node"
+    ):
         grouping("colour", UTC)
     assert grouping("tag:site", UTC)(a_row()) == grouping("account", UTC)(a_row()) == "(none)"
     assert grouping("tag:team", UTC)(a_row()) == "nlp"
+
+
+def test_a_cloud_without_a_name_is_called_by_its_provider() -> None:
+    """As where the settings have one cloud; what was billed before the ledger knew clouds is not known."""
+    found = [
+        [grouping(by, UTC)(a_row(replace(TERMS, cloud=cloud, provider=provider))) for by in ("cloud", "provider")]
+        for cloud, provider in [("bj", "tencent"), ("", "aws"), (None, None)]
+    ]
+
+    assert found == [["bj", "tencent"], ["aws", "aws"], ["(not known)", "(not known)"]]
 
 
 def test_energy_is_what_was_measured_and_each_factor_is_apart() -> None:

@@ -111,6 +111,24 @@ def test_what_only_one_side_has(ledger: Ledger, tmp_path: Path) -> None:
     assert as_object(result)["usd_metered"] == "480.00"
 
 
+def test_a_bill_of_one_cloud_is_compared_with_what_was_metered_there(tmp_path: Path) -> None:
+    """Others' machines are not missing in it; what has no known cloud counts where the bill has it."""
+    made = Ledger.in_memory()
+    for hour in range(25):
+        at = BEGIN + timedelta(hours=hour)
+        clouds = {"i-1": "bj", "i-2": "us", "i-3": "", "i-4": ""}
+        nodes = [replace(a_busy_node(name, at), cloud=cloud) for name, cloud in clouds.items()]
+        rules = Metering(zone=ZONE, silent_after_seconds=7200, providers={"bj": "tencent", "us": "aws"})
+        SpendBook(made).meter(a_round(at, *nodes), rules)
+    path = a_bill(tmp_path, "node,start,cost\ni-1,2026-03-02,250\ni-3,2026-03-02,240\n")
+    found = [compared(SpendBook(made), path, ZONE, {}, cloud=cloud) for cloud in ("bj", None)]
+    made.close()
+
+    assert whys(found[0]) == {("i-1", 2): (10.0, "another price")}
+    assert found[0].found.equal == 1
+    assert {name for name, _ in whys(found[1])} == {"i-1", "i-2", "i-4"}
+
+
 def test_cost_explorers_table(ledger: Ledger, tmp_path: Path) -> None:
     """Days down, resources across; its sums are no resources."""
     text = "Resource,i-1($),i-2($),vol-7($),Total costs($)\nResource total,480,470,1,951\n"

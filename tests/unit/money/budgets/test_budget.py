@@ -15,7 +15,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import Terms
 from gpuwatch.money.accounting.totals import Billed
-from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown
+from gpuwatch.money.budgets.budget import Month, Past, counted, crossed, forecast, past, priced, state, unknown, unnamed
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.table import as_text
 from tests.support.builders.configurations import mistakes, read
@@ -34,6 +34,8 @@ TERMS = Terms(
     price_as_of=None,
     price_source="a list",
     tags=(("team", "vision"),),
+    cloud="bj",
+    provider="tencent",
 )
 
 
@@ -66,7 +68,7 @@ def a_state(rows: list[Billed], month: Month, budget: Budget | None = None, mach
     budget = budget or Budget()
     edge = month.edge.timestamp()
     mine = counted(budget, rows)
-    known = past([row for row in mine if row.begin < edge], month, None)
+    known = past([row for row in mine if row.begin < edge], month, None, unnamed(budget, rows, month))
     known = replace(known, ahead=forecast(budget, [row for row in mine if row.begin < edge], month))
     price = Price(usd_per_hour=Decimal(10), as_of=month.now.date(), source="a list")
     nodes = [a_node(f"i-{number}") for number in range(machines)]
@@ -205,6 +207,7 @@ def test_a_price_of_zero_is_a_price() -> None:
         {"owner": "bob"},
         {"account": "2"},
         {"tag": "team=speech"},
+        {"cloud": "us"},
         {"pool": "default", "owner": "bob"},
     ],
 )
@@ -212,10 +215,22 @@ def test_what_is_out_of_the_scope_does_not_count(scope: dict[str, str]) -> None:
     """All that a scope names must be so, of what is spent and of what runs now."""
     rows = [an_hour(at("2026-03-20T08:00"))]
     out = a_state(rows, a_month(), Budget(**scope), machines=1)  # type: ignore[arg-type]
-    inside = a_state(rows, a_month(), Budget(pool="default", owner="ann", account="1", tag="team=vision"))
+    inside = a_state(rows, a_month(), Budget(cloud="bj", pool="default", owner="ann", account="1", tag="team=vision"))
 
     assert out.spent_usd == 0
     assert inside.spent_usd == 10
+
+
+def test_what_was_billed_before_its_cloud_had_a_name_is_told_and_not_counted() -> None:
+    """Of this month, and of what is in the scope but for that; a budget of all clouds counts it."""
+    unnamed_hours = [an_hour(at(f"2026-03-20T0{hour}:00"), cloud=cloud) for hour, cloud in enumerate(["", None])]
+    others = [an_hour(at("2026-03-20T02:00"), cloud=None, owner="bob"), an_hour(at("2026-02-20T02:00"), cloud=None)]
+    rows = [*unnamed_hours, *others, an_hour(at("2026-03-20T03:00"))]
+    of_cloud, of_all = (a_state(rows, a_month(), Budget(cloud=cloud, owner="ann")) for cloud in ("bj", None))
+    note = "2.0 machine-hours are not in it: their cloud had no name when they were metered"
+
+    assert (of_cloud.spent_usd, of_cloud.notes[0], str(of_cloud.scope)) == (Decimal(10), note, "cloud bj, owner ann")
+    assert (of_all.spent_usd, note in of_all.notes) == (Decimal(30), False)
 
 
 @pytest.mark.parametrize(
